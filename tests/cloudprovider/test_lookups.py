@@ -1,10 +1,12 @@
 """Questions about a batch, of which some fail."""
 
+import asyncio
 from collections.abc import Collection, Mapping
 
 import pytest
 
 from proreus.cloudprovider import CloudError, Refused, all_but_refused, ask_all, attempt, in_parts
+from proreus.cloudprovider.lookups import Recent
 
 
 async def found(names: Collection[str]) -> Mapping[str, str]:
@@ -82,3 +84,34 @@ async def test_all_are_sent_but_those_that_are_refused(
 async def test_a_refusal_that_names_none_of_the_ids_is_an_error() -> None:
     with pytest.raises(Refused):
         await all_but_refused(AllOrNone("a").send, ["a"], lambda _: ["other"])
+
+
+async def test_what_is_known_of_ids_is_asked_for_once_until_it_is_forgotten() -> None:
+    asked: list[list[str]] = []
+
+    async def ask(ids: Collection[str]) -> dict[str, str]:
+        asked.append(sorted(ids))
+        await asyncio.sleep(0)
+        return {id_: f"machine {id_}" for id_ in ids}
+
+    recent = Recent(ask)
+    answers = await asyncio.gather(*(recent.find(["a", "b"]) for _ in range(3)), recent.find(["b"]))
+    assert answers == [{"a": "machine a", "b": "machine b"}] * 3 + [{"b": "machine b"}]
+    assert asked == [["a", "b"]]
+    await recent.find(["a", "c"])  # all are asked for, if one is not known
+    recent.forget()
+    await recent.find(["c"])
+    assert asked == [["a", "b"], ["a", "c"], ["c"]]
+
+
+async def test_what_was_known_long_ago_is_asked_for_again() -> None:
+    asked: list[str] = []
+
+    async def ask(ids: Collection[str]) -> dict[str, bool]:
+        asked.extend(ids)
+        return dict.fromkeys(ids, True)
+
+    recent = Recent(ask, seconds=0.0)
+    for _ in range(2):
+        assert await recent.find(["a"]) == {"a": True}
+    assert asked == ["a", "a"]

@@ -8,7 +8,7 @@ what the cloud says of that very machine; what a list left out is unknown, or as
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.refused import Refused
@@ -84,6 +84,47 @@ async def _answer(fn: Callable[[Item], Awaitable[Answer]], item: Item) -> Answer
         answer = CloudError(f"unexpected {type(error).__name__}")
         answer.__cause__ = error
         return answer
+
+
+class Recent(Generic[Answer]):
+    """A short memory of what a cloud says of ids, for many who ask at once about the same ones."""
+
+    def __init__(
+        self,
+        ask: Callable[[Collection[str]], Awaitable[Mapping[str, Answer]]],
+        *,
+        seconds: float = 10.0,
+    ) -> None:
+        """Begin with nothing known.
+
+        Args:
+            ask: Asks the cloud; answers for each id.
+            seconds: How long an answer counts.
+        """
+        self._ask = ask
+        self._seconds = seconds
+        self._known: dict[str, tuple[float, Answer]] = {}
+        self._turn = asyncio.Lock()
+
+    async def find(self, ids: Collection[str]) -> Mapping[str, Answer]:
+        """Return the answer for each id; if one is not known, all are asked for.
+
+        Raises:
+            CloudError: The cloud does not tell.
+        """
+        async with self._turn:
+            now = asyncio.get_running_loop().time()
+            self._known = {
+                id_: known for id_, known in self._known.items() if now - known[0] < self._seconds
+            }
+            if not self._known.keys() >= set(ids):
+                found = await self._ask(ids)
+                self._known |= {id_: (now, answer) for id_, answer in found.items()}
+            return {id_: self._known[id_][1] for id_ in ids}
+
+    def forget(self) -> None:
+        """Forget all answers, after one of them turned out to be wrong by now."""
+        self._known.clear()
 
 
 async def all_but_refused(

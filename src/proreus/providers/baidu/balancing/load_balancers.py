@@ -25,6 +25,7 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     nodes_with_pods,
 )
+from proreus.cloudprovider.lookups import Recent
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge, preview_plan
@@ -50,7 +51,6 @@ from proreus.providers.baidu.balancing.desired import (
     placed,
     subnet_for,
 )
-from proreus.providers.baidu.balancing.hosts import Hosts
 from proreus.providers.baidu.balancing.parts import Balancer, Desired, Observed
 from proreus.providers.baidu.balancing.plan import deletion, plan
 from proreus.providers.baidu.balancing.reading import Reader, Wish
@@ -76,7 +76,7 @@ class BaiduLoadBalancers:
         self._config = config
         self._inputs = (config.cluster_id, config.subnet_id, config.vpc_id, config.tenants)
         self._reader = Reader(api, config)
-        self._hosts = Hosts(machines)
+        self._hosts = Recent(machines.by_id)
         self._work = Work(api, self._hosts)
         self._deleted: set[str] = set()
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.lookups import Recent
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.waits import Waits, Working
-from proreus.providers.baidu.api import Api, Call
-from proreus.providers.baidu.balancing.hosts import Hosts
+from proreus.providers.baidu.api import Api, Call, Described
 from proreus.providers.baidu.balancing.parts import Observed
 from proreus.providers.baidu.balancing.reading import Made, missing
 from proreus.providers.baidu.balancing.steps import Step, Wait
@@ -30,7 +30,7 @@ class Work:
         waits: How long each Service has waited.
     """
 
-    def __init__(self, api: Api, hosts: Hosts) -> None:
+    def __init__(self, api: Api, hosts: Recent[Described | CloudError | None]) -> None:
         """Begin without any."""
         self._api = api
         self._hosts = hosts

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from proreus.cloudprovider.errors import CloudError, RetryAfter, Unauthenticated
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.lookups import Recent
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.waits import Working
-from proreus.providers.cloudstack.api import Api
+from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import owners
-from proreus.providers.cloudstack.balancing.hosts import Hosts
 from proreus.providers.cloudstack.balancing.parts import Address, Network, Observed, Rule
 from proreus.providers.cloudstack.balancing.plan import (
     Acquire,
@@ -47,7 +47,9 @@ _AGAIN = 1.0
 class Commands:
     """The commands that change load balancers, for one Service at a time."""
 
-    def __init__(self, api: Api, works: Works, reader: Reader, hosts: Hosts) -> None:
+    def __init__(
+        self, api: Api, works: Works, reader: Reader, hosts: Recent[Described | None]
+    ) -> None:
         """Keep how to call CloudStack."""
         self._api = api
         self._works = works

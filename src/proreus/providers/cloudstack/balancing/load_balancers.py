@@ -24,6 +24,7 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     nodes_with_pods,
 )
+from proreus.cloudprovider.lookups import Recent
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.recorded import Record, desired_digest
@@ -41,7 +42,6 @@ from proreus.providers.cloudstack.balancing.desired import (
     desired_balancer,
     placed,
 )
-from proreus.providers.cloudstack.balancing.hosts import Hosts
 from proreus.providers.cloudstack.balancing.parts import Address, Desired, Observed
 from proreus.providers.cloudstack.balancing.plan import deletion, plan
 from proreus.providers.cloudstack.balancing.preview import after, part_changes
@@ -102,7 +102,7 @@ class CloudStackLoadBalancers:
         self._api = api
         self._inputs = (config.tenants,)
         self._reader = Reader(api, config.tenants)
-        self._hosts = Hosts(machines)
+        self._hosts = Recent(machines.by_id)
         self._works = Works(api)
         self._commands = Commands(api, self._works, self._reader, self._hosts)
         self._deleted: set[str] = set()
