@@ -1,28 +1,24 @@
 """A whole manager on AWS: many nodes and Services, while AWS throttles, fails and forgets."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from proreus.cloudprovider import MARK_FINGERPRINT
 from proreus.controllers.service import drift
-from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import NODES, SERVICES
 from proreus.providers.aws.annotations import PREFIX
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
-from proreus.testing.simulated import Instance
-from proreus.testing.waiting import until
 
-from ...apiserver.site import Site, all_of, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
+from ..lives import ClusterLife  # noqa: TID252
 from .site import Network, config_text
 from .strict.faults import LOST
 from .strict.process import StrictAWS
 
-T = TypeVar("T")
 Failures = Mapping[str, Mapping[str, Any]]
 
 FLAGS = (
@@ -34,8 +30,6 @@ FLAGS = (
     "--node-deletion-interval=2s",
     "--route-reconciliation-period=2s",
 )
-HTTP = {"name": "http", "port": 80}
-HTTPS = {"name": "https", "port": 443}
 AT_ONCE = 100
 """Machines that are started in one call, so that requests stay small."""
 
@@ -68,14 +62,13 @@ WHILE_DELETED: Failures = {
 }
 
 
-class Life:
+class Life(ClusterLife):
     """A cluster whose machines and load balancers are in AWS."""
 
     def __init__(self, site: Site, aws: StrictAWS, directory: Path, patience: float) -> None:
-        self.site = site
+        super().__init__(site, patience)
         self.aws = aws
         self.network = network = Network(aws)
-        self._patience = patience
         self._classic, self._elb = aws.client("elb"), aws.client("elbv2")
         self.group = network.serve()
         self.table = network.ec2.create_route_table(VpcId=network.vpc)["RouteTable"]["RouteTableId"]
@@ -86,9 +79,6 @@ class Life:
 
     def manager(self) -> ManagerProcess:
         return self.site.lone_manager(*FLAGS, f"--cloud-config={self._file}")
-
-    async def until(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
-        return await until(what, attempt, self._patience)
 
     def fail(self, failures: Failures) -> None:
         for operation, failure in failures.items():
@@ -105,44 +95,21 @@ class Life:
                 min(AT_ONCE, count - start), SubnetId=subnet, SecurityGroupIds=[self.group]
             )
         found = self.network.ec2.get_paginator("describe_instances").paginate()
-        self.ids = {
+        made = {
             machine["PrivateDnsName"]: machine["InstanceId"]
             for page in found
             for reservation in page["Reservations"]
             for machine in reservation["Instances"]
         }
-        assert sorted(self.ids.values()) == sorted(ids)
+        assert sorted(made.values()) == sorted(ids)
         # What is new is not seen at first, neither the machines nor anything that is made for them.
         self.aws.configure(lag=2.0)
-        await all_of(
-            self.site.register_node(
-                Instance(name=name, id=id_), ready=True, podCIDR=cidr, podCIDRs=[cidr]
-            )
-            for number, (name, id_) in enumerate(self.ids.items())
-            for cidr in [f"10.{64 + number // 256}.{number % 256}.0/24"]
-        )
-        return list(self.ids)
+        return await self.register(made, with_cidrs=True)
 
     async def leave(self, names: Sequence[str]) -> None:
         """Let machines end, and their kubelets with them."""
         self.network.ec2.terminate_instances(InstanceIds=[self.ids[name] for name in names])
         await self.site.silence(*names)
-
-    async def serve(self, count: int) -> None:
-        """Make Services, of both kinds by turns."""
-        await all_of(
-            self.site.client.create(SERVICES, _service(number), "default")
-            for number in range(count)
-        )
-
-    async def edit(self, count: int) -> None:
-        """Give each Service a port more, and let only some clients in."""
-        spec = {"ports": [HTTP, HTTPS], "loadBalancerSourceRanges": ["192.0.2.0/24"]}
-        change = Patch(PatchType.MERGE, {"spec": spec})
-        await all_of(
-            self.site.client.patch(SERVICES, f"web-{number}", change, "default")
-            for number in range(count)
-        )
 
     # What there is to be seen
 
@@ -168,26 +135,13 @@ class Life:
         hosts = {self.ids[name] for name in machines}
 
         async def are_served() -> bool:
-            services = (await self.site.client.list(SERVICES, "default")).items
-            shown = {
-                point.hostname for one in services for point in one.status.load_balancer.ingress
-            }
+            shown = await self.shown()
             if len(shown) < count:
                 return False
             there = self.load_balancers()
             return there.keys() == shown and all(one == (ports, hosts) for one in there.values())
 
         await self.until(f"{count} Services are served at {ports}", are_served)
-
-    async def initialised(self, names: Sequence[str]) -> None:
-        async def are_initialised() -> bool:
-            nodes = await self.site.nodes()
-            return nodes.keys() == set(names) and all(
-                one.spec.provider_id.endswith(self.ids[name]) and is_initialised(one)
-                for name, one in nodes.items()
-            )
-
-        await self.until("the nodes are initialised", are_initialised)
 
     async def routed(self, names: Iterable[str]) -> None:
         """Wait until these nodes, and no others, have a route."""
@@ -223,22 +177,14 @@ class Life:
         tags = [{tag["Key"]: tag["Value"] for tag in one["Tags"]} for one in described]
         return all(one.get(MARK_FINGERPRINT) for one in tags)
 
-    async def empty(self) -> None:
-        """Wait until nothing is left of any load balancer."""
-
-        async def is_empty() -> bool:
-            services = (await self.site.client.list(SERVICES, "default")).items
-            return len(services) == 1 and self.parts() == self.before
-
-        await self.until("nothing is left", is_empty)
+    def left(self) -> bool:
+        """Whether anything is left of load balancers, or was there before and is not any more."""
+        return self.parts() != self.before
 
 
 def _service(number: int) -> dict[str, Any]:
-    kind = {f"{PREFIX}type": "nlb"} if number % 2 else {}
-    return {
-        "metadata": {"name": f"web-{number}", "annotations": kind},
-        "spec": {"type": "LoadBalancer", "ports": [HTTP]},
-    }
+    """Both kinds by turns."""
+    return {"annotations": {f"{PREFIX}type": "nlb"} if number % 2 else {}}
 
 
 async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
@@ -253,7 +199,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     async with life.manager():
         life.fail(WHILE_MADE)
         names = await life.join(nodes)
-        await life.serve(services)
+        await life.serve(services, _service)
         await life.initialised(names)
         await life.routed(names)
         await life.served(services, {80}, names)
@@ -261,7 +207,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
 
         life.fail(WHILE_CHANGED)
         gone, rest = names[:leaving], names[leaving:]
-        await life.edit(services)
+        await life.edit(services, loadBalancerSourceRanges=["192.0.2.0/24"])
         await life.leave(gone)
         await life.initialised(rest)
         await life.routed(rest)
@@ -269,13 +215,9 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
         assert not aws.unspent()
 
         life.fail(WHILE_DELETED)
-        await all_of(
-            life.site.client.delete(SERVICES, f"web-{number}", "default")
-            for number in range(services)
-        )
-        await all_of(life.site.client.delete(NODES, name) for name in rest[1:])
+        await life.end(services, rest[1:])
         await life.routed(rest[:1])  # without any node, no route is ever deleted
-        await life.empty()
+        await life.empty(life.left)
         assert not aws.unspent()
 
 
@@ -302,11 +244,12 @@ async def test_after_a_restart_only_what_is_new_and_whose_turn_it_is_is_looked_a
         life = Life(site, aws, tmp_path, 180.0)
         async with life.manager():
             names = await life.join(2)
-            await life.serve(4)
+            await life.serve(4, _service)
             await life.served(4, {80}, names)
             await life.until("all is recorded", life.is_recorded)
-        services = (await site.client.list(SERVICES, "default")).items
-        uids = [one.metadata.uid for one in services if one.spec.type == "LoadBalancer"]
+        uids = [
+            one.metadata.uid for one in await life.services() if one.spec.type == "LoadBalancer"
+        ]
         # Of the hour before, too, in case the clock strikes meanwhile.
         due = [
             uid
@@ -317,7 +260,7 @@ async def test_after_a_restart_only_what_is_new_and_whose_turn_it_is_is_looked_a
         ]
         aws.calls()
         async with life.manager():
-            await site.client.create(SERVICES, _service(4), "default")
+            await life.serve(1, _service, first=4)
             await life.served(5, {80}, names)
         looks = [one for one in aws.calls() if one.endswith("DescribeLoadBalancerAttributes")]
         # The new one may need a second attempt: AWS does not show a new security group at once.

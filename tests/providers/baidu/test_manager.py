@@ -1,22 +1,18 @@
 """A whole manager on Baidu AI Cloud: many nodes and Services, while it throttles and fails."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import pytest
 
-from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import NODES, SERVICES
+from proreus.kube.objects import Node
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
-from proreus.testing.simulated import Instance
-from proreus.testing.waiting import until
 
-from ...apiserver.site import Site, all_of, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
+from ..lives import ClusterLife  # noqa: TID252
 from .emulator.server import LOST, Emulator
-
-T = TypeVar("T")
 
 FLAGS: Final = (
     "--cloud-provider=cce",
@@ -27,8 +23,6 @@ FLAGS: Final = (
     "--node-deletion-interval=2s",
     "--route-reconciliation-period=2s",
 )
-HTTP = {"name": "http", "port": 80}
-HTTPS = {"name": "https", "port": 443}
 
 # What goes wrong while things are made, changed and deleted. A lost answer had its effect.
 WHILE_MADE: Final[Mapping[str, tuple[int, bool]]] = {
@@ -57,14 +51,13 @@ WHILE_DELETED: Final[Mapping[str, tuple[int, bool]]] = {
 }
 
 
-class Life:
+class Life(ClusterLife):
     """A cluster whose machines and load balancers are in a VPC."""
 
     def __init__(self, site: Site, emulator: Emulator, directory: Path, patience: float) -> None:
-        self.site = site
+        super().__init__(site, patience)
         self.emulator = emulator
         self.world = emulator.world
-        self._patience = patience
         self._vpc = self.world.add_vpc("192.168.0.0/16")
         self.subnet = self.world.add_subnet(self._vpc)
         self._file = directory / "cloud-config"
@@ -77,9 +70,6 @@ class Life:
     def manager(self) -> ManagerProcess:
         return self.site.lone_manager(*FLAGS, f"--cloud-config={self._file}")
 
-    async def until(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
-        return await until(what, attempt, self._patience)
-
     def fail(self, failures: Mapping[str, tuple[int, bool]]) -> None:
         for operation, (status, after_effect) in failures.items():
             self.emulator.fail(operation, status, after_effect=after_effect)
@@ -89,15 +79,8 @@ class Life:
     async def join(self, count: int) -> list[str]:
         """Start machines; their kubelets register ready nodes. Their names."""
         names = [f"node-{number}" for number in range(count)]
-        self.ids = dict(zip(names, self.world.add_machines(names, self.subnet), strict=True))
-        await all_of(
-            self.site.register_node(
-                Instance(name=name, id=self.ids[name]), ready=True, podCIDR=cidr, podCIDRs=[cidr]
-            )
-            for number, name in enumerate(names)
-            for cidr in [f"10.{64 + number // 256}.{number % 256}.0/24"]
-        )
-        return names
+        ids = self.world.add_machines(names, self.subnet)
+        return await self.register(dict(zip(names, ids, strict=True)), with_cidrs=True)
 
     async def leave(self, names: Sequence[str]) -> None:
         """Release machines, and let their kubelets end with them."""
@@ -105,32 +88,10 @@ class Life:
             self.world.remove_machine(self.ids[name])
         await self.site.silence(*names)
 
-    async def serve(self, count: int) -> None:
-        await all_of(
-            self.site.client.create(SERVICES, _service(number), "default")
-            for number in range(count)
-        )
-
-    async def edit(self, count: int) -> None:
-        """Give each Service a port more, and connections of a client to one back end."""
-        spec = {"ports": [HTTP, HTTPS], "sessionAffinity": "ClientIP"}
-        change = Patch(PatchType.MERGE, {"spec": spec})
-        await all_of(
-            self.site.client.patch(SERVICES, f"web-{number}", change, "default")
-            for number in range(count)
-        )
-
     # What there is to be seen
 
-    async def initialised(self, names: Sequence[str]) -> None:
-        async def are_initialised() -> bool:
-            nodes = await self.site.nodes()
-            return nodes.keys() == set(names) and all(
-                one.spec.provider_id == f"cce://{self.ids[name]}" and is_initialised(one)
-                for name, one in nodes.items()
-            )
-
-        await self.until("the nodes are initialised", are_initialised)
+    def is_right(self, name: str, node: Node) -> bool:
+        return node.spec.provider_id == f"cce://{self.ids[name]}"
 
     async def served(self, count: int, ports: set[int], machines: Iterable[str]) -> None:
         """Wait until every Service has listeners at these ports, with some of these machines."""
@@ -138,8 +99,7 @@ class Life:
         most = min(len(hosts), 50)
 
         async def are_served() -> bool:
-            services = (await self.site.client.list(SERVICES, "default")).items
-            shown = {point.ip for one in services for point in one.status.load_balancer.ingress}
+            shown = await self.shown()
             there = {
                 one["publicIp"]: {port for _, port in self.world.listeners[id_]}
                 for id_, one in self.world.balancers.items()
@@ -163,21 +123,9 @@ class Life:
 
         await self.until(f"there are {len(hops)} routes", are_routed)
 
-    async def empty(self) -> None:
-        """Wait until nothing is left of any load balancer."""
-
-        async def is_empty() -> bool:
-            services = (await self.site.client.list(SERVICES, "default")).items
-            return len(services) == 1 and not (self.world.balancers or self.world.eips)
-
-        await self.until("nothing is left", is_empty)
-
-
-def _service(number: int) -> dict[str, Any]:
-    return {
-        "metadata": {"name": f"web-{number}"},
-        "spec": {"type": "LoadBalancer", "ports": [HTTP]},
-    }
+    def left(self) -> object:
+        """What is left of load balancers."""
+        return self.world.balancers or self.world.eips
 
 
 async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
@@ -198,21 +146,14 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
         emulator.key, emulator.secret = "planted-access-key-0002", "planted-secret-key-0002"
         emulator.token = "planted-token-0002"
         life.configure()
-        before = emulator.calls["listInstances"]
-        await life.site.silence(names[0])
-
-        async def looked() -> bool:
-            return emulator.calls["listInstances"] > before + 5
-
-        await life.until("the user who is shown less has looked", looked)
-        assert (await life.site.nodes()).keys() == set(names)
+        await life.outlive_less(names, lambda: emulator.calls["listInstances"])
         emulator.key, emulator.secret = "planted-access-key-0003", "planted-secret-key-0003"
         emulator.token = ""
         life.configure()
 
         life.fail(WHILE_CHANGED)
         gone, rest = names[:leaving], names[leaving:]
-        await life.edit(services)
+        await life.edit(services, sessionAffinity="ClientIP")
         await life.leave(gone)
         await manager.kill()
         await manager.start()
@@ -222,13 +163,9 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
 
         emulator.limit = 40
         life.fail(WHILE_DELETED)
-        await all_of(
-            life.site.client.delete(SERVICES, f"web-{number}", "default")
-            for number in range(services)
-        )
-        await all_of(life.site.client.delete(NODES, name) for name in rest[1:])
+        await life.end(services, rest[1:])
         await life.routed(rest[:1])  # without any node, no route is ever deleted
-        await life.empty()
+        await life.empty(life.left)
     text = manager.output()
     assert not [
         one for one in ("planted-secret-key", "planted-token", "bce-auth-v1/") if one in text

@@ -1,23 +1,19 @@
 """A whole manager on CloudStack: many nodes and Services, while CloudStack throttles and fails."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pytest
 
-from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import NODES, SERVICES
+from proreus.kube.objects import Node
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
-from proreus.testing.simulated import Instance
-from proreus.testing.waiting import until
 
-from ...apiserver.site import Site, all_of, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
+from ..lives import ClusterLife  # noqa: TID252
 from .emulator.server import LOST, Emulator
 from .official.picture import picture
-
-T = TypeVar("T")
 
 FLAGS: Final = (
     "--cloud-provider=external-cloudstack",
@@ -28,9 +24,6 @@ FLAGS: Final = (
     "--node-deletion-interval=2s",
     "--route-reconciliation-period=2s",
 )
-HTTP = {"name": "http", "port": 80}
-HTTPS = {"name": "https", "port": 443}
-DNS = {"name": "dns", "port": 53, "protocol": "UDP"}
 
 # What goes wrong while things are made, changed and deleted. A lost answer had its effect.
 WHILE_MADE: Final[Mapping[str, tuple[int, bool]]] = {
@@ -57,16 +50,15 @@ WHILE_DELETED: Final[Mapping[str, tuple[int, bool]]] = {
 }
 
 
-class Life:
+class Life(ClusterLife):
     """A cluster whose machines and load balancers are in a VPC of CloudStack."""
 
     def __init__(
         self, site: Site, emulator: Emulator, directory: Path, patience: float, services: int
     ) -> None:
-        self.site = site
+        super().__init__(site, patience)
         self.emulator = emulator
         self.world = emulator.world
-        self._patience = patience
         self.network = self.world.add_network(vpc=True, cidr="10.1.0.0/16")
         self.world.add_addresses("203.0.113.1", services + 2)
         self._file = directory / "cloud-config"
@@ -81,9 +73,6 @@ class Life:
     def manager(self) -> ManagerProcess:
         return self.site.lone_manager(*FLAGS, f"--cloud-config={self._file}")
 
-    async def until(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
-        return await until(what, attempt, self._patience)
-
     def fail(self, failures: Mapping[str, tuple[int, bool]]) -> None:
         for command, (code, after_effect) in failures.items():
             self.emulator.fail(command, code, after_effect=after_effect)
@@ -93,15 +82,8 @@ class Life:
     async def join(self, count: int) -> list[str]:
         """Start machines; their kubelets register ready nodes. Their names."""
         names = [f"node-{number}" for number in range(count)]
-        self.ids = dict(zip(names, self.world.add_machines(names, self.network), strict=True))
-        await all_of(
-            self.site.register_node(
-                Instance(name=name, id=self.ids[name]), ready=True, podCIDR=cidr, podCIDRs=[cidr]
-            )
-            for number, name in enumerate(names)
-            for cidr in [f"10.{64 + number // 256}.{number % 256}.0/24"]
-        )
-        return names
+        ids = self.world.add_machines(names, self.network)
+        return await self.register(dict(zip(names, ids, strict=True)), with_cidrs=True)
 
     async def leave(self, names: Sequence[str]) -> None:
         """Let machines end, and their kubelets with them."""
@@ -109,41 +91,17 @@ class Life:
             self.world.remove_machine(self.ids[name])
         await self.site.silence(*names)
 
-    async def serve(self, count: int) -> None:
-        await all_of(
-            self.site.client.create(SERVICES, _service(number), "default")
-            for number in range(count)
-        )
-
-    async def edit(self, count: int) -> None:
-        """Give each Service a port more, and let only some clients in."""
-        spec = {"ports": [HTTP, HTTPS], "loadBalancerSourceRanges": ["192.0.2.0/24"]}
-        change = Patch(PatchType.MERGE, {"spec": spec})
-        await all_of(
-            self.site.client.patch(SERVICES, f"web-{number}", change, "default")
-            for number in range(count)
-        )
-
     # What there is to be seen
 
-    async def initialised(self, names: Sequence[str]) -> None:
-        async def are_initialised() -> bool:
-            nodes = await self.site.nodes()
-            return nodes.keys() == set(names) and all(
-                one.spec.provider_id == f"external-cloudstack://{self.ids[name]}"
-                and is_initialised(one)
-                for name, one in nodes.items()
-            )
-
-        await self.until("the nodes are initialised", are_initialised)
+    def is_right(self, name: str, node: Node) -> bool:
+        return node.spec.provider_id == f"external-cloudstack://{self.ids[name]}"
 
     async def served(self, count: int, ports: set[str], machines: Iterable[str]) -> None:
         """Wait until every Service has rules at these ports with these machines."""
         hosts = sorted(self.ids[name] for name in machines)
 
         async def are_served() -> bool:
-            services = (await self.site.client.list(SERVICES, "default")).items
-            shown = {point.ip for one in services for point in one.status.load_balancer.ingress}
+            shown = await self.shown()
             there: dict[str, set[str]] = {}
             for id_, one in self.world.rules.items():
                 if sorted(self.world.members[id_]) == hosts and one["state"] == "Active":
@@ -162,24 +120,13 @@ class Life:
 
         await self.until(f"there are {len(hops)} routes", are_routed)
 
-    async def empty(self) -> None:
-        """Wait until nothing is left of any load balancer."""
-
-        async def is_empty() -> bool:
-            services = (await self.site.client.list(SERVICES, "default")).items
-            return (
-                len(services) == 1 and not picture(self.world) and not any(self.world.tags.values())
-            )
-
-        await self.until("nothing is left", is_empty)
+    def left(self) -> object:
+        """What is left of load balancers."""
+        return picture(self.world) or any(self.world.tags.values())
 
 
 def _service(number: int) -> dict[str, Any]:
-    more = {"sessionAffinity": "ClientIP"} if number % 3 == 0 else {}
-    return {
-        "metadata": {"name": f"web-{number}"},
-        "spec": {"type": "LoadBalancer", "ports": [HTTP], **more},
-    }
+    return {"sessionAffinity": "ClientIP"} if number % 3 == 0 else {}
 
 
 async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
@@ -189,7 +136,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     async with life.manager() as manager:
         life.fail(WHILE_MADE)
         names = await life.join(nodes)
-        await life.serve(services)
+        await life.serve(services, _service)
         await life.initialised(names)
         await life.routed(names)
         await life.served(services, {"80"}, names)
@@ -199,20 +146,13 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
         emulator.blind = {"planted-api-key-0002"}
         emulator.key, emulator.secret = "planted-api-key-0002", "planted-secret-key-0002"
         life.configure()
-        before = emulator.calls["listVirtualMachines"]
-        await life.site.silence(names[0])
-
-        async def looked() -> bool:
-            return emulator.calls["listVirtualMachines"] > before + 5
-
-        await life.until("the user who is shown less has looked", looked)
-        assert (await life.site.nodes()).keys() == set(names)
+        await life.outlive_less(names, lambda: emulator.calls["listVirtualMachines"])
         emulator.key, emulator.secret = "planted-api-key-0003", "planted-secret-key-0003"
         life.configure()
 
         life.fail(WHILE_CHANGED)
         gone, rest = names[:leaving], names[leaving:]
-        await life.edit(services)
+        await life.edit(services, loadBalancerSourceRanges=["192.0.2.0/24"])
         await life.leave(gone)
         await manager.kill()
         await manager.start()
@@ -222,13 +162,9 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
 
         emulator.limit = 40
         life.fail(WHILE_DELETED)
-        await all_of(
-            life.site.client.delete(SERVICES, f"web-{number}", "default")
-            for number in range(services)
-        )
-        await all_of(life.site.client.delete(NODES, name) for name in rest[1:])
+        await life.end(services, rest[1:])
         await life.routed(rest[:1])  # without any node, no route is ever deleted
-        await life.empty()
+        await life.empty(life.left)
     text = manager.output()
     assert not [secret for secret in ("planted-secret-key", "signature=") if secret in text]
 

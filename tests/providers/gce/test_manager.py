@@ -1,27 +1,22 @@
 """A whole manager on Compute Engine: many nodes and Services, while Google throttles and fails."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
-from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import NODES, SERVICES
 from proreus.providers.gce.balancing.annotations import TYPE
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
-from proreus.testing.simulated import Instance
-from proreus.testing.waiting import until
 
-from ...apiserver.site import Site, all_of, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
+from ..lives import ClusterLife  # noqa: TID252
 from .cloud.server import Gce
 from .cloud.world import ZONES
 from .lb_site import KINDS
 from .site import config_text
-
-T = TypeVar("T")
 
 FLAGS = (
     "--cloud-provider=gce",
@@ -32,8 +27,6 @@ FLAGS = (
     "--node-deletion-interval=2s",
     "--route-reconciliation-period=2s",
 )
-HTTP = {"name": "http", "port": 80}
-HTTPS = {"name": "https", "port": 443}
 
 # A fault without a status is a lost answer; one after the effect leaves what was asked for.
 WHILE_MADE: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -60,21 +53,17 @@ WHILE_DELETED: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-class Life:
+class Life(ClusterLife):
     """A cluster whose machines and load balancers are in a project."""
 
     def __init__(self, site: Site, gce: Gce, directory: Path, patience: float) -> None:
-        self.site = site
+        super().__init__(site, patience)
         self.gce = gce
-        self._patience = patience
         self._file = directory / "gce.conf"
         self._file.write_text(config_text(gce))
 
     def manager(self) -> ManagerProcess:
         return self.site.lone_manager(*FLAGS, f"--cloud-config={self._file}")
-
-    async def until(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
-        return await until(what, attempt, self._patience)
 
     def fail(self, faults: Iterable[tuple[str, dict[str, Any]]]) -> None:
         for method, fields in faults:
@@ -88,14 +77,7 @@ class Life:
         names = [f"node-{number}" for number in range(count)]
         for number, name in enumerate(names):
             self.gce.run(name, zone=ZONES[number % 3])
-        await all_of(
-            self.site.register_node(
-                Instance(name=name, id=name), ready=True, podCIDR=cidr, podCIDRs=[cidr]
-            )
-            for number, name in enumerate(names)
-            for cidr in [f"10.{64 + number // 256}.{number % 256}.0/24"]
-        )
-        return names
+        return await self.register({name: name for name in names}, with_cidrs=True)
 
     async def leave(self, names: Sequence[str]) -> None:
         """Let machines end, and their kubelets with them."""
@@ -103,31 +85,14 @@ class Life:
             self.gce.terminate(name)
         await self.site.silence(*names)
 
-    async def serve(self, count: int) -> None:
-        """Make Services, of both kinds by turns."""
-        await all_of(
-            self.site.client.create(SERVICES, _service(number), "default")
-            for number in range(count)
-        )
-
-    async def edit(self, count: int) -> None:
-        """Give each Service a port more, and let only some clients in."""
-        spec = {"ports": [HTTP, HTTPS], "loadBalancerSourceRanges": ["192.0.2.0/24"]}
-        change = Patch(PatchType.MERGE, {"spec": spec})
-        await all_of(
-            self.site.client.patch(SERVICES, f"web-{number}", change, "default")
-            for number in range(count)
-        )
-
     async def served(self, count: int, ports: str, names: Iterable[str]) -> dict[str, str]:
         """Wait until every Service has its load balancer, with these ports and hosts."""
         hosts = set(names)
 
         async def are_served() -> dict[str, str] | None:
-            services = (await self.site.client.list(SERVICES, "default")).items
             shown = {
                 one.metadata.name: point.ip
-                for one in services
+                for one in await self.services()
                 for point in one.status.load_balancer.ingress
             }
             if len(shown) < count or set(shown.values()) != set(self._rules(ports)):
@@ -153,13 +118,6 @@ class Life:
         with self.gce.world.lock:
             return [dict(one) for _, one in self.gce.world.of(kind)]
 
-    async def initialised(self, names: Sequence[str]) -> None:
-        async def are_initialised() -> bool:
-            nodes = await self.site.nodes()
-            return nodes.keys() == set(names) and all(map(is_initialised, nodes.values()))
-
-        await self.until("the nodes are initialised", are_initialised)
-
     async def routed(self, names: Iterable[str]) -> None:
         """Wait until these nodes, and no others, have a route."""
         wanted = sorted(names)
@@ -169,14 +127,9 @@ class Life:
 
         await self.until(f"there are {len(wanted)} routes", are_routed)
 
-    async def empty(self) -> None:
-        """Wait until nothing is left of any load balancer."""
-
-        async def is_empty() -> bool:
-            services = (await self.site.client.list(SERVICES, "default")).items
-            return len(services) == 1 and not any(map(self.gce.names, KINDS))
-
-        await self.until("nothing is left", is_empty)
+    def left(self) -> bool:
+        """Whether anything is left of load balancers."""
+        return any(map(self.gce.names, KINDS))
 
 
 def _name(link: str) -> str:
@@ -184,11 +137,8 @@ def _name(link: str) -> str:
 
 
 def _service(number: int) -> dict[str, Any]:
-    kind = {TYPE: "Internal"} if number % 2 else {}
-    return {
-        "metadata": {"name": f"web-{number}", "annotations": kind},
-        "spec": {"type": "LoadBalancer", "ports": [HTTP]},
-    }
+    """Both kinds by turns."""
+    return {"annotations": {TYPE: "Internal"} if number % 2 else {}}
 
 
 async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
@@ -199,7 +149,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     async with life.manager():
         life.fail(WHILE_MADE)
         names = await life.join(nodes)
-        await life.serve(services)
+        await life.serve(services, _service)
         await life.initialised(names)
         await life.routed(names)
         before = await life.served(services, "80", names)
@@ -208,7 +158,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
         life.fail(WHILE_CHANGED)
         gce.tokens.revoke()
         gone, rest = names[:leaving], names[leaving:]
-        await life.edit(services)
+        await life.edit(services, loadBalancerSourceRanges=["192.0.2.0/24"])
         await life.leave(gone)
         await life.initialised(rest)
         await life.routed(rest)
@@ -219,16 +169,13 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     life.fail(WHILE_DELETED)
     gce.granted = frozenset({"compute.instances.list", "compute.zones.list"})
     async with life.manager():
-        await all_of(
-            life.site.client.delete(SERVICES, f"web-{number}", "default")
-            for number in range(services)
-        )
+        await life.end(services)
         await asyncio.sleep(3.0)
         assert set(await life.site.nodes()) == set(rest)
         gce.granted = None
-        await all_of(life.site.client.delete(NODES, name) for name in rest[1:])
+        await life.end(0, rest[1:])
         await life.routed(rest[:1])  # without any node, no route is ever deleted
-        await life.empty()
+        await life.empty(life.left)
         assert not life.unspent()
 
 

@@ -1,24 +1,20 @@
 """A whole manager on Rackspace: many nodes and Services, while it throttles, fails, loses answers."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pytest
 
-from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import NODES, SERVICES
+from proreus.kube.objects import Node
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
-from proreus.testing.simulated import Instance
-from proreus.testing.waiting import until
 
-from ...apiserver.site import Site, all_of, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
+from ..lives import ClusterLife  # noqa: TID252
 from .emulator.faults import LOST
 from .emulator.server import REGION, Emulator
 from .site import SCHEME
-
-T = TypeVar("T")
 
 FLAGS: Final = (
     "--cloud-provider=rackspace",
@@ -26,8 +22,6 @@ FLAGS: Final = (
     "--node-monitor-period=1s",
     "--node-deletion-interval=2s",
 )
-HTTP = {"name": "http", "port": 80}
-HTTPS = {"name": "https", "port": 443}
 MOST: Final = 25
 
 # What goes wrong while things are made, changed and deleted. A lost answer had its effect.
@@ -48,13 +42,12 @@ WHILE_DELETED: Final[Mapping[str, tuple[int, bool]]] = {
 }
 
 
-class Life:
+class Life(ClusterLife):
     """A cluster whose servers and load balancers are at Rackspace."""
 
     def __init__(self, site: Site, emulator: Emulator, directory: Path, patience: float) -> None:
-        self.site = site
+        super().__init__(site, patience)
         self.emulator = emulator
-        self._patience = patience
         self._file = directory / "cloud-config"
         self.configure()
 
@@ -65,9 +58,6 @@ class Life:
     def manager(self) -> ManagerProcess:
         return self.site.lone_manager(*FLAGS, f"--cloud-config={self._file}")
 
-    async def until(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
-        return await until(what, attempt, self._patience)
-
     def fail(self, failures: Mapping[str, tuple[int, bool]]) -> None:
         for operation, (status, after_effect) in failures.items():
             self.emulator.fail(operation, status, after_effect=after_effect)
@@ -77,12 +67,7 @@ class Life:
     async def join(self, count: int) -> list[str]:
         """Start servers; their kubelets register ready nodes. Their names."""
         names = [f"node-{number}" for number in range(count)]
-        self.ids = dict(zip(names, self.emulator.add_servers(names), strict=True))
-        await all_of(
-            self.site.register_node(Instance(name=name, id=self.ids[name]), ready=True)
-            for name in names
-        )
-        return names
+        return await self.register(dict(zip(names, self.emulator.add_servers(names), strict=True)))
 
     async def leave(self, names: Sequence[str]) -> None:
         """Let servers end, and their kubelets with them."""
@@ -90,34 +75,13 @@ class Life:
             del self.emulator.servers[self.ids[name]]
         await self.site.silence(*names)
 
-    async def serve(self, count: int) -> None:
-        await all_of(
-            self.site.client.create(SERVICES, _service(number), "default")
-            for number in range(count)
-        )
-
-    async def edit(self, count: int) -> None:
-        """Give each Service a port more, and let only some clients in."""
-        spec = {"ports": [HTTP, HTTPS], "loadBalancerSourceRanges": ["192.0.2.0/24"]}
-        change = Patch(PatchType.MERGE, {"spec": spec})
-        await all_of(
-            self.site.client.patch(SERVICES, f"web-{number}", change, "default")
-            for number in range(count)
-        )
-
     # What there is to be seen
 
-    async def initialised(self, names: Sequence[str]) -> None:
-        async def are_initialised() -> bool:
-            nodes = await self.site.nodes()
-            return nodes.keys() == set(names) and all(
-                one.spec.provider_id == f"{SCHEME}{self.ids[name]}"
-                and one.metadata.labels.get("topology.kubernetes.io/region") == REGION
-                and is_initialised(one)
-                for name, one in nodes.items()
-            )
-
-        await self.until("the nodes are initialised", are_initialised)
+    def is_right(self, name: str, node: Node) -> bool:
+        return (
+            node.spec.provider_id == f"{SCHEME}{self.ids[name]}"
+            and node.metadata.labels.get("topology.kubernetes.io/region") == REGION
+        )
 
     async def served(self, count: int, ports: set[int], names: Sequence[str]) -> None:
         """Wait until every Service has its load balancers, with as many nodes as one takes."""
@@ -127,8 +91,7 @@ class Life:
         }
 
         async def are_served() -> bool:
-            services = (await self.site.client.list(SERVICES, "default")).items
-            shown = {point.ip for one in services for point in one.status.load_balancer.ingress}
+            shown = await self.shown()
             there: dict[str, set[int]] = {}
             for one in self.emulator.clb.alive():
                 nodes = {node["address"] for node in one["nodes"]}
@@ -139,22 +102,13 @@ class Life:
 
         await self.until(f"{count} Services are served at {ports}", are_served)
 
-    async def empty(self) -> None:
-        """Wait until nothing is left of any load balancer."""
-
-        async def is_empty() -> bool:
-            services = (await self.site.client.list(SERVICES, "default")).items
-            return len(services) == 1 and not self.emulator.clb.alive()
-
-        await self.until("nothing is left", is_empty)
+    def left(self) -> object:
+        """What is left of load balancers."""
+        return self.emulator.clb.alive()
 
 
 def _service(number: int) -> dict[str, Any]:
-    more = {"sessionAffinity": "ClientIP"} if number % 3 == 0 else {}
-    return {
-        "metadata": {"name": f"web-{number}"},
-        "spec": {"type": "LoadBalancer", "ports": [HTTP], **more},
-    }
+    return {"sessionAffinity": "ClientIP"} if number % 3 == 0 else {}
 
 
 async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
@@ -165,7 +119,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     async with life.manager() as manager:
         life.fail(WHILE_MADE)
         names = await life.join(nodes)
-        await life.serve(services)
+        await life.serve(services, _service)
         await life.initialised(names)
         await life.served(services, {80}, names)
         assert not emulator.failures
@@ -175,21 +129,14 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
         emulator.key = "planted-api-key-0002"
         emulator.tokens.clear()
         life.configure()
-        before = emulator.calls["GET server"]
-        await life.site.silence(names[0])
-
-        async def looked() -> bool:
-            return emulator.calls["GET server"] > before + 5
-
-        await life.until("the user who is shown less has looked", looked)
-        assert (await life.site.nodes()).keys() == set(names)
+        await life.outlive_less(names, lambda: emulator.calls["GET server"])
         emulator.key = "planted-api-key-0003"
         emulator.tokens.clear()
         life.configure()
 
         life.fail(WHILE_CHANGED)
         gone, rest = names[:leaving], names[leaving:]
-        await life.edit(services)
+        await life.edit(services, loadBalancerSourceRanges=["192.0.2.0/24"])
         await life.leave(gone)
         await manager.kill()
         await manager.start()
@@ -198,12 +145,8 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
 
         emulator.rates = {"GET": 10, "POST": 5, "PUT": 10, "DELETE": 5}
         life.fail(WHILE_DELETED)
-        await all_of(
-            life.site.client.delete(SERVICES, f"web-{number}", "default")
-            for number in range(services)
-        )
-        await all_of(life.site.client.delete(NODES, name) for name in rest[1:])
-        await life.empty()
+        await life.end(services, rest[1:])
+        await life.empty(life.left)
     text = manager.output()
     assert "planted-api-key" not in text
     assert "planted-token" not in text

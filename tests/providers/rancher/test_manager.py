@@ -1,23 +1,19 @@
 """A whole manager on Rancher: many nodes and Services, while Rancher fails and loses answers."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import pytest
 
-from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import SERVICES
+from proreus.kube.objects import Node
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
-from proreus.testing.simulated import Instance
-from proreus.testing.waiting import until
 
-from ...apiserver.site import Site, all_of, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
+from ..lives import ClusterLife  # noqa: TID252
 from .emulator.schemas import Json
 from .emulator.server import LOST, Emulator, served
-
-T = TypeVar("T")
 
 FLAGS: Final = (
     "--cloud-provider=rancher",
@@ -26,8 +22,6 @@ FLAGS: Final = (
     "--node-monitor-period=1s",
     "--node-deletion-interval=2s",
 )
-HTTP = {"name": "http", "port": 80}
-HTTPS = {"name": "https", "port": 443}
 
 # What goes wrong while things are made, changed and deleted. A lost answer had its effect.
 WHILE_MADE: Final[Mapping[str, tuple[int, bool]]] = {
@@ -54,14 +48,13 @@ WHILE_DELETED: Final[Mapping[str, tuple[int, bool]]] = {
 }
 
 
-class Life:
+class Life(ClusterLife):
     """A cluster whose machines are hosts of Rancher."""
 
     def __init__(self, site: Site, emulator: Emulator, directory: Path, patience: float) -> None:
-        self.site, self.emulator, self.world = site, emulator, emulator.world
-        self._patience = patience
+        super().__init__(site, patience)
+        self.emulator, self.world = emulator, emulator.world
         self._file = directory / "cloud-config"
-        self.ids: dict[str, str] = {}
         self.configure()
 
     def configure(self) -> None:
@@ -70,9 +63,6 @@ class Life:
 
     def manager(self) -> ManagerProcess:
         return self.site.lone_manager(*FLAGS, f"--cloud-config={self._file}")
-
-    async def until(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
-        return await until(what, attempt, self._patience)
 
     def fail(self, failures: Mapping[str, tuple[int, bool]]) -> None:
         """Let those requests fail that the version of the API in use has."""
@@ -88,12 +78,7 @@ class Life:
     async def join(self, count: int) -> list[str]:
         """Start hosts; their kubelets register ready nodes. Their names."""
         names = [f"node-{number}" for number in range(count)]
-        self.ids |= dict(zip(names, self.world.add_hosts(names), strict=True))
-        await all_of(
-            self.site.register_node(Instance(name=name, id=self.ids[name]), ready=True)
-            for name in names
-        )
-        return names
+        return await self.register(dict(zip(names, self.world.add_hosts(names), strict=True)))
 
     async def leave(self, names: Sequence[str]) -> None:
         """Let hosts be purged, and their kubelets end with them."""
@@ -101,34 +86,10 @@ class Life:
             self.world.remove_host(self.ids[name])
         await self.site.silence(*names)
 
-    async def serve(self, count: int) -> None:
-        spec = {"type": "LoadBalancer", "ports": [HTTP]}
-        await all_of(
-            self.site.client.create(
-                SERVICES, {"metadata": {"name": f"web-{number}"}, "spec": spec}, "default"
-            )
-            for number in range(count)
-        )
-
-    async def edit(self, count: int) -> None:
-        """Give each Service a port more."""
-        change = Patch(PatchType.MERGE, {"spec": {"ports": [HTTP, HTTPS]}})
-        await all_of(
-            self.site.client.patch(SERVICES, f"web-{number}", change, "default")
-            for number in range(count)
-        )
-
     # What there is to be seen
 
-    async def initialised(self, names: Sequence[str]) -> None:
-        async def are_initialised() -> bool:
-            nodes = await self.site.nodes()
-            return nodes.keys() == set(names) and all(
-                one.spec.provider_id == f"rancher://{self.ids[name]}" and is_initialised(one)
-                for name, one in nodes.items()
-            )
-
-        await self.until("the nodes are initialised", are_initialised)
+    def is_right(self, name: str, node: Node) -> bool:
+        return node.spec.provider_id == f"rancher://{self.ids[name]}"
 
     async def served(self, count: int, ports: set[str], hosts: Iterable[str]) -> None:
         """Wait until every Service is balanced at these ports to these hosts."""
@@ -136,8 +97,7 @@ class Life:
 
         async def are_served() -> bool:
             self.world.advance()
-            services = (await self.site.client.list(SERVICES, "default")).items
-            shown = [one for one in services if one.status.load_balancer.ingress]
+            shown = [one for one in await self.services() if one.status.load_balancer.ingress]
             balancers = self.world.of("loadBalancerService")
             return len(shown) == len(balancers) == count and all(
                 one["state"] == "active"
@@ -157,15 +117,10 @@ class Life:
 
         await self.until("external services of nodes that left are gone", is_tidy)
 
-    async def empty(self) -> None:
-        """Wait until nothing is left but the stack."""
-
-        async def is_empty() -> bool:
-            self.world.advance()
-            services = (await self.site.client.list(SERVICES, "default")).items
-            return len(services) == 1 and not self.world.services()
-
-        await self.until("nothing is left", is_empty)
+    def left(self) -> object:
+        """What is left of load balancers."""
+        self.world.advance()
+        return self.world.services()
 
     def _ports(self, one: Json) -> set[str]:
         return {str(port).partition(":")[0] for port in one["launchConfig"]["ports"]}
@@ -191,14 +146,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
         emulator.blind = {"planted-access-key-0002"}
         emulator.key, emulator.secret = "planted-access-key-0002", "planted-secret-key-0002"
         life.configure()
-        before = emulator.calls["GET hosts"]
-        await life.site.silence(names[0])
-
-        async def looked() -> bool:
-            return emulator.calls["GET hosts"] > before + 5
-
-        await life.until("the manager has looked with the keys that show less", looked)
-        assert (await life.site.nodes()).keys() == set(names)
+        await life.outlive_less(names, lambda: emulator.calls["GET hosts"])
         emulator.key, emulator.secret = "planted-access-key-0003", "planted-secret-key-0003"
         life.configure()
 
@@ -214,11 +162,8 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
 
         emulator.limit = 40
         life.fail(WHILE_DELETED)
-        await all_of(
-            life.site.client.delete(SERVICES, f"web-{number}", "default")
-            for number in range(services)
-        )
-        await life.empty()
+        await life.end(services)
+        await life.empty(life.left)
         assert len(world.of("stack")) == 1
     text = manager.output()
     assert not [secret for secret in ("planted-secret-key", "Basic ") if secret in text]
