@@ -18,6 +18,7 @@ from urllib.parse import quote_plus
 
 from aiohttp import web
 
+from ...emulated import listening  # noqa: TID252 - pytest imports tests by path
 from .commands import LISTS, run
 from .world import ZONE, Json, Refusal, World, absent
 
@@ -235,13 +236,6 @@ def _said(command: str, refusal: Refusal) -> web.Response:
 async def served(emulator: Emulator | None = None) -> AsyncIterator[Emulator]:
     """An emulator that listens on a port of loopback."""
     emulator = emulator or Emulator()
-    app = web.Application(client_max_size=2**22)
-    app.router.add_route("*", PATH, emulator.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    emulator.url = f"http://127.0.0.1:{runner.addresses[0][1]}{PATH}"
-    try:
+    async with listening(emulator.handle, path=PATH) as url:
+        emulator.url = f"{url}{PATH}"
         yield emulator
-    finally:
-        await runner.cleanup()

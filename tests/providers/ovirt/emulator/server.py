@@ -17,6 +17,7 @@ from aiohttp import web
 
 from proreus.providers.ovirt.operations import OPERATIONS
 
+from ...emulated import listening  # noqa: TID252 - pytest imports tests by path
 from . import wire
 from .search import search
 from .world import World
@@ -258,14 +259,6 @@ async def served(
 ) -> AsyncIterator[Engine]:
     """An engine that listens on a port of loopback."""
     engine = engine or Engine()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", engine.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-    scheme = "https" if tls else "http"
-    engine.url = f"{scheme}://127.0.0.1:{runner.addresses[0][1]}{ROOT}/api"
-    try:
+    async with listening(engine.handle, tls=tls, largest=2**20) as url:
+        engine.url = f"{url}{ROOT}/api"
         yield engine
-    finally:
-        await runner.cleanup()

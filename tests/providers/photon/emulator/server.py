@@ -14,6 +14,7 @@ from aiohttp import web
 from proreus.providers.photon.operations import OPERATIONS
 from proreus.testing.controlplane.certificates import Authority
 
+from ...emulated import listening  # noqa: TID252 - pytest imports tests by path
 from .lightwave import Lightwave, serving
 from .world import Json, Refusal, World, shown
 
@@ -221,20 +222,13 @@ class Emulator:
 async def served(emulator: Emulator | None = None) -> AsyncIterator[Emulator]:
     """An emulator that listens on ports of loopback."""
     emulator = emulator or Emulator()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", emulator.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
     tls = serving(emulator.authority) if emulator.tls else None
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-    scheme = "https" if emulator.tls else "http"
-    emulator.url = f"{scheme}://127.0.0.1:{runner.addresses[0][1]}"
-    await emulator.lightwave.start()
-    try:
-        yield emulator
-    finally:
-        await emulator.lightwave.stop()
-        await runner.cleanup()
+    async with listening(emulator.handle, tls=tls, largest=2**20) as emulator.url:
+        await emulator.lightwave.start()
+        try:
+            yield emulator
+        finally:
+            await emulator.lightwave.stop()
 
 
 def write_login(emulator: Emulator, file: Path) -> Path:

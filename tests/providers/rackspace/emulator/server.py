@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from ...emulated import listening  # noqa: TID252 - pytest imports tests by path
 from .balancers import Balancers
 from .checks import Json
 from .faults import LOST, Fault, clb, nova
@@ -286,13 +287,5 @@ def _subject(path: str) -> str:
 async def served(emulator: Emulator | None = None) -> AsyncIterator[Emulator]:
     """An emulator that listens on a port of loopback."""
     emulator = emulator or Emulator()
-    app = web.Application(client_max_size=2**22)
-    app.router.add_route("*", "/{path:.*}", emulator.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    emulator.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with listening(emulator.handle) as emulator.url:
         yield emulator
-    finally:
-        await runner.cleanup()
