@@ -9,8 +9,8 @@ import msgspec
 
 from benchmarks.amounts import Scale
 from benchmarks.contestants import BARE, PROREUS, PROREUS_SINGLE, Contestant
-from benchmarks.measure import Figures, memory
-from benchmarks.stage import OBJECT_SIZE, Meter, Stage, is_initialised, started
+from benchmarks.measure import AuditTail, Figures, memory
+from benchmarks.stage import OBJECT_SIZE, USER, Meter, Stage, is_initialised, started
 from proreus.kube.requests import LEASES, NODES, Request
 from proreus.testing.kubelet import KubeletPlayer
 
@@ -310,8 +310,9 @@ def _failover(signals: Sequence[str]) -> Play:
             async with stage.manager(elect=True, user="leader") as leader:
                 number += 1
                 await _initialised(stage, number)
+                audit = AuditTail(stage.plane.audit_log, USER)
                 async with stage.manager(elect=True) as standby:
-                    await asyncio.sleep(3.0)  # it has seen the lease
+                    await _asked_for_lease(audit)
                     meter = Meter(stage, standby)
                     await meter.begin()
                     await (leader.kill() if how == "SIGKILL" else leader.terminate())
@@ -324,6 +325,14 @@ def _failover(signals: Sequence[str]) -> Play:
             await _release(stage)
 
     return play
+
+
+async def _asked_for_lease(audit: AuditTail) -> None:
+    """Wait until a standby has seen who leads, however long its start takes."""
+    async with asyncio.timeout(60):
+        while not audit.requests["get leases"]:
+            await asyncio.sleep(0.05)
+            audit.read()
 
 
 async def _initialised(stage: Stage, number: int) -> None:
