@@ -94,8 +94,8 @@ class Cloud:
         keys: list[Key] = [("tag", *pair) for pair in pairs]
         if kind:
             keys.append(("kind", kind))
-        found = self.parts.keyed(*keys, lag=0 if prefix else self._settings.list_lag)
-        return [part for part in found if part.name.startswith(prefix)]
+        lag = 0 if prefix else self._settings.list_lag
+        return list(self.parts.keyed(*keys, prefix=prefix, lag=lag))
 
     def page(
         self, found: Sequence[Instance] | Sequence[AnyPart], size: str, token: str

@@ -77,9 +77,9 @@ class Parts:
         """Return every part, in the order of ids."""
         return self._table.all()
 
-    def keyed(self, *keys: Key, lag: float = 0.0) -> Sequence[AnyPart]:
-        """Return the parts that have all the keys, in the order of ids."""
-        return self._table.keyed(*keys, lag=lag)
+    def keyed(self, *keys: Key, prefix: str = "", lag: float = 0.0) -> Sequence[AnyPart]:
+        """Return the parts with all the keys and such a name, in the order of ids."""
+        return self._table.keyed(*keys, prefix=prefix, lag=lag)
 
     def find(self, id_: str) -> AnyPart | None:
         """Return the part as it is now, or None."""

@@ -4,7 +4,9 @@ sqlite runs without fsync: what was committed survives the end of the process (`
 not of the machine. Recent versions of objects are kept in memory to answer stale reads.
 """
 
+import itertools
 import sqlite3
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -60,6 +62,7 @@ class Table(Generic[_Row]):
         self._rows: dict[str, _Row] = {}
         self._keys: Callable[[_Row], Iterable[Key]] = keys
         self._by_key: defaultdict[Key, set[str]] = defaultdict(set)
+        self._names: list[tuple[str, str]] = []  # with ids, sorted, for prefixes
         self._past: dict[str, list[tuple[float, _Row | None]]] = {}
         rows = database.execute("SELECT body FROM objects WHERE sort = ?", (name,))
         for (body,) in rows:
@@ -84,13 +87,23 @@ class Table(Generic[_Row]):
         kept = (row for row in found if row is not None and only(row))
         return sorted(kept, key=lambda row: row.id)
 
-    def keyed(self, *keys: Key, lag: float = 0.0) -> list[_Row]:
-        """Return the objects that have all the keys, by id, as they were `lag` seconds ago."""
-        if not keys or (lag > 0 and self._past):
-            return self.all(lag=lag, only=lambda row: {*keys} <= {*self._keys(row)})
+    def keyed(self, *keys: Key, prefix: str = "", lag: float = 0.0) -> list[_Row]:
+        """Return the objects with all the keys and a name that begins with `prefix`, by id.
+
+        They are shown as they were `lag` seconds ago.
+        """
+        if lag > 0 and self._past:
+            return self.all(
+                lag=lag,
+                only=lambda row: row.name.startswith(prefix) and {*keys} <= {*self._keys(row)},
+            )
+        found = [self._by_key.get(key, set()) for key in keys]
+        if prefix:
+            found.append(self._named(prefix))
+        if not found:
+            return self.all()
         # The fewest first: what is in all of them is looked for in these.
-        found = sorted((self._by_key.get(key, set()) for key in keys), key=len)
-        return [self._rows[id_] for id_ in sorted(set.intersection(*found))]
+        return [self._rows[id_] for id_ in sorted(set.intersection(*sorted(found, key=len)))]
 
     def put(self, rows: Iterable[_Row]) -> None:
         """Store the objects in one transaction."""
@@ -124,12 +137,20 @@ class Table(Generic[_Row]):
             self._by_key[key].discard(id_)
             if not self._by_key[key]:
                 del self._by_key[key]
+        if old is not None:
+            del self._names[bisect_left(self._names, (old.name, id_))]
         if new is not None:
             self._rows[id_] = new
             self._index(new)
         self._record(id_, old, new)
 
+    def _named(self, prefix: str) -> set[str]:
+        first = bisect_left(self._names, (prefix, ""))
+        following = map(self._names.__getitem__, range(first, len(self._names)))
+        return {id_ for _, id_ in itertools.takewhile(lambda n: n[0].startswith(prefix), following)}
+
     def _index(self, row: _Row) -> None:
+        insort(self._names, (row.name, row.id))
         for key in self._keys(row):
             self._by_key[key].add(row.id)
 
