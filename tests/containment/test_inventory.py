@@ -202,9 +202,20 @@ def test_an_answer_is_about_the_uid_and_the_provider_id() -> None:
         bench = Bench(Cloud())
         await bench.get([node("a")])
         await bench.get([node("a", uid="reborn")])
-        await bench.get([node("a", provider_id="cloud://a")])
-        await bench.get([node("a", provider_id="cloud://a")])
+        await bench.get([node("a", provider_id="cloud://b")])
+        await bench.get([node("a", provider_id="cloud://b")])
         assert len(bench.cloud.calls) == 3
+
+    clock.run(scenario())
+
+
+def test_what_was_found_by_name_is_known_when_the_node_has_got_its_provider_id() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        await bench.get([node("a")])
+        (known,) = (await bench.get([node("a", provider_id="cloud://a")])).values()
+        assert isinstance(known.answer, Instance)
+        assert len(bench.cloud.calls) == 1
 
     clock.run(scenario())
 

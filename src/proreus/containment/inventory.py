@@ -285,9 +285,12 @@ class Inventory:
 
     def _fresh(self, node: Node, not_before: float) -> Observation | None:
         provider_id, observation = self._known.get(node.metadata.uid, ("", None))
-        if observation is None or provider_id != node.spec.provider_id:
+        if observation is None or observation.began < not_before:
             return None
-        return observation if observation.began >= not_before else None
+        # Asked for by its name, a machine is the one whose id the Node has got since.
+        answer, now = observation.answer, node.spec.provider_id
+        is_same = isinstance(answer, Instance) and answer.provider_id == now
+        return observation if is_same or provider_id == now else None
 
     def _keep(self, node: Node, observation: Observation) -> None:
         """Keep an answer for later readers, unless it is an error or outdated."""
