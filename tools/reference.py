@@ -119,7 +119,8 @@ def controllers_page() -> str:
         sometimes = "" if one.needed(Settings()) else " with some of its settings, not by default"
         parts += [
             f"## {one.name}",
-            f"Alias `{one.alias}`; needs the provider's capability `{one.capability}`{sometimes}.",
+            f"Alias `{one.alias}`; needs the provider's capability `{one.capability}`{sometimes}."
+            + (" Off unless `--controllers` names it." if one.opt_in else ""),
             table(("resource", "API group", "verbs"), rows),
         ]
     return page(parts)

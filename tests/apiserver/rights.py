@@ -29,7 +29,9 @@ GRANTED: Final = (
     ),
     (MANAGERS, Options(cloud_config_secret=SECRET)),
     (MANAGERS, Options(cloud_provider="gce")),
+    (MANAGERS, Options(controllers=("kubelet-serving",))),
     (APART, Options(use_service_account_credentials=True)),
+    (APART, Options(use_service_account_credentials=True, controllers=("kubelet-serving",))),
 )
 """The flags whose roles each group has: all together what tests give to managers."""
 

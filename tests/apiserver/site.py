@@ -24,7 +24,14 @@ from proreus.kube.objects import (
     has_taint,
 )
 from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import EVENTS, LEASES, NODES, SERVICES, Request
+from proreus.kube.requests import (
+    CERTIFICATE_SIGNING_REQUESTS,
+    EVENTS,
+    LEASES,
+    NODES,
+    SERVICES,
+    Request,
+)
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.kubelet import KubeletPlayer, node_body
 from proreus.testing.manager import ManagerProcess, cloud_config
@@ -367,6 +374,7 @@ async def _empty(client: Client) -> None:
             continue
     for path in (
         NODES.path(),
+        CERTIFICATE_SIGNING_REQUESTS.path(),
         LEASES.path("kube-node-lease"),
         LEASES.path("kube-system", "cloud-controller-manager"),
         EVENTS.path("default"),

@@ -204,6 +204,7 @@ def test_a_second_signal_ends_the_process_at_once(hang: str, second: signal.Sign
         (("service", "service-lb-controller"), {"service"}),
         (("*", "-route", "-nodeipam", "-service-lb-controller", "service"), {"cloud-node", "cloud-node-lifecycle", "service"}),
         (("node-route-controller",), {"route"}),
+        (("kubelet-serving",), {"kubelet-serving"}),
         ((), set()),
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ from tests.runtime.leases import LeaseStore, Network
 
 from proreus.app.election import SHARED_IDENTITY, Election, Lock, locks
 from proreus.app.migration import DEFAULT, Migration
-from proreus.controllers.table import CONTROLLERS
+from proreus.controllers.table import ON_BY_DEFAULT as CONTROLLERS
 from proreus.kube.errors import RefusedByGate
 from proreus.runtime import metrics
 from proreus.runtime.leaderelection import LeaderElector

@@ -176,3 +176,13 @@ def test_a_token_that_has_run_out_is_not_sent_any_more() -> None:
             await token.run()
 
     asyncio.run(story())
+
+
+def test_serving_certificates_are_approved_for_one_signer_under_an_account_of_their_own() -> None:
+    chosen = [one for one in CONTROLLERS if one.alias == "kubelet-serving"]
+    found = rights(roles(APART, chosen=chosen), "kubelet-serving-approving-controller")
+    assert {one for one in found if one[2] not in {"get", "list", "watch"}} == {
+        ("", "certificatesigningrequests/approval", "patch", ""),
+        ("", "signers", "approve", "kubernetes.io/kubelet-serving"),
+    }
+    assert not {one for one in rights(roles(Options())) if one[1].startswith("certificate")}

@@ -13,7 +13,7 @@ import msgspec
 
 from proreus.app.caches import config_map_names
 from proreus.app.options import Options
-from proreus.controllers.table import CONTROLLERS, Descriptor, Rule
+from proreus.controllers.table import ON_BY_DEFAULT, Descriptor, Rule
 
 ACCOUNT: Final = "cloud-controller-manager"
 """The manager's service account, in kube-system."""
@@ -25,6 +25,9 @@ SYSTEM: Final = "kube-system"
 """The namespace of all accounts."""
 
 READS: Final = frozenset({"get", "list", "watch"})
+SHARED: Final = frozenset({"nodes", "services", "endpointslices", "events"})
+"""The resources that the process reads into caches of all controllers, and those of the recorder.
+"""
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -41,7 +44,8 @@ def own(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return a controller's own rules, without those of the shared caches and the recorder."""
     found = []
     for rule in rules:
-        verbs = tuple(verb for verb in rule.verbs if verb not in READS)
+        is_shared = rule.resource in SHARED
+        verbs = tuple(verb for verb in rule.verbs if not (is_shared and verb in READS))
         if verbs and rule.resource != "events":
             found.append(msgspec.structs.replace(rule, verbs=verbs))
     return tuple(found)
@@ -50,7 +54,7 @@ def own(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 def roles(
     options: Options,
     *,
-    chosen: Sequence[Descriptor] = CONTROLLERS,
+    chosen: Sequence[Descriptor] = ON_BY_DEFAULT,
     leases: Sequence[str] = (),
     needs: frozenset[str] = frozenset({"endpoint_slices"}),
 ) -> tuple[Role, ...]:

@@ -40,6 +40,9 @@ class Instance(msgspec.Struct, frozen=True):
 
     `provider_id` has the form `<provider>://<provider-specific>`; `addresses` are in the order
     of preference; `additional_labels` must not use the domains kubernetes.io and k8s.io.
+
+    `self_reported` is True where the addresses are not the cloud's word but repeat what the Node
+    says of itself: no serving certificate is approved by them.
     """
 
     provider_id: str
@@ -50,6 +53,7 @@ class Instance(msgspec.Struct, frozen=True):
     addresses: tuple[NodeAddress, ...] = ()
     additional_labels: Mapping[str, str] = {}
     state: InstanceState = InstanceState.RUNNING
+    self_reported: bool = False
 
 
 class NotFound(msgspec.Struct, frozen=True):

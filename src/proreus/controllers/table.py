@@ -39,7 +39,8 @@ class Descriptor(msgspec.Struct, frozen=True):
     """A controller; it needs the provider's `capability` if `needed` says so.
 
     `account` is its service account under `--use-service-account-credentials`, as in Go's CCM.
-    `why_not` says why the settings keep it from running, or "".
+    `why_not` says why the settings keep it from running, or "". `opt_in` means that "*" does not
+    select it, only its name.
     """
 
     name: str
@@ -50,10 +51,12 @@ class Descriptor(msgspec.Struct, frozen=True):
     account: str
     why_not: Callable[[Settings], str] = _always
     needed: Callable[[Settings], bool] = _in_every_case
+    opt_in: bool = False
 
 
 _EVENTS = Rule("", "events", ("create", "patch"))
 _WATCH = ("list", "watch")
+_CERTIFICATES = "certificates.k8s.io"
 
 
 def _no_routes(settings: Settings) -> str:
@@ -64,6 +67,14 @@ def _no_routes(settings: Settings) -> str:
 
 def _no_allocation(settings: Settings) -> str:
     return "" if settings.allocate_node_cidrs else "--allocate-node-cidrs is false"
+
+
+def _kubelet_serving(env: Environment) -> Runnable:
+    from proreus.controllers.kubelet_serving.controller import (  # noqa: PLC0415 - imports x509
+        KubeletServingController,
+    )
+
+    return KubeletServingController(env)
 
 
 def _asks_cloud(settings: Settings) -> bool:
@@ -131,13 +142,32 @@ CONTROLLERS: tuple[Descriptor, ...] = (
         why_not=_no_allocation,
         needed=_asks_cloud,
     ),
+    Descriptor(
+        name="kubelet-serving-approving-controller",
+        alias="kubelet-serving",
+        capability="instances",
+        create=_kubelet_serving,
+        account="kubelet-serving-approving-controller",
+        rules=(
+            Rule("", "nodes", _WATCH),
+            Rule(_CERTIFICATES, "certificatesigningrequests", ("get", *_WATCH)),
+            Rule(_CERTIFICATES, "certificatesigningrequests/approval", ("patch",)),
+            Rule(_CERTIFICATES, "signers", ("approve",), ("kubernetes.io/kubelet-serving",)),
+            _EVENTS,
+        ),
+        opt_in=True,
+    ),
 )
+
+
+ON_BY_DEFAULT: tuple[Descriptor, ...] = tuple(one for one in CONTROLLERS if not one.opt_in)
 
 
 def select(wanted: Sequence[str]) -> tuple[tuple[Descriptor, ...], tuple[str, ...]]:
     """Return the controllers that `--controllers` selects, and the problems with it.
 
-    "*" is all, "name" that one, "-name" not that one; what is named wins over "*".
+    "*" is all that are not opt-in, "name" that one, "-name" not that one; what is named wins over
+    "*".
     """
     names = {name: entry for entry in CONTROLLERS for name in (entry.name, entry.alias)}
     problems = [
@@ -150,7 +180,7 @@ def select(wanted: Sequence[str]) -> tuple[tuple[Descriptor, ...], tuple[str, ..
     chosen = tuple(
         entry
         for entry in CONTROLLERS
-        if entry.name in on or ("*" in wanted and entry.name not in off)
+        if entry.name in on or ("*" in wanted and not entry.opt_in and entry.name not in off)
     )
     return chosen, tuple(problems)
 

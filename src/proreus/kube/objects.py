@@ -270,7 +270,37 @@ class Namespace(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-KubeObject = Node | Service | EndpointSlice | Secret | ConfigMap | Namespace
+class CertificateSigningRequestSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """`spec` of a CertificateSigningRequest: what the API server noted of who asks, and for what.
+
+    It never changes. `request` is a PKCS#10 request in PEM.
+    """
+
+    request: bytes = b""
+    signer_name: str = ""
+    username: str = ""
+    groups: tuple[str, ...] = ()
+    usages: tuple[str, ...] = ()
+
+
+class CertificateSigningRequestStatus(msgspec.Struct, frozen=True):
+    """`status` of a CertificateSigningRequest: what was decided, and the certificate in base64."""
+
+    conditions: tuple[Condition, ...] = ()
+    certificate: str = ""
+
+
+class CertificateSigningRequest(msgspec.Struct, frozen=True):
+    """A CertificateSigningRequest (certificates.k8s.io/v1)."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CertificateSigningRequestSpec = CertificateSigningRequestSpec()
+    status: CertificateSigningRequestStatus = CertificateSigningRequestStatus()
+
+
+KubeObject = (
+    Node | Service | EndpointSlice | Secret | ConfigMap | Namespace | CertificateSigningRequest
+)
 
 
 def key(obj: KubeObject) -> str:

@@ -26,6 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from proreus.kube.objects import (
+    CertificateSigningRequest,
     Condition,
     LoadBalancerStatus,
     Node,
@@ -186,6 +187,17 @@ def status(
     """
     body = _status(addresses, conditions, load_balancer, removed_conditions=())
     return _strategic({"uid": uid}, {}, "status", body)
+
+
+def approval(request: CertificateSigningRequest, approved: Condition) -> Patch:
+    """Make a JSON Patch for certificatesigningrequests/approval that adds a condition.
+
+    Others stay. The API server refuses Approved beside Denied, whoever comes first.
+    """
+    body, place = _condition(approved), "/status/conditions"
+    if request.status.conditions:
+        return json_patch(request.metadata.uid, [Op("add", f"{place}/-", body)])
+    return json_patch(request.metadata.uid, _set_whole(place, None, [body]))
 
 
 def service_status(

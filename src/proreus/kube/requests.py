@@ -6,7 +6,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from proreus.kube.objects import ConfigMap, EndpointSlice, Namespace, Node, Secret, Service
+from proreus.kube.objects import (
+    CertificateSigningRequest,
+    ConfigMap,
+    EndpointSlice,
+    Namespace,
+    Node,
+    Secret,
+    Service,
+)
 from proreus.kube.patch import Patch
 from proreus.kube.whole import with_whole_taints
 
@@ -99,6 +107,14 @@ ENDPOINT_SLICES = Resource(
 SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True, type=Secret)
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=ConfigMap)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=Namespace)
+CERTIFICATE_SIGNING_REQUESTS = Resource(
+    "certificates.k8s.io",
+    "v1",
+    "certificatesigningrequests",
+    "CertificateSigningRequest",
+    namespaced=False,
+    type=CertificateSigningRequest,
+)
 SERVICE_ACCOUNTS = Resource(
     "", "v1", "serviceaccounts", "ServiceAccount", namespaced=True, type=dict[str, Any]
 )

@@ -28,6 +28,7 @@ from proreus.kube.errors import (
 )
 from proreus.kube.messages import MESSAGE_LIMIT, scrub
 from proreus.kube.objects import (
+    CertificateSigningRequest,
     ConfigMap,
     EndpointSlice,
     KubeObject,
@@ -61,6 +62,7 @@ _API: Final[dict[type[KubeObject], tuple[str, str]]] = {
     Secret: ("v1", "Secret"),
     ConfigMap: ("v1", "ConfigMap"),
     Namespace: ("v1", "Namespace"),
+    CertificateSigningRequest: ("certificates.k8s.io/v1", "CertificateSigningRequest"),
 }
 
 

@@ -218,6 +218,16 @@ OLDEST_UNINITIALIZED: Final = Gauge(
     "Age of the oldest node that waits for its initialisation; 0 if none does.",
     registry=REGISTRY,
 )
+SERVING_REQUESTS_APPROVED: Final = Counter(
+    "proreus_kubelet_serving_requests_approved_total",
+    "Requests of kubelets for serving certificates that were approved.",
+    registry=REGISTRY,
+)
+SERVING_REQUESTS_REFUSED: Final = Gauge(
+    "proreus_kubelet_serving_requests_refused",
+    "Requests of kubelets for serving certificates that wait and were not approved.",
+    registry=REGISTRY,
+)
 ROUTE_SYNCS: Final = Counter(
     "route_controller_route_sync_total",
     "Passes over the routes of all nodes.",

@@ -71,7 +71,10 @@ class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
     controllers: Annotated[
         tuple[str, ...],
         Flag(
-            GENERIC, "Controllers to run: '*' is all, 'name' adds one, '-name' removes it.", names
+            GENERIC,
+            "Controllers to run: '*' is all that are not opt-in, 'name' adds one, '-name' "
+            "removes it.",
+            names,
         ),
     ] = ("*",)
     feature_gates: Annotated[

@@ -156,6 +156,7 @@ def from_node(node: Node, defaults: Defaults) -> InstanceAnswer:
         zone=defaults.zone,
         region=defaults.region,
         addresses=addresses,
+        self_reported=True,
     )
 
 
@@ -236,7 +237,7 @@ def _matched(node: Node, machine: Machine) -> InstanceAnswer:
         *(NodeAddress("ExternalIP", address) for address in machine.external_addresses),
         NodeAddress("Hostname", machine.hostname or machine.name),
     ]
-    is_told = machine.addresses or machine.external_addresses
+    is_told = bool(machine.addresses or machine.external_addresses)
     return Instance(
         provider_id=f"{SCHEME}{machine.machine_id}",
         name=machine.name,
@@ -246,6 +247,7 @@ def _matched(node: Node, machine: Machine) -> InstanceAnswer:
         addresses=tuple(dict.fromkeys(addresses)) if is_told else addresses_of(node),
         additional_labels=machine.labels,
         state=_STATES[machine.state],
+        self_reported=not is_told,
     )
 
 

@@ -43,12 +43,7 @@ class Authority:
         addresses: Sequence[str] = ("127.0.0.1",),
     ) -> tuple[bytes, bytes]:
         """Make a server's certificate and key, PEM, by default for loopback."""
-        alternatives = x509.SubjectAlternativeName(
-            [
-                *(x509.DNSName(name) for name in names),
-                *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses),
-            ]
-        )
+        alternatives = _alternatives(names, addresses)
         return self._issue(_name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def client(self, user: str, groups: Sequence[str]) -> tuple[bytes, bytes]:
@@ -95,6 +90,20 @@ class Authority:
         )
 
 
+def signing_request(
+    user: str,
+    groups: Sequence[str] = (),
+    names: Sequence[str] = (),
+    addresses: Sequence[str] = (),
+) -> bytes:
+    """Make a request, PEM, for a certificate of a user with these names; its key is thrown away."""
+    builder = x509.CertificateSigningRequestBuilder().subject_name(_name(user, groups))
+    if names or addresses:
+        builder = builder.add_extension(_alternatives(names, addresses), critical=False)
+    request = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    return request.public_bytes(serialization.Encoding.PEM)
+
+
 def signing_key() -> bytes:
     """Make a private key, PEM, for the tokens of service accounts."""
     return _private_pem(ec.generate_private_key(ec.SECP256R1()))
@@ -112,6 +121,15 @@ def _name(common_name: str, organizations: Sequence[str] = ()) -> x509.Name:
         [
             *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations),
             x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+        ]
+    )
+
+
+def _alternatives(names: Sequence[str], addresses: Sequence[str]) -> x509.SubjectAlternativeName:
+    return x509.SubjectAlternativeName(
+        [
+            *(x509.DNSName(name) for name in names),
+            *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses),
         ]
     )
 

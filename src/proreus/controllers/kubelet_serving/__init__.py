@@ -1,0 +1,1 @@
+"""The controller `kubelet-serving-approving-controller`: kubelets' serving certificates."""
