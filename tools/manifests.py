@@ -15,12 +15,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from proreus.controllers.table import CONTROLLERS
 from proreus.testing.controlplane import ControlPlaneError
 from proreus.testing.controlplane.assets import cache, lock
 from proreus.testing.controlplane.build import run
@@ -115,17 +116,63 @@ def with_leases_of(objects: list[dict[str, Any]], others: list[dict[str, Any]]) 
                 rule["resourceNames"] = sorted({*rule["resourceNames"], *more})
 
 
+def added(rules: Iterable[Any], before: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Return the rules that were not there before, with the names of objects that are new."""
+    for rule in rules:
+        same = [it for it in before if {**it, "resourceNames": 0} == {**rule, "resourceNames": 0}]
+        names = {name for it in same for name in it.get("resourceNames", ())}
+        if new := [name for name in rule.get("resourceNames", ()) if name not in names]:
+            yield {**rule, "resourceNames": new}
+        elif not same:
+            yield rule
+
+
+def what_is_more(
+    objects: list[dict[str, Any]], more: list[dict[str, Any]], suffix: str
+) -> list[dict[str, Any]]:
+    """Return the roles and bindings of another list that add to the roles of the first one.
+
+    A role that is in both is in the answer with the rules that only the second has, and its name
+    has the suffix.
+    """
+    known = {(one["kind"], one["metadata"]["name"]): one for one in objects}
+    found = []
+    for one in more:
+        if (before := known.get((one["kind"], one["metadata"]["name"]))) is None:
+            found.append(one)
+        elif rules := [*added(one.get("rules", ()), before.get("rules", ()))]:
+            meta = {**one["metadata"], "name": f"{one['metadata']['name']}:{suffix}"}
+            found.append({**one, "metadata": {**meta}, "rules": rules})
+            (binding,) = [
+                it
+                for it in more
+                if it.get("roleRef", {}).get("name") == one["metadata"]["name"]
+                and it["kind"] == f"{one['kind']}Binding"
+            ]
+            ref = {**binding["roleRef"], "name": meta["name"]}
+            found.append({**binding, "metadata": meta, "roleRef": ref})
+    return found
+
+
 def roles() -> str:
     """Return the file from which the chart makes its roles.
 
-    For one account, and one for each controller.
+    For one account, and one for each controller; and what each opt-in controller needs besides.
 
     They suffice for every way of election, since a chart does not know which will be asked for.
     """
-    found = {}
+    found: dict[str, Any] = {}
+    opt_in: dict[str, Any] = {}
     for name, flags in {"together": (), "apart": ("--use-service-account-credentials",)}.items():
         found[name] = printed_roles("--leader-elect-per-controller", *flags)
+        for one in CONTROLLERS:
+            if one.opt_in:
+                chosen = f"--controllers=*,{one.name}"
+                more = printed_roles("--leader-elect-per-controller", chosen, *flags)
+                place = opt_in.setdefault(one.alias, {"name": one.name})
+                place[name] = what_is_more(found[name], more, one.alias)
         with_leases_of(found[name], printed_roles("--enable-leader-migration", *flags))
+    found["opt-in"] = opt_in
     source = "roles that `proreus roles` prints"
     return GENERATED.replace("source named here", source) + yaml.safe_dump(found, sort_keys=False)
 

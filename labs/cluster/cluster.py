@@ -51,6 +51,9 @@ class Settings(msgspec.Struct, frozen=True):
     dual_stack: bool = False
     """IPv6 beside IPv4. Kubernetes' spec of endpoints on some nodes fails with it: it asks IPv6
     addresses for the health of an IPv4 Service."""
+    serving_certificates: bool = False
+    """Kubelets ask for serving certificates, the API server trusts no others, and the manager, which
+    knows the machines by an inventory, approves them."""
 
 
 def directory_of(name: str, environ: Mapping[str, str] = os.environ) -> Path:
@@ -133,7 +136,12 @@ class Cluster:
             )
         self._lay_network()
         self._report("etcd, kube-apiserver and their companions")
-        self.plane = Plane(self.gateway, self.programs, self.families)
+        self.plane = Plane(
+            self.gateway,
+            self.programs,
+            self.families,
+            verify_kubelets=self.settings.serving_certificates,
+        )
         self.plane.start(node_ipam=manager is None)
         self._start_nodes()
         if manager is not None:
@@ -182,7 +190,7 @@ class Cluster:
             self._until(partial(_answers, node), f"runtime of {node.name}")
             for image in (pause, agnhost):
                 load_image(node.machine, image)
-            node.start(self.plane, self.families)
+            node.start(self.plane, self.families, serving=self.settings.serving_certificates)
 
     def _await_pod_networks(self) -> None:
         """Be the CNI's agent: configure each node as soon as it has its pods' networks."""

@@ -1,5 +1,6 @@
 """The manager as a process of the gateway, with the provider `local` and the rights it needs."""
 
+import json
 import sys
 from collections.abc import Sequence
 
@@ -16,6 +17,8 @@ pools:
   default: {{addresses: [{pools}], avoid-buggy-ips: true}}
 gateway: {{enabled: true, interfaces: [clients0, nodes0]}}
 """
+_APPROVING = ",kubelet-serving"
+"""What `--controllers` also names where kubelets ask for serving certificates."""
 
 
 def cloud_config(used: Sequence[Family]) -> str:
@@ -44,6 +47,15 @@ def flags(used: Sequence[Family]) -> list[str]:
     ]
 
 
+def inventory(cluster: Cluster) -> str:
+    """Return an inventory of the cluster's machines, whose ids are SN-1, SN-2 and so on."""
+    machines = [
+        {"name": node.name, "id": f"SN-{number}", "addresses": list(node.addresses)}
+        for number, node in enumerate(cluster.nodes, 1)
+    ]
+    return json.dumps({"machines": machines})
+
+
 def start_manager(cluster: Cluster) -> None:
     """Give the manager its rights and start it.
 
@@ -52,8 +64,14 @@ def start_manager(cluster: Cluster) -> None:
     """
     machine, plane, used = cluster.gateway, cluster.plane, cluster.families
     config = machine.directory / "cloud.yaml"
-    config.write_text(cloud_config(used))
     chosen = [*flags(used), f"--cloud-config={config}"]
+    known = ""
+    if cluster.settings.serving_certificates:
+        machines = machine.directory / "machines.yaml"
+        machines.write_text(inventory(cluster))
+        known = f"instances: {{inventory: {machines}}}\n"
+        chosen = [one + _APPROVING * one.startswith("--controllers=") for one in chosen]
+    config.write_text(cloud_config(used) + known)
     program = (sys.executable, "-m", "proreus")
     plane.apply(machine.run(*program, "roles", *chosen))
     user = plane.kubeconfig_for(ACCOUNT, ["system:serviceaccounts"], "manager")

@@ -78,13 +78,49 @@ class Node:
         (self.machine.directory / "cni").mkdir()
         self.machine.start("containerd", "containerd", "--config", self._write("c.toml", config))
 
-    def start(self, plane: Plane, used: Sequence[Family], labels: Sequence[str] = ()) -> None:
+    def start(
+        self,
+        plane: Plane,
+        used: Sequence[Family],
+        labels: Sequence[str] = (),
+        *,
+        serving: bool = False,
+    ) -> None:
         """Start the kubelet, which joins by a token, and kube-proxy.
+
+        Args:
+            plane: The control plane to join.
+            used: The families of addresses.
+            labels: Labels of the Node.
+            serving: Whether the kubelet asks for a serving certificate, or signs one itself.
 
         Raises:
             ClusterError: the machine is gone.
         """
-        config = self._write("kubelet.yaml", self._kubelet(plane.ca_file, used))
+        self.start_kubelet(
+            plane, used, *([f"--node-labels={','.join(labels)}"] if labels else ()), serving=serving
+        )
+        user = plane.kubeconfig_for("system:kube-proxy")
+        self.machine.start(
+            "kube-proxy",
+            self._programs.path("kube-proxy"),
+            f"--kubeconfig={user}",
+            "--proxy-mode=nftables",
+            f"--hostname-override={self.name}",
+            f"--cluster-cidr={','.join(family.pods for family in used)}",
+            # These settings are the whole machine's.
+            "--conntrack-max-per-core=0",
+        )
+
+    def start_kubelet(
+        self, plane: Plane, used: Sequence[Family], *more: str, serving: bool = False
+    ) -> None:
+        """Start the kubelet with more flags; the one before it has ended.
+
+        Raises:
+            ClusterError: the machine is gone.
+        """
+        config = self._write("kubelet.yaml", self._kubelet(plane.ca_file, used, serving=serving))
         joining = self._write("joining.kubeconfig", plane.joining())
         files = self.machine.directory / "kubelet"
         self.machine.start(
@@ -98,18 +134,7 @@ class Node:
             "--cloud-provider=external",
             f"--hostname-override={self.name}",
             f"--node-ip={','.join(self.addresses)}",
-            *([f"--node-labels={','.join(labels)}"] if labels else ()),
-        )
-        user = plane.kubeconfig_for("system:kube-proxy")
-        self.machine.start(
-            "kube-proxy",
-            self._programs.path("kube-proxy"),
-            f"--kubeconfig={user}",
-            "--proxy-mode=nftables",
-            f"--hostname-override={self.name}",
-            f"--cluster-cidr={','.join(family.pods for family in used)}",
-            # These settings are the whole machine's.
-            "--conntrack-max-per-core=0",
+            *more,
         )
 
     def join_pods(self, networks: Sequence[str]) -> None:
@@ -134,7 +159,7 @@ class Node:
         new.write_text(json.dumps(lists))
         new.rename(new.with_name("10-pods.conflist"))
 
-    def _kubelet(self, ca_file: Path, used: Sequence[Family]) -> str:
+    def _kubelet(self, ca_file: Path, used: Sequence[Family], *, serving: bool) -> str:
         resolver = self._write("resolv.conf", "")
         config = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -145,6 +170,7 @@ class Node:
                 "x509": {"clientCAFile": str(ca_file)},
             },
             "authorization": {"mode": "Webhook"},
+            "serverTLSBootstrap": serving,
             "clusterDNS": [used[0].gateway()],
             "clusterDomain": DNS_DOMAIN,
             "resolvConf": resolver,

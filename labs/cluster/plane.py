@@ -81,8 +81,23 @@ rules:
 class Plane:
     """The control plane; its files are those of the gateway."""
 
-    def __init__(self, machine: Machine, programs: Programs, used: Sequence[Family]) -> None:
-        """Keep the settings; nothing is started yet."""
+    def __init__(
+        self,
+        machine: Machine,
+        programs: Programs,
+        used: Sequence[Family],
+        *,
+        verify_kubelets: bool = False,
+    ) -> None:
+        """Keep the settings; nothing is started yet.
+
+        Args:
+            machine: The gateway.
+            programs: What to start.
+            used: The families of addresses.
+            verify_kubelets: Whether kubelets must show certificates of the cluster's authority.
+        """
+        self._verify_kubelets = verify_kubelets
         self._machine = machine
         self._programs = programs
         self._used = used
@@ -215,6 +230,7 @@ class Plane:
             f"--kubelet-client-certificate={self._file('kubelet-client.crt')}",
             f"--kubelet-client-key={self._file('kubelet-client.key')}",
             "--kubelet-preferred-address-types=InternalIP",
+            *([f"--kubelet-certificate-authority={self.ca_file}"] * self._verify_kubelets),
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--enable-bootstrap-token-auth",

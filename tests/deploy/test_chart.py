@@ -8,6 +8,7 @@ import yaml
 
 from proreus.app import flags
 from proreus.app.options import Options
+from proreus.app.roles import objects
 
 from .charts import CHART, Programs, Refused, arguments, only, pod
 
@@ -246,3 +247,48 @@ def test_every_value_is_documented_and_in_the_schema() -> None:
 
     missing = [path for path in leaves(values, schema) if f"| `{path}` |" not in table]
     assert missing == []
+
+
+def rights(objects: list[dict[str, Any]]) -> set[tuple[str, ...]]:
+    """What the roles allow, each verb on each resource and name, and in which namespace."""
+    return {
+        (one["metadata"].get("namespace", ""), group, resource, verb, name)
+        for one in objects
+        for rule in one.get("rules", ())
+        for group in rule.get("apiGroups", ())
+        for resource in rule.get("resources", ())
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", ("",))
+    }
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(
+    "controllers", ["*,kubelet-serving", ["*", "kubelet-serving-approving-controller"]]
+)
+def test_opt_in_controllers_have_their_rights_where_they_are_named(
+    programs: Programs, controllers: str | list[str], *, apart: bool
+) -> None:
+    more: dict[str, Any] = {"use-service-account-credentials": apart}
+    without = programs.render(args=more)
+    rendered = programs.render(args={**more, "controllers": controllers})
+    options = Options(
+        controllers=("*", "kubelet-serving"),
+        use_service_account_credentials=apart,
+        leader_elect_per_controller=True,
+    )
+    needed = rights(objects(options))
+    assert needed <= rights(rendered)
+    new = {(resource, verb, name) for _, _, resource, verb, name in rights(rendered)}
+    new -= {(resource, verb, name) for _, _, resource, verb, name in rights(without)}
+    assert ("signers", "approve", "kubernetes.io/kubelet-serving") in new
+    assert {resource for resource, _, _ in new} == {
+        "certificatesigningrequests",
+        "certificatesigningrequests/approval",
+        "signers",
+        "leases",
+        *(["serviceaccounts/token"] * apart),
+    }
+    bound = {one["roleRef"]["name"] for one in rendered if "roleRef" in one}
+    made = {one["metadata"]["name"] for one in rendered if "rules" in one}
+    assert bound == made
