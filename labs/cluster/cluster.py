@@ -52,8 +52,8 @@ class Settings(msgspec.Struct, frozen=True):
     """IPv6 beside IPv4. Kubernetes' spec of endpoints on some nodes fails with it: it asks IPv6
     addresses for the health of an IPv4 Service."""
     serving_certificates: bool = False
-    """Kubelets ask for serving certificates, the API server trusts no others, and the manager, which
-    knows the machines by an inventory, approves them."""
+    """Kubelets ask for serving certificates, and the API server trusts no others. The manager knows
+    the machines by an inventory, and approves them."""
 
 
 def directory_of(name: str, environ: Mapping[str, str] = os.environ) -> Path:

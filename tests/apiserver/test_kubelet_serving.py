@@ -1,9 +1,14 @@
 """Kubelets get the serving certificates that the cloud vouches for; others are told why not."""
 
+import asyncio
+import sys
+from pathlib import Path
+
 import pytest
 
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import CERTIFICATE_SIGNING_REQUESTS, NODES
+from proreus.testing.manager import cloud_config
 from proreus.testing.simulated import Fault, FaultMode
 from proreus.testing.waiting import until
 
@@ -156,3 +161,33 @@ async def test_it_works_with_an_account_of_its_own(site: Site) -> None:
         return bool(site.writes("certificatesigningrequests", writers))
 
     await until("the audit log tells who approved", is_told)
+
+
+async def test_plan_and_doctor_tell_what_waits(site: Site, tmp_path: Path) -> None:
+    async with site.lone_manager():
+        await site.join("honest", "curious")
+        nodes = await site.initialised("honest", "curious")
+    good = await of_node(site, nodes["honest"])
+    bad = await ask(site, "curious", addresses=["10.9.9.9"])
+    cloud = tmp_path / "cloud.conf"
+    cloud.write_text(cloud_config(site.cloud))
+    given = (
+        "--cloud-provider=simulated",
+        f"--cloud-config={cloud}",
+        f"--kubeconfig={site.plane.kubeconfig}",
+    )
+    shown = await proreus("plan", *given, ON)
+    assert f"~ certificatesigningrequest/{good}\n    + Approved, for node honest" in shown
+    assert f"! certificatesigningrequest/{bad} of system:node:curious: not approved" in shown
+    assert "10.9.9.9" in shown
+    assert good not in await proreus("plan", *given)
+    assert f"kubectl certificate approve {bad}" in await proreus("doctor", *given, "--patience=1ms")
+
+
+async def proreus(*command: str) -> str:
+    """What a command prints."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proreus", *command, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    return out.decode()

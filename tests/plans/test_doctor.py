@@ -42,6 +42,7 @@ from proreus.cloudprovider import (
     Throttled,
     Unauthenticated,
 )
+from proreus.controllers.kubelet_serving.plan import SIGNER
 from proreus.controllers.service.intake import Classes
 from proreus.kube.objects import (
     ANNOTATION_PROVIDED_NODE_IP,
@@ -49,6 +50,9 @@ from proreus.kube.objects import (
     LABEL_EXCLUDE_LB,
     TAINT_AUTOSCALER,
     TAINT_UNINITIALIZED,
+    CertificateSigningRequest,
+    CertificateSigningRequestSpec,
+    CertificateSigningRequestStatus,
     Condition,
     Endpoint,
     EndpointConditions,
@@ -161,6 +165,14 @@ def fresh(seconds: float) -> datetime:
     return NOW - timedelta(seconds=seconds)
 
 
+def a_request(age: float, *decided: str, user: str = "system:node:one") -> Any:
+    return CertificateSigningRequest(
+        ObjectMeta(f"csr-{age}", creation_timestamp=fresh(age)),
+        CertificateSigningRequestSpec(b"", SIGNER, user),
+        CertificateSigningRequestStatus(tuple(Condition(type_, "True") for type_ in decided)),
+    )
+
+
 NODE = "node/one"
 WEB = "service/default/web"
 DEPLOYMENT = "deployment/kube-system/cloud-controller-manager"
@@ -227,6 +239,13 @@ MISTAKES: dict[str, tuple[Observed, str, str, str]] = {
         nodes(a_node(conditions=(SILENT, FINE)),
               held=(Held("one", "annotate the node with proreus.io/machine-gone=true", NOW),)),
         "deletion-unproven", NODE, "kubectl annotate node one proreus.io/machine-gone=true"),
+    "a serving certificate that nobody approves": (
+        seen(requests=(a_request(90),)),
+        "serving-certificate-pending", NODE, "kubectl certificate approve csr-90"),
+    "a serving certificate that the manager does not approve": (
+        seen(requests=(a_request(400, "Denied"), a_request(90)),
+             not_approved=(Held("csr-90", "not approved: it asks for 10.0.0.9", NOW),)),
+        "serving-certificate-pending", NODE, "it asks for 10.0.0.9"),
     "toleration for new nodes": (
         seen(workloads=(a_workload(tolerations=(BOTH[1],)),)), "toleration-missing", DEPLOYMENT, TAINT.key),
     "toleration of the wrong effect": (
@@ -342,6 +361,11 @@ WELL_TOO: dict[str, Observed] = {
     "a node that is kept by hand": nodes(a_node(id_="")),
     "another manager's finding on the machine": seen(cloud=a_cloud(IdentityConflict("other"))),
     "a deletion held long ago of a node that is back": seen(held=(Held("one", "", NOW),)),
+    "a new request for a serving certificate": seen(requests=(a_request(5),)),
+    "a request before one that was approved": seen(
+        requests=(a_request(400), a_request(90, "Approved"))
+    ),
+    "a request of nobody's": seen(requests=(a_request(90, user="jane"),)),
     "an unknown node that is gone": seen(unknown=(Held("none", "", NOW),)),
     "a manager on the pod network, while all nodes are well": seen(
         workloads=(a_workload(host_network=False),)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proreus.app.preview import report, routes, services
+from proreus.app.preview import certificates, report, routes, services
 from proreus.app.preview.applied import applied, lines
 from proreus.app.preview.changes import Change, Preview
 from proreus.app.preview.nodes import Drafts
@@ -33,6 +33,7 @@ from proreus.controllers.cloud_node import plan as node_plan
 from proreus.controllers.cloud_node_lifecycle.memory import Memory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Reply, questions
+from proreus.controllers.kubelet_serving.plan import SIGNER, Asked, Observed
 from proreus.controllers.node_ipam.cidrset import Blocks, Range
 from proreus.controllers.node_ipam.plan import Mode
 from proreus.controllers.service.intake import AS_GO
@@ -42,6 +43,9 @@ from proreus.kube.objects import (
     FINALIZER_LOAD_BALANCER,
     TAINT_SHUTDOWN,
     TAINT_UNINITIALIZED,
+    CertificateSigningRequest,
+    CertificateSigningRequestSpec,
+    CertificateSigningRequestStatus,
     Condition,
     Node,
     NodeAddress,
@@ -447,3 +451,30 @@ def test_a_node_that_is_stuck_and_reports_it_is_named_though_nothing_changes() -
 
     assert not again.changes
     assert again.stuck == ("node/one is not initialised: CloudUnavailable: no such region",)
+
+
+def test_serving_certificates_are_previewed_as_they_would_be_decided() -> None:
+    machine = Instance("sim://1", "one", addresses=(NodeAddress("InternalIP", "10.0.0.1"),))
+    asked = Asked(("system:node:one",), ("system:nodes",), ("one",))
+    node = objects.node("one", "sim://1")
+    spec = CertificateSigningRequestSpec(
+        b"", SIGNER, "system:node:one", ("system:nodes",), ("digital signature", "server auth")
+    )
+    sound, other, done = (
+        CertificateSigningRequest(ObjectMeta(name), spec) for name in ("csr-1", "csr-2", "csr-3")
+    )
+    done = msgspec.structs.replace(
+        done, status=CertificateSigningRequestStatus((Condition("Denied", "True"),))
+    )
+    known = Observed(asked, node, Ownership.YES, machine)
+    seen = {
+        "csr-1": known,
+        "csr-2": msgspec.structs.replace(known, answer=NotFound()),
+        "csr-3": known,
+    }
+    approval, refusal = certificates.changes([sound, other, done], seen, NOW)
+    assert approval == Change(
+        "certificatesigningrequest/csr-1", "change", ("+ Approved, for node one",)
+    )
+    assert isinstance(refusal, str)
+    assert "csr-2 of system:node:one: not approved: the cloud knows no machine" in refusal

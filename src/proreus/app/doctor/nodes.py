@@ -291,16 +291,16 @@ def _held(observed: Observed) -> Iterator[Finding]:
     by_breaker: list[Held] = []
     unproven: dict[str, Held] = {}
     for one in observed.held:
-        if one.node in nodes and not is_ready(nodes[one.node]):
+        if one.name in nodes and not is_ready(nodes[one.name]):
             if ANNOTATION_GONE in one.message:
-                unproven[one.node] = one
+                unproven[one.name] = one
             else:
                 by_breaker.append(one)
     if by_breaker:
-        names = ", ".join(sorted({one.node for one in by_breaker}))
+        names = ", ".join(sorted({one.name for one in by_breaker}))
         yield Finding(
             "deletions-held",
-            f"node/{by_breaker[0].node}",
+            f"node/{by_breaker[0].name}",
             "too many nodes look gone at once, so none is deleted",
             f"{by_breaker[0].message}; nodes: {names}",
             "find out whether the machines are gone (account, region, outage of the cloud); if "
@@ -320,7 +320,7 @@ def _held(observed: Observed) -> Iterator[Finding]:
 def _unknown(observed: Observed) -> Iterator[Finding]:
     """Find Ready nodes that the manager's events call unknown, where we have no answer."""
     nodes = {node.metadata.name: node for node in observed.nodes}
-    for name, one in sorted({one.node: one for one in observed.unknown}.items()):
+    for name, one in sorted({one.name: one for one in observed.unknown}.items()):
         if name in nodes and is_ready(nodes[name]) and _answer(nodes[name], observed) is None:
             id_ = nodes[name].spec.provider_id
             problem = f"the cloud has no machine {id_}, although the node is Ready"

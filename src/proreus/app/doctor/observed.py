@@ -10,7 +10,14 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import InstanceAnswer, Ownership
 from proreus.cloudprovider.load_balancers import HostPolicy
 from proreus.controllers.service.intake import AS_GO, Classes
-from proreus.kube.objects import Condition, EndpointSlice, Node, ObjectMeta, Service
+from proreus.kube.objects import (
+    CertificateSigningRequest,
+    Condition,
+    EndpointSlice,
+    Node,
+    ObjectMeta,
+    Service,
+)
 from proreus.kube.requests import Resource
 
 
@@ -120,9 +127,9 @@ class Right(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """An event of the lifecycle controller about a node that is held or unknown to the cloud."""
+    """An event about a node that is held or unknown to the cloud, or a request not approved."""
 
-    node: str
+    name: str
     message: str
     at: datetime
 
@@ -160,6 +167,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     rights: tuple[Right, ...] | None = None
     held: tuple[Held, ...] = ()
     unknown: tuple[Held, ...] = ()
+    requests: tuple[CertificateSigningRequest, ...] = ()
+    not_approved: tuple[Held, ...] = ()
     cloud: Cloud | None = None
     patience: float = 60.0
     unread: tuple[str, ...] = ()

@@ -40,12 +40,14 @@ from proreus.cloudprovider import (
 )
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle.alarms import HELD, UNKNOWN
+from proreus.controllers.kubelet_serving.plan import NOT_APPROVED, SELECTOR
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, Classes
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import Forbidden, KubeError
 from proreus.kube.objects import Service, key
 from proreus.kube.requests import (
+    CERTIFICATE_SIGNING_REQUESTS,
     ENDPOINT_SLICES,
     EVENTS,
     JSON,
@@ -177,6 +179,8 @@ async def _cluster(reader: _Reader, options: DoctorOptions) -> Observed:
         pods=manager_pods,
         held=await _recent_events(reader, HELD),
         unknown=await _recent_events(reader, UNKNOWN),
+        requests=await reader.items(CERTIFICATE_SIGNING_REQUESTS, field_selector=SELECTOR) or (),
+        not_approved=await _recent_events(reader, NOT_APPROVED),
         notes=notes,
         namespace=namespace,
         patience=options.patience,

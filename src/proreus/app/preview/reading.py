@@ -11,7 +11,7 @@ from proreus.app import readonly
 from proreus.app.caches import config_maps
 from proreus.app.leader import settings_of
 from proreus.app.options import Options
-from proreus.app.preview import routes, services
+from proreus.app.preview import certificates, routes, services
 from proreus.app.preview.changes import Change, Preview
 from proreus.app.preview.nodes import Drafts
 from proreus.app.preview.services import Due, Previewed
@@ -32,6 +32,8 @@ from proreus.containment.inventory import Inventory, Sighting
 from proreus.controllers.cloud_node_lifecycle.controller import known, policy_of
 from proreus.controllers.cloud_node_lifecycle.memory import Memory
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Reply, questions
+from proreus.controllers.kubelet_serving import observation
+from proreus.controllers.kubelet_serving.plan import SELECTOR
 from proreus.controllers.networks import cluster_cidrs
 from proreus.controllers.node_ipam.cidrset import Blocks
 from proreus.controllers.node_ipam.plan import Mode, ranges
@@ -40,8 +42,14 @@ from proreus.controllers.service.intake import classes_of
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.clientconfig import ClientConfig
-from proreus.kube.objects import EndpointSlice, Node, Service
-from proreus.kube.requests import ENDPOINT_SLICES, NAMESPACES, NODES, SERVICES
+from proreus.kube.objects import CertificateSigningRequest, EndpointSlice, Node, Service
+from proreus.kube.requests import (
+    CERTIFICATE_SIGNING_REQUESTS,
+    ENDPOINT_SLICES,
+    NAMESPACES,
+    NODES,
+    SERVICES,
+)
 
 USER_AGENT: Final = "proreus-plan"
 
@@ -56,6 +64,7 @@ class _World(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
     services: tuple[Service, ...]
     slices: tuple[EndpointSlice, ...]
+    requests: tuple[CertificateSigningRequest, ...]
     now: datetime
 
     def owns(self, node: Node) -> Ownership:
@@ -92,6 +101,10 @@ async def observe(options: Options, config: ClientConfig) -> Preview:
                 )
             settings = settings_of(options)
             chosen, notes = _chosen(options, settings, cloud)
+            requests: tuple[CertificateSigningRequest, ...] = ()
+            if "kubelet-serving" in chosen:
+                listed = await client.list(CERTIFICATE_SIGNING_REQUESTS, field_selector=SELECTOR)
+                requests = listed.items
             world = _World(
                 cloud=cloud,
                 cluster=cluster,
@@ -100,6 +113,7 @@ async def observe(options: Options, config: ClientConfig) -> Preview:
                 nodes=nodes,
                 services=all_services,
                 slices=slices,
+                requests=requests,
                 now=datetime.now(UTC),
             )
             found = await _preview(world)
@@ -140,7 +154,12 @@ async def _preview(world: _World) -> Preview:
     if balancers is not None and "service" in world.controllers:
         changes, notes = await _services(world, drafts, balancers)
         found += changes
-    return Preview((*drafts.changes, *found), (*drafts.stuck, *drafts.held), tuple(notes))
+    held = [*drafts.stuck, *drafts.held]
+    if world.requests and instances is not None:
+        approvals = await _certificates(world, instances)
+        held += [one for one in approvals if isinstance(one, str)]
+        found += [one for one in approvals if not isinstance(one, str)]
+    return Preview((*drafts.changes, *found), tuple(held), tuple(notes))
 
 
 async def _machines(world: _World, drafts: Drafts, instances: Instances) -> None:
@@ -198,6 +217,14 @@ def _at_zero(observations: Sequence[Observation]) -> Sequence[Observation]:
 def _sighted(seen: Sighting) -> Sighting:
     """Move a sighting to a clock whose time is now 0, as all that the preview knows."""
     return Sighting(*(None if time is None else 0.0 for time in (seen.shown, seen.missing)))
+
+
+async def _certificates(world: _World, instances: Instances) -> list[Change | str]:
+    began = asyncio.get_running_loop().time()
+    inventory = Inventory(instances, on_error=lambda _error, _kind: None)
+    nodes = readonly.Listed(world.nodes)
+    seen = await observation.observe(world.requests, nodes, instances, inventory, not_before=began)
+    return list(certificates.changes(world.requests, seen, world.now))
 
 
 async def _pod_cidrs(world: _World, drafts: Drafts) -> None:

@@ -8,15 +8,12 @@ import asyncio
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
-from proreus.cloudprovider import Instances, Ownership
-from proreus.containment.batches import outage
+from proreus.cloudprovider import Instances
 from proreus.containment.inventory import Inventory
 from proreus.controllers.environment import Environment
 from proreus.controllers.kubelet_serving import plan as plans
-from proreus.controllers.kubelet_serving.plan import SIGNER, Change, Observed
-from proreus.controllers.kubelet_serving.signing_request import read
+from proreus.controllers.kubelet_serving.observation import known, observe
+from proreus.controllers.kubelet_serving.plan import SELECTOR, Change, Observed
 from proreus.kube.objects import CertificateSigningRequest, Node
 from proreus.kube.requests import CERTIFICATE_SIGNING_REQUESTS
 from proreus.runtime import klog, metrics
@@ -59,7 +56,7 @@ class KubeletServingController:
         self._requests: Informer[CertificateSigningRequest] = Informer(
             env.client,
             CERTIFICATE_SIGNING_REQUESTS,
-            field_selector=f"spec.signerName={SIGNER}",
+            field_selector=SELECTOR,
             indexes={_BY_NODE: lambda one: (plans.node_name(one),)},
         )
         self._refused: set[str] = set()
@@ -120,26 +117,11 @@ class KubeletServingController:
     async def observe(self, keys: Sequence[str]) -> Mapping[str, Observed]:
         """Ask the cloud about the machines of all kubelets in the batch, together."""
         requests = [found for key in keys if (found := self._requests.get(key)) is not None]
-        seen = {one.metadata.name: self._seen(one) for one in requests}
-        asking = [one for one in requests if plans.is_to_ask(one, seen[one.metadata.name])]
-        nodes = {plans.node_name(one): seen[one.metadata.name].node for one in asking}
-        rivals = plans.rivals(self._env.nodes.all(), seen.values())
         since = asyncio.get_running_loop().time() - AGE
-        answers = await self._inventory.get(
-            [node for node in nodes.values() if node is not None], not_before=since
+        seen = await observe(
+            requests, self._env.nodes, self._instances, self._inventory, not_before=since
         )
-        if error := outage(answers):
-            raise error
-        for one in asking:
-            answer = answers[plans.node_name(one)].answer
-            seen[one.metadata.name] = replace(seen[one.metadata.name], answer=answer)
-        empty = Observed(plans.Asked())
-        return {key: replace(seen.get(key, empty), rivals=rivals) for key in keys}
-
-    def _seen(self, request: CertificateSigningRequest) -> Observed:
-        node = self._env.nodes.get(plans.node_name(request))
-        owned = Ownership.UNKNOWN if node is None else self._instances.owns(node)
-        return Observed(read(request.spec.request), node, owned)
+        return {key: seen.get(key, Observed()) for key in keys}
 
     def plan(
         self, key: str, obj: CertificateSigningRequest | None, observed: Observed | Exception
@@ -148,9 +130,10 @@ class KubeletServingController:
         if obj is None:
             self._refused.discard(key)
             return None
-        error = observed if isinstance(observed, Exception) else None
-        seen = self._seen(obj) if isinstance(observed, Exception) else observed
-        return plans.plan(obj, seen, error, self._env.now())
+        if isinstance(observed, Exception):
+            seen = known(obj, self._env.nodes, self._instances)
+            return plans.plan(obj, seen, observed, self._env.now())
+        return plans.plan(obj, observed, None, self._env.now())
 
     async def apply(
         self,

@@ -30,6 +30,9 @@ from proreus.kube.patch import Patch, approval
 SIGNER: Final = "kubernetes.io/kubelet-serving"
 """The signer of the certificates with which kubelets serve `kubectl logs` and `exec`."""
 
+SELECTOR: Final = f"spec.signerName={SIGNER}"
+"""The field selector of all requests for serving certificates of kubelets."""
+
 USER: Final = "system:node:"
 """What the user name of a kubelet begins with; the name of its Node follows."""
 
@@ -73,7 +76,7 @@ class Observed(msgspec.Struct, frozen=True):
     they claim: a provider id, a name, an address.
     """
 
-    asked: Asked
+    asked: Asked = Asked()
     node: Node | None = None
     ownership: Ownership = Ownership.UNKNOWN
     answer: InstanceAnswer | None = None
