@@ -149,7 +149,7 @@ async def test_a_failure_shows_what_was_seen_and_what_to_do() -> None:
     text = report(await Suite(MemoryFixture).findings())
     assert "FAILS        owns" in text
     assert (
-        "  seen: for another-cloud://region/i-0123456789abcdef0, which is not its own, owns answered Ownership.YES"
+        "  seen: owns answered Ownership.YES for another-cloud://region/i-0123456789abcdef0, which is not its own"
         in text
     )
     assert "  next: Compare `node.spec.provider_id` with the form of your ids" in text

@@ -64,7 +64,7 @@ def test_what_cannot_be_looked_up_is_told() -> None:
 
 def test_only_a_machine_without_a_url_of_its_own_is_gone() -> None:
     assert absence("a", None) == NotFound()
-    for direct, told in ((A, "is there"), (CloudError("no answer"), "no answer")):
+    for direct, told in ((A, "exists"), (CloudError("no answer"), "no answer")):
         found = absence("a", direct)
         assert isinstance(found, CloudError)
         assert told in str(found)

@@ -149,7 +149,7 @@ REF = Ref("VirtualMachine", "vm-7")
         (Proof(frozenset({UUID}), {UUID: ()}, {}), None, "after all"),
         (Proof(frozenset(), {UUID: (REF,)}, {}), None, "datacenter"),
         (Proof(frozenset(), {}, {}), None, "vCenter b"),
-        (NOTHING, DOWN, "may be there"),
+        (NOTHING, DOWN, "may still exist"),
         (NOTHING, SWAPPED, SWAPPED),
         (NOTHING, "", "unknown"),
     ],

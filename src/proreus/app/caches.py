@@ -61,7 +61,12 @@ async def config_maps(client: Client, needs: Iterable[str]) -> dict[str, Lister[
             read = None
         except Forbidden as exc:
             place = f"{NAMESPACE}/{name}"
-            klog.warning(log, "A ConfigMap may not be read", config_map=place, err=str(exc))
+            klog.warning(
+                log,
+                "Reading a ConfigMap is forbidden; the provider goes without it",
+                config_map=place,
+                err=str(exc),
+            )
             read = None
         found[f"{CONFIG_MAP}{name}"] = OneConfigMap(read)
     return found

@@ -193,5 +193,5 @@ async def _cannot_list(cluster: ClusterIdentity) -> Sequence[OwnedObject]:
 
 async def _cannot_preview(desired: LoadBalancer) -> Sequence[PartChange]:
     raise NotSupported(
-        f"the provider has no preview: nobody knows what it would change for {desired.ref.key}"
+        f"the provider has no preview: what it would change for {desired.ref.key} is unknown"
     )

@@ -294,7 +294,7 @@ async def test_a_machine_that_a_search_lacks_and_its_own_url_shows_is_not_gone(
     async with started(engine) as provider:
         found = await one(provider, node("node-1", PREFIX + id_))
     assert isinstance(found, CloudError)
-    assert "is there" in str(found)
+    assert "exists" in str(found)
 
 
 async def test_when_some_searches_by_id_fail_the_others_count(engine: Engine) -> None:

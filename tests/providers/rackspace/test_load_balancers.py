@@ -420,7 +420,7 @@ async def test_a_failed_load_balancer_is_told_and_tried_to_be_deleted(
         assert f"{one['id']} ({status}): Rackspace's support" in str(answer)
         answer = (await site.balancers.delete([desired.ref]))[UID]
         assert isinstance(answer, CloudError)
-        assert f"{status}, only support can end" in str(answer)
+        assert f"only support can end its state, {status}" in str(answer)
         assert emulator.calls["DELETE loadbalancer"] == 1
 
 
@@ -431,7 +431,7 @@ async def test_one_that_is_listed_and_not_found_is_not_made_once_more(emulator: 
         emulator.fail("GET loadbalancer", 404)
         answer = await site.ensure(desired)
         assert isinstance(answer, CloudError)
-        assert "and does not find it" in str(answer)
+        assert ", but does not find it" in str(answer)
         assert emulator.calls["POST loadbalancers"] == 1
         assert isinstance(await site.ensure(desired), Ensured)
 

@@ -182,7 +182,9 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
 def _of_id(
     wanted: Target, machines: Mapping[str, Described | CloudError | None]
 ) -> Described | NotFound | CloudError:
-    machine = machines.get(wanted.id, CloudError(f"nothing was said of {wanted.id}"))
+    machine = machines.get(
+        wanted.id, CloudError(f"the cloud's answer says nothing of the machine {wanted.id}")
+    )
     if machine is None:
         return NotFound()
     is_released = not isinstance(machine, CloudError) and machine.get("status") == DELETED

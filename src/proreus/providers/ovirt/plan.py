@@ -94,5 +94,5 @@ def absence(id_: str, direct: Machine | CloudError | None) -> NotFound | CloudEr
     if direct is None:
         return NotFound()
     if isinstance(direct, CloudError):
-        return CloudError(f"it is not known whether the machine {id_} is there: {direct}")
-    return CloudError(f"{described(direct)} is there, although a search by its id lacks it")
+        return CloudError(f"it is not known whether the machine {id_} exists: {direct}")
+    return CloudError(f"{described(direct)} exists, although a search by its id does not find it")

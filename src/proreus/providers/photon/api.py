@@ -165,8 +165,9 @@ class Api:
 
         async def poll() -> Task | Pending:
             task = begun.pop() if begun else await self._send(_get("tasks.get", path), Task)
-            is_open = task.state not in {"COMPLETED", "ERROR"}
-            return Pending(0.0, "Photon Controller reads networks") if is_open else task
+            if task.state in {"COMPLETED", "ERROR"}:
+                return task
+            return Pending(0.0, f"Photon Controller still reads the networks of {vm.name}")
 
         task = await finished(poll, patience=PATIENCE)
         if isinstance(task, Pending):

@@ -163,9 +163,9 @@ def absence(
 
 def _hidden(uuid: str, last: str | CloudError) -> str:
     if isinstance(last, CloudError):
-        return f"the machine {uuid} is not shown any more, and may be there: {last}"
+        return f"the machine {uuid} is not shown any more, but may still exist: {last}"
     return (
-        f"the machine that had the UUID {uuid} is there, with the UUID {last or 'unknown'}: give it"
+        f"the machine that had the UUID {uuid} exists, with the UUID {last or 'unknown'}: give it"
         " its UUID back, or delete the Node"
     )
 

@@ -51,7 +51,9 @@ class Objects:
             return
         # What enters twice says that the server has begun anew: then it need not tell what left.
         if kind not in {"enter", "modify"} or (kind == "enter") == (ref in self.of):
-            raise CloudError(f"vcenter.WaitForUpdatesEx: an update of kind {kind!r} of {ref}")
+            raise CloudError(
+                f"vcenter.WaitForUpdatesEx: unexpected update of kind {kind!r} of {ref}"
+            )
         if kind == "enter":
             self.of[ref] = {}
         for change in children(update, "changeSet"):
@@ -60,7 +62,9 @@ class Objects:
     def _apply_change(self, properties: dict[str, Any], change: ET.Element) -> None:
         path, value = text_of(change, "name"), child(change, "val")
         if path not in self._paths:
-            raise CloudError(f"vcenter.WaitForUpdatesEx: a part of a property was changed: {path}")
+            raise CloudError(
+                f"vcenter.WaitForUpdatesEx: unexpected change of a part of a property: {path}"
+            )
         if value is None or text_of(change, "op") in {"remove", "indirectRemove"}:
             properties.pop(path, None)
         else:

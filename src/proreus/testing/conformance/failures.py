@@ -87,7 +87,7 @@ async def _answered(site: Site, nodes: Sequence[Node], answer: Answer) -> None:
         found = await outcome(describe(started, batch))
         _no_absence(text, found)
         if isinstance(found, Exception) and not isinstance(found, CloudError):
-            raise Violated(f"{text}, and describe raised {shown(found)}")
+            raise Violated(f"{text}, and describe raised {shown(found)}, which is no CloudError")
 
 
 def _ways(nodes: Sequence[Node]) -> Sequence[Sequence[Node]]:
@@ -202,12 +202,12 @@ async def cancelled(site: Site) -> None:
         task.cancel()
         await asyncio.wait({task}, timeout=site.cloud.patience)
         if not task.cancelled():
-            raise Violated(f"cancelled while it waited for the cloud, it {_end(task)}")
+            raise Violated(f"a verb that was cancelled while it waited for the cloud {_end(task)}")
 
 
 def _end(task: "asyncio.Future[Mapping[str, object]]") -> str:
     if not task.done():
-        return "goes on"
+        return "went on"
     error = task.exception()
     return f"raised {shown(error)}" if error else f"answered {task.result()}"
 

@@ -341,8 +341,8 @@ async def heals(site: Site) -> None:
         after = await site.objects(started)
         if len(after) != len(whole):
             raise Violated(
-                f"{lost} was deleted by somebody else; ensure left {len(after) - len(before)}"
-                f" objects of {len(whole) - len(before)}"
+                f"{lost} was deleted by somebody else, and ensure did not make it again: there are"
+                f" {len(after) - len(before)} objects, not {len(whole) - len(before)}"
             )
 
 

@@ -205,13 +205,13 @@ async def owns(site: Site) -> None:
     foreign = node("foreign", "another-cloud://region/i-0123456789abcdef0")
     answers = [started.instances.owns(one) for one in (mine, foreign, node("unknown"))]
     if answers[0] is not Ownership.YES:
-        raise Violated(f"for {mine.spec.provider_id}, its own machine, owns answered {answers[0]}")
+        raise Violated(f"owns answered {answers[0]} for its own machine {mine.spec.provider_id}")
     if answers[1] is not Ownership.NO:
         raise Violated(
-            f"for {foreign.spec.provider_id}, which is not its own, owns answered {answers[1]}"
+            f"owns answered {answers[1]} for {foreign.spec.provider_id}, which is not its own"
         )
     if answers[2] is Ownership.YES:
-        raise Violated("for a Node without provider id, owns answered YES")
+        raise Violated("owns answered YES for a Node without a provider id")
 
 
 @rule(owns)

@@ -210,7 +210,9 @@ class Parts:
                 part.protocol,
                 part.port,
             ):
-                raise ApiError(409, "Conflict", f"{other.id} has {part.protocol} {part.port}")
+                raise ApiError(
+                    409, "Conflict", f"{other.id} already listens on {part.protocol} {part.port}"
+                )
 
     def _admit_route(self, part: Route) -> None:
         self._check_instance(part)

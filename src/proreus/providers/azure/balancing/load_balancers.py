@@ -169,7 +169,7 @@ class AzureLoadBalancers:
                 if error.reason not in _STALE:
                     raise
                 reason = str(error)
-        raise Waiting(Pending(_LATER, f"somebody else changes the same: {reason}"))
+        raise Waiting(Pending(_LATER, f"somebody else changes the same resources: {reason}"))
 
     async def _ensure(self, jobs: Sequence[Job]) -> Mapping[str, EnsureAnswer]:
         scene = self._scene(jobs[0].ref.cluster, jobs)

@@ -156,7 +156,7 @@ class BaiduLoadBalancers:
         observed = await converge(case.observed, next_steps, take, before=record.clear)
         balancer = observed.balancer
         if balancer is None:
-            raise CloudError("the load balancer is gone again")
+            raise CloudError("the load balancer was deleted meanwhile")
         answer = _answer(options, balancer, observed, case.place)
         made_from = desired_digest(lb, options, self._inputs, ingress=answer.ingress)
         shown = documents.visible(_as_listed(balancer, observed))

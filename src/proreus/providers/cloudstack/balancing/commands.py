@@ -216,7 +216,7 @@ def command_for(
             return _of_machines(step)
         case Open() | Close():
             return _of_opening(step, ref, address)
-    raise TypeError(f"{step} is no command")
+    raise TypeError(f"no command of CloudStack takes the step {step}")
 
 
 def _marked(kind: str, ids: Iterable[str], ref: LoadBalancerRef) -> Parameters:

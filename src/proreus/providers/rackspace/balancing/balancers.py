@@ -115,7 +115,7 @@ class Balancers:
         details = await self.details({*ids, *made})
         lost = [id_ for id_, one in details.items() if one is None and ids.get(id_) == ACTIVE]
         if lost:
-            raise CloudError(f"Rackspace lists load balancer {lost[0]} and does not find it")
+            raise CloudError(f"Rackspace lists load balancer {lost[0]}, but does not find it")
         ours = [
             one
             for one in details.values()
@@ -154,7 +154,7 @@ class Balancers:
                 raise
             status = {one.id: one.status for one in observed.existing}[call.balancer]
             if is_immutable(error) and status in FAILED:
-                raise CloudError(f"{error}: its state, {status}, only support can end") from error
+                raise CloudError(f"{error}: only support can end its state, {status}") from error
             if is_immutable(error):
                 return lambda now: _with_status(now, call.balancer, BUSY)
             if call.operation == DELETE and is_gone(error):
