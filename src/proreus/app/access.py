@@ -81,7 +81,7 @@ async def delegated_access(
 
 
 def sources(options: Options) -> Sources:
-    """Return where the authorities are read, by the flags."""
+    """Return where to read the certificate authorities and the front proxy, by the flags."""
     return Sources(
         client_file=options.client_ca_file,
         proxy_file=options.requestheader_client_ca_file,

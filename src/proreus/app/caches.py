@@ -1,4 +1,4 @@
-"""Gives a provider the objects that it declares to need (`CloudProvider.needs`)."""
+"""Give a provider the objects that it declares to need (`CloudProvider.needs`)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -13,7 +13,7 @@ from proreus.runtime import klog
 log = klog.logger(__name__)
 
 CONFIG_MAP: Final = "config_maps/"
-"""Begins the name of a need for one ConfigMap of kube-system."""
+"""The prefix of the name of a need for one ConfigMap of kube-system."""
 NAMESPACE: Final = "kube-system"
 
 
@@ -21,7 +21,7 @@ class OneConfigMap:
     """A lister of one ConfigMap as it was when it was read, or of none."""
 
     def __init__(self, found: ConfigMap | None) -> None:
-        """Keep what was found."""
+        """Keep the ConfigMap; None if there is none."""
         self._found = {} if found is None else {f"{NAMESPACE}/{found.metadata.name}": found}
 
     def get(self, key: str) -> ConfigMap | None:
@@ -75,7 +75,7 @@ async def config_maps(client: Client, needs: Iterable[str]) -> dict[str, Lister[
 def needed(
     name: str, needs: frozenset[str], offered: Mapping[str, Lister[KubeObject] | None]
 ) -> Mapping[str, Lister[KubeObject]]:
-    """Return what a provider needs of what there is.
+    """Return those of the `offered` caches that a provider needs.
 
     Raises:
         ConfigError: It needs something that there is none of.

@@ -1,4 +1,4 @@
-"""Manage the provider in use: start it until the cloud agrees, replace it, close it."""
+"""Manage the provider in use: start it, again while the cloud refuses, replace it, close it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable

@@ -82,7 +82,7 @@ def locks(
 
 
 class Elector(Protocol):
-    """A function that makes the candidate for a lease; `deference` is the `LeaderElector`'s."""
+    """A function that makes the candidate for a lease; the `LeaderElector` gets `deference`."""
 
     def __call__(self, lock: Lock, deference: Callable[[], float], /) -> LeaderElector:
         """Return the candidate for a lease."""
@@ -150,7 +150,7 @@ class Election:
         return next((problem for problem in problems if problem), None)
 
     def runs(self, controller: str) -> bool:
-        """Tell whether the controller may run here now."""
+        """Tell whether the controller may run in this process now."""
         return not self.locks or any(controller in lock.controllers for lock in self._held)
 
     @property
@@ -174,7 +174,7 @@ class Election:
         won: Callable[[Lock, LeaderElector], None],
         lost: Callable[[Exception], None],
     ) -> None:
-        """Win leases until the stop, and hold them until cancelled, which releases them.
+        """Win leases until `stop` is set, and hold them until cancelled, which releases them.
 
         Args:
             stop: From then on no more leases are taken.

@@ -122,7 +122,7 @@ async def _lead(
     shown: tuple[Health, Source],
     stop: asyncio.Event,
 ) -> int:
-    """Lead until the stop, with replicas once a lease is won; returns the exit code."""
+    """Lead until `stop` is set, with replicas only once a lease is won; returns the exit code."""
     health, state = shown
     chosen = controllers_of(options)
     if not options.leader_elect:
@@ -163,7 +163,7 @@ async def _elected(leader: Leader, election: Election, state: Source, stop: asyn
 
 
 def _end(reason: Exception) -> None:
-    """End the process at once: another replica may be at work already."""
+    """End the process at once, since the lease is lost and another replica may lead already."""
     try:
         klog.error(log, "The lease is lost; ending at once", err=reason)
         logging.shutdown()

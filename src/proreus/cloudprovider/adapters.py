@@ -1,4 +1,4 @@
-"""Make the batched provider interface of functions that concern one Service or one route.
+"""Make the batched provider interface from functions for one Service or one route.
 
     self.load_balancers = per_service(self._ensure, self._delete)
     self.routes = per_route(self._list, self._create, self._delete)
@@ -45,7 +45,7 @@ def per_service(
     preview: Preview | None = None,
     concurrency: int = 1,
 ) -> LoadBalancers:
-    """Make the capability `LoadBalancers` of functions that concern one Service each.
+    """Make the capability `LoadBalancers` from functions for one Service each.
 
     Args:
         ensure: Makes or changes one load balancer; what it raises is that Service's answer.
@@ -81,7 +81,7 @@ def per_route(
     *,
     concurrency: int = 1,
 ) -> Routes:
-    """Make the capability `Routes` for a cloud that changes one route a call.
+    """Make the capability `Routes` from functions for one route each.
 
     Its targets are machines. What `create` or `delete` raises is that route's answer. Routes are
     deleted before others are created, since names and destinations may be unique.

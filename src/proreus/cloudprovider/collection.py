@@ -28,7 +28,7 @@ class Collection(Generic[T]):
         *,
         marker: str = "",
     ) -> None:
-        """Keep how to send requests; none is sent yet.
+        """Keep the client, the URL and the forms of answers; no request is sent yet.
 
         Args:
             client: What sends the requests.
@@ -55,7 +55,7 @@ class Collection(Generic[T]):
         return await self._client.call(self._request("POST", body=desired), self._form)
 
     async def replace(self, name: str, desired: T) -> T:
-        """Put another object in the place of that one, and return it as the cloud shows it."""
+        """Replace the object of that name, and return it as the cloud shows it."""
         return await self._client.call(self._request("PUT", name, body=desired), self._form)
 
     async def delete(self, name: str) -> None:

@@ -137,7 +137,7 @@ def parse(
 def from_environment(
     root: Branch, variables: Mapping[str, str], environment: Mapping[str, str]
 ) -> tuple[Branch, ...]:
-    """Return a tree for each environment variable whose field `root` leaves out."""
+    """Return a tree for each environment variable that is set and whose field `root` lacks."""
     found: list[Branch] = []
     for variable, path in variables.items():
         value = environment.get(variable, "")

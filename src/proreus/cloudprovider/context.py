@@ -100,7 +100,7 @@ class _Call(msgspec.Struct, frozen=True):
         return f"{self.service}.{self.operation}"
 
     def who(self) -> Hashable:
-        """Return for whom the running task makes this sort of call, or None."""
+        """Return on whose behalf the running task makes calls of this sort, or None."""
         group = scope.get()
         return None if group is None else (group, self.name)
 
@@ -236,9 +236,9 @@ class Context:
                     place.release()
 
     async def settled(self, key: Hashable) -> None:
-        """Wait until nothing runs any more that was started for `key`, the `scope` of its calls.
+        """Wait until all threads and tasks that were started for `key` have ended.
 
-        That is threads, and work that `outlasts` its caller.
+        `key` is the `scope` of calls. The tasks are those that `outlasts` was told of.
         """
         while running := self._running.get(key, set()) | self._outlasting.get(key, set()):
             await asyncio.wait(running)

@@ -34,7 +34,7 @@ from proreus.kube.objects import (
 )
 
 LABEL_SERVICE_NAME = "kubernetes.io/service-name"
-"""Names the Service that an EndpointSlice belongs to."""
+"""The label with the Service that an EndpointSlice belongs to."""
 KUBE_PROXY_HEALTH_PORT = 10256
 HEALTH_PATH = "/healthz"
 DEFAULT_AFFINITY_SECONDS = 10800

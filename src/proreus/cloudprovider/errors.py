@@ -55,7 +55,7 @@ class NotSupported(CloudError):
 
 
 class ImplementedElsewhere(CloudError):
-    """The answer that another controller does it; a success without a status."""
+    """The answer that another controller serves the Service; a success without a status."""
 
 
 class InvalidRequest(CloudError):

@@ -78,7 +78,7 @@ def diff_rules(
     read: Callable[[Observed], Hashable | None],
     mine: Callable[[Observed], bool] = lambda _: True,
 ) -> RuleDiff[Rule, Observed]:
-    """Return which rules a group lacks and which it has too many. Pure.
+    """Return the rules that a group lacks, and those that it should not have. Pure.
 
     Each desired rule is kept once; what is too much is revoked, in the order in which it was
     observed. Where several Services share a group, `mine` keeps the others' rules.
@@ -137,7 +137,7 @@ async def change_rules(
 async def delete_group(
     delete: Callable[[], Awaitable[object]], meanings: Mapping[str, RuleRefusal], group: str
 ) -> str:
-    """Delete a group; return what there is to wait for, as a `Pending` says it, or "".
+    """Delete a group; return the reason to wait, as a `Pending` gives it, or "" if it is gone.
 
     Raises:
         CloudError: The cloud refuses for another reason, or does not answer.
@@ -159,7 +159,7 @@ async def _each(
     rules: Collection[Rule],
     meanings: Mapping[str, RuleRefusal],
 ) -> bool:
-    """Change rules in one call, or one by one; return whether nobody else has done any of it."""
+    """Change rules in one call, or one by one; return whether none of it had been done before."""
     if not rules:
         return True
     try:

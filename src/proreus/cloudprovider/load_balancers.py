@@ -145,7 +145,7 @@ class Ensured(msgspec.Struct, frozen=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The answer that the cloud works on it: ask again after `after` seconds. No failure.
+    """The answer that the cloud still works on it: ask again after `after` seconds. No failure.
 
     `withdrawn` is for `delete`, where the address in the Service's status may be what proves whose
     parts are: all that is to go bears marks now, so the address is taken out of the status before
@@ -222,7 +222,7 @@ class LoadBalancers(Protocol):
         """
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """Make or change the load balancers, all of one group, to be as desired."""
+        """Make or change load balancers, which are all of one group, to be as desired."""
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Do as `ensure`, when only the hosts differ from the last `ensure`."""

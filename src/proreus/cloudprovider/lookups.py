@@ -18,7 +18,7 @@ Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
 
 Question = tuple[Collection[str], Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]]
-"""Ids or names, and what asks about them."""
+"""Ids or names, and the function that asks about them."""
 
 
 def in_parts(items: Iterable[Item], size: int) -> list[list[Item]]:
@@ -36,7 +36,7 @@ async def attempt(work: Awaitable[Answer]) -> Answer | CloudError:
 
 
 async def ask_all(*questions: Question) -> list[Any]:
-    """Ask several questions side by side; return of each the answer or the error.
+    """Ask several questions side by side; return the answer or the error of each.
 
     Raises:
         CloudError: All that were about anything failed: the batch is to be tried again as a whole.
@@ -132,7 +132,7 @@ async def all_but_refused(
     ids: Iterable[str],
     named: Callable[[Refused], Collection[str]],
 ) -> dict[str, str]:
-    """Send ids of which a cloud takes all or none, again without those that it refuses.
+    """Send ids to a cloud that takes all or none; send again without those that it refuses.
 
     Args:
         send: Sends them in one call.

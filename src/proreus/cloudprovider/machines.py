@@ -1,4 +1,4 @@
-"""Make the capability `Instances` of functions that find one machine, or many in one call.
+"""Make the capability `Instances` from functions that find one machine, or many in one call.
 
 self.instances = per_node(self._by_id, self._by_name, parse=id_in, concurrency=10)
 self.instances = in_bulk(self._search, parse=id_in)

@@ -75,7 +75,7 @@ def read_one_value(value: str) -> Owner:
 
 
 class TagList(msgspec.Struct, frozen=True):
-    """A form of marks as tags that are texts without values: `key=value`.
+    """A form in which a cloud keeps marks as a list of texts, each `key=value`.
 
     Attributes:
         limit: The most characters of a tag. The UIDs always fit; what does not is left out.
@@ -102,7 +102,7 @@ class TagList(msgspec.Struct, frozen=True):
 
 
 class LabelForm(msgspec.Struct, frozen=True):
-    """A form of marks as labels whose keys and values have few letters.
+    """A form of marks as labels, whose keys and values may have only certain characters.
 
     The name of a Service is written with `_` for `/`, and left out if it is too long: its UID
     suffices. A name of the cluster that does not fit is altered; nobody relies on it beside the

@@ -25,7 +25,7 @@ _registered: dict[str, type[CloudProvider]] = {}
 
 
 def RegisterCloudProvider(name: str, factory: type[CloudProvider]) -> None:  # noqa: N802 - Go's name
-    """Make a provider known in this process, before one of the same name in an entry point.
+    """Make a provider known in this process; it goes before an entry point of the same name.
 
     Raises:
         ValueError: The name is taken by another provider.

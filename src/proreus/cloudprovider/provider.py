@@ -47,7 +47,7 @@ C = TypeVar("C", bound="_Closable")
 
 class _Closable(Protocol):
     async def close(self) -> None:
-        """Release it."""
+        """Release the resource."""
 
 
 class Clusters(Protocol):
@@ -85,7 +85,7 @@ class PodCIDRs(Protocol):
         """Return the pod address blocks of each node, by name; a node left out is unknown."""
 
     async def assign(self, node: Node, cidrs: tuple[str, ...]) -> None:
-        """Give the blocks to the node's instance; the same ones once more are no error."""
+        """Give the blocks to the node's instance; blocks that it has already are no error."""
 
     async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
         """Take the blocks from the node's instance; a missing instance or block is no error."""

@@ -38,11 +38,11 @@ class Refusals:
         self._last.pop(who, None)
 
     def refused(self, who: Hashable, *, sent: float, now: float) -> bool:
-        """Note that a call of `who` was refused; tell whether that is their trouble alone.
+        """Note that a call of `who` was refused; tell whether `who` alone is refused, not others.
 
-        It is if they were refused before this call was sent, and nobody was refused anew since:
-        nobody who has not been refused already. None stands for calls of which nobody knows whose
-        they are, which are never alone.
+        It is alone if it was refused before this call was sent too, and since then only callers
+        were refused that had been refused before. None stands for calls of unknown callers, which
+        are never alone.
         """
         self._forget(now)
         before = self._last.get(who) if who is not None else None
@@ -54,7 +54,7 @@ class Refusals:
         return is_alone
 
     def is_alone(self, who: Hashable) -> bool:
-        """Tell what `refused` judged of `who` last; False once they are admitted."""
+        """Tell what `refused` said of `who` last; False once they are admitted again."""
         last = self._last.get(who)
         return last is not None and last.is_alone
 

@@ -13,7 +13,7 @@ from proreus.cloudprovider.errors import CloudError
 T = TypeVar("T")
 
 Form = type[T] | msgspec.json.Decoder[T]
-"""The form of a decoded answer: a type, or a decoder for what is none, such as a union."""
+"""The form of a decoded answer: a type, or a decoder where no type says it, such as a union."""
 Query = Mapping[str, str | Sequence[str]]
 """Parameters of a query; a sequence repeats its name."""
 

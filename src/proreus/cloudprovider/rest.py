@@ -49,7 +49,7 @@ _SECRET = re.compile("auth|cookie|key|secret|token", re.IGNORECASE)
 
 
 class _TokenRefused(Unauthenticated):
-    """The signal that the cloud does not take the credential; a new one may do."""
+    """The signal that the cloud refuses the credential; a new one may be accepted."""
 
 
 def tls_context(
@@ -149,9 +149,7 @@ class RestClient:
         return await self._exchange(request, lambda answer: answer.json(form))
 
     async def find(self, request: Request, form: Form[T]) -> T | None:
-        """Send a request as `call` does.
-
-        Return None if the cloud says that there is no such object.
+        """Send a request as `call` does; return None if the cloud says there is no such object.
 
         So a DELETE of what is gone already is no error.
 

@@ -34,7 +34,7 @@ _ENDLESS: Final = (
 
 
 class PlannedCall(msgspec.Struct, Generic[Call, Observed], frozen=True):
-    """A step that says all of itself: one call of the cloud, its effect, its lines of a preview.
+    """A step as a value: one call of the cloud, its effect, and its lines in `proreus plan`.
 
     Attributes:
         call: What is called, in the cloud's own form, such as a `Request`: plain data, which tests
@@ -51,7 +51,7 @@ class PlannedCall(msgspec.Struct, Generic[Call, Observed], frozen=True):
 
 
 async def nothing() -> None:
-    """Do nothing before the first step."""
+    """Do nothing: the default for what `converge` awaits before its first step."""
 
 
 async def converge(
@@ -61,7 +61,7 @@ async def converge(
     *,
     before: Callable[[], Awaitable[None]] = nothing,
 ) -> Observed:
-    """Take steps until none is left, those of a round side by side; return what there is then.
+    """Take steps until the plan has none, those of a round side by side; return the new state.
 
     Args:
         observed: What the cloud has.
@@ -86,7 +86,7 @@ async def take_round(
     steps: Sequence[Step],
     take: Callable[[Observed, Step], Awaitable[Callable[[Observed], Observed]]],
 ) -> Observed:
-    """Take the steps of one round side by side; return what there is then.
+    """Take the steps of one round side by side; return the new state.
 
     For a cloud that answers before its work is done: plan, take one round, answer `Pending`.
 
@@ -116,7 +116,7 @@ def foresee(
     *,
     rounds: int = MOST_ROUNDS,
 ) -> tuple[tuple[Step, ...], Observed]:
-    """Return the steps that `converge` would take, in its order, and what there would be then.
+    """Return the steps that `converge` would take, in its order, and the state after them.
 
     Pure.
 
@@ -147,7 +147,7 @@ def preview_plan(
     *,
     rounds: int = MOST_ROUNDS,
 ) -> tuple[tuple[PartChange, ...], Observed]:
-    """Return the lines of the steps that `converge` would take, and what there would be then.
+    """Return the lines of the steps that `converge` would take, and the state after them.
 
     Pure.
 

@@ -27,10 +27,10 @@ class Working(Exception):
 
 
 class Waits:
-    """How often each Service, by its UID, was answered with `Pending` without progress."""
+    """A count, by the Service's UID, of the answers `Pending` since the last progress."""
 
     def __init__(self, pace: Sequence[float]) -> None:
-        """Begin with none; `pace` has the seconds until the first next try, the second and so on.
+        """Begin with no count; `pace` has the delays of the first next try, the second and so on.
 
         The last one stays.
         """

@@ -35,7 +35,7 @@ ASK_AGAIN: Final = 5.0
 
 
 class Objects(Protocol[T]):
-    """The four calls for objects with unique names that we give, as `Collection` has them."""
+    """The four calls for objects whose unique names we choose, as `Collection` has them."""
 
     async def find(self, name: str) -> T | None:
         """Return the object of that name; None if there is none."""
@@ -93,7 +93,7 @@ def per_object(
 
 
 class _Verbs(msgspec.Struct, Generic[T], frozen=True):
-    """The verbs of `per_object`, whose arguments these are."""
+    """The verbs of the capability that `per_object` makes, with its arguments as fields."""
 
     objects: Objects[T]
     plan: Callable[[LoadBalancer], tuple[T, Mapping[str, str]]]

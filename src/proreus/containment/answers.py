@@ -69,7 +69,7 @@ class Verb:
         return self.whole(await self.call(call), type_)
 
     def whole(self, answer: object, type_: type[S]) -> Sequence[S]:
-        """Check an answer that is a sequence of values of the type, or worth nothing.
+        """Return a sequence of values of the type; one wrong value makes all of it a `Fault`.
 
         Raises:
             Fault: It is something else, or one of the values is.

@@ -44,7 +44,7 @@ class AccessReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SubjectAccessReview(msgspec.Struct, frozen=True):
-    """The answer about a user's right."""
+    """The API server's answer whether a user may do something."""
 
     status: AccessReviewStatus = AccessReviewStatus()
 

@@ -1,4 +1,4 @@
-"""Write a node in at most two patches: merges of one version, or what is right in any race.
+"""Write a node in at most two patches: merges of one version, or JSON Patches right in any race.
 
 A merge may go only with the version that it was made from: if nobody has written since, it has the
 effect that was planned, and else the answer is 409 and nothing is written. The status goes with the

@@ -39,7 +39,7 @@ class Authorizes(Protocol):
     """A function that decides what a user may do, as `authorization.Authorizer` does."""
 
     async def authorize(self, user: User, verb: str, path: str) -> Decision:
-        """Decide whether the user may do that; raises KubeError, Busy."""
+        """Decide whether the user may do `verb` at a path; raises KubeError, Busy."""
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,4 +1,4 @@
-"""Decide what users may do on our servers: the API server's SubjectAccessReview says.
+"""Decide what users may do on our servers, by the API server's SubjectAccessReviews.
 
 Without asking it, the members of `system:masters` may do everything, and everybody may ask for the
 paths of `--authorization-always-allow-paths`. Without its answer nobody else may do anything.

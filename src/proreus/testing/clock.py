@@ -84,7 +84,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Make a coroutine function, such as an async test, a plain one that runs in virtual time."""
+    """Turn a coroutine function, such as an async test, into a plain one run in virtual time."""
 
     @functools.wraps(test)
     def run_test(*args: P.args, **kwargs: P.kwargs) -> T:

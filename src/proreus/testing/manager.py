@@ -78,7 +78,7 @@ class ManagerProcess:
         return self._process.returncode
 
     async def kill(self) -> None:
-        """Send SIGKILL."""
+        """Kill the process with SIGKILL."""
         if self.is_running:
             self._started().kill()
             await self.wait()

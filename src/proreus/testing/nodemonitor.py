@@ -41,7 +41,7 @@ class _WatchedStatus(msgspec.Struct, frozen=True):
 
 
 class _WatchedNode(msgspec.Struct, frozen=True):
-    """The part of a Node that the monitor reads."""
+    """The fields of a Node that the node monitor reads."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()

@@ -32,10 +32,10 @@ class Program(Protocol):
         """
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
+        """Ask the process to end, with SIGTERM."""
 
     def kill(self) -> None:
-        """Send SIGKILL."""
+        """Kill the process with SIGKILL."""
 
 
 class Launcher(Protocol):

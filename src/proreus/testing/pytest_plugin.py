@@ -13,12 +13,12 @@ _OUTPUT: Final = "proreus_not_offered"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin with an empty list of what is left out."""
+    """Begin with an empty list of rules that are not tried."""
     config.stash[_LINES] = set()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note what the collected suites leave out."""
+    """Note the rules that the collected conformance suites do not try, and why."""
     suites = {getattr(item, "cls", None) for item in session.items}
     for suite in suites:
         by_reason: dict[str, list[str]] = {}
@@ -44,7 +44,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write what was left out into pytest's summary."""
+    """Write the rules that are not tried into pytest's summary."""
     lines = terminalreporter.config.stash[_LINES]
     if lines:
         terminalreporter.section("not offered by these clouds")

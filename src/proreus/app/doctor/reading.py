@@ -95,7 +95,7 @@ class _Reader:
         self.unread: list[str] = []
 
     async def optional(self, what: str, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return the answer, or None if the API server forbids it.
+        """Return the answer of a read, or None if the API server forbids it.
 
         Raises:
             KubeError: It does not answer, or with another error.

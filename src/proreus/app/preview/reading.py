@@ -215,7 +215,7 @@ def _at_zero(observations: Sequence[Observation]) -> Sequence[Observation]:
 
 
 def _sighted(seen: Sighting) -> Sighting:
-    """Move a sighting to a clock whose time is now 0, as all that the preview knows."""
+    """Move a sighting to a clock whose time is now 0: its answers count as just given."""
     return Sighting(*(None if time is None else 0.0 for time in (seen.shown, seen.missing)))
 
 

@@ -63,7 +63,7 @@ class Source:
         return summarise(nodes, services, now, cluster=self._cluster, inside=inside)
 
     def _leaks(self) -> Iterable[Leak]:
-        """Return the cloud objects that are left over."""
+        """Return the leaks: cloud objects with our marks whose Service is gone."""
         for controller in self.running():
             if isinstance(controller, ServiceController):
                 yield from controller.leaks

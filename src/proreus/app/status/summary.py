@@ -156,7 +156,7 @@ def counts(rows: Iterable[Row]) -> Mapping[State, int]:
 
 
 def leak_rows(leaks: Iterable[Leak]) -> tuple[LeakRow, ...]:
-    """Return the rows of objects that are left over."""
+    """Return the rows of leaks: objects whose Service is gone."""
     return tuple(
         LeakRow(leak.object.kind, leak.object.id, leak.object.service, leak.since) for leak in leaks
     )

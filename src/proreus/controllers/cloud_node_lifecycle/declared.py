@@ -1,8 +1,8 @@
-"""Take an operator's word that a machine is gone back off a Node whose machine runs. Pure.
+"""Remove an operator's declaration that a machine is gone from a Node that stays Ready. Pure.
 
-The word stands in for witnesses and breaker. Left on a Node that lives, it would do so at the next
-moment in which that is not Ready and the cloud's answers are wrong. A machine that has just gone
-leaves its Node Ready for a while, so the word is refuted only by a Node that stays so.
+The declaration replaces witnesses and breaker. Left on a Node that lives, it would delete that
+Node at the next moment in which it is not Ready and the cloud's answers are wrong. A machine that
+has just gone leaves its Node Ready for a while, so only a Node that stays Ready refutes it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from proreus.kube.patch import Patch
 def doubtful(
     nodes: Iterable[Node], before: Mapping[Key, float], rules: Rules
 ) -> Mapping[Key, float]:
-    """Return the Ready nodes that are declared gone, with the times since when both hold."""
+    """Return the Ready nodes that an operator declared gone, and since when both is so."""
     return {
         key_of(node): before.get(key_of(node), rules.at)
         for node in nodes
@@ -33,7 +33,7 @@ def doubtful(
 def refuted(
     nodes: Iterable[Node], doubts: Mapping[Key, float], rules: Rules
 ) -> tuple[tuple[Node, Patch], ...]:
-    """Make the patches that take the word off nodes that have been Ready for too long with it."""
+    """Make the patches that remove the declaration from nodes that stayed Ready for too long."""
     return tuple(
         (node, _without_word(node))
         for node in nodes

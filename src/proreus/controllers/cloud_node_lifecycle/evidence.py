@@ -12,7 +12,7 @@ from proreus.controllers.cloud_node_lifecycle.policy import Policy
 
 
 class Span(msgspec.Struct, frozen=True):
-    """The time from the first to the last answer of a row."""
+    """The time from the first to the last of several answers."""
 
     first: float
     last: float

@@ -24,7 +24,7 @@ Without it, after a restart, a silent kubelet would let that tombstone delete th
 
 
 def outlived(nodes: Iterable[Node], before: Collection[Key], rules: Rules) -> frozenset[Key]:
-    """Return the nodes that have outlived their instance, as long as the cloud does not show it."""
+    """Return the nodes that have outlived their instance, while the cloud does not show it."""
     return frozenset(key_of(node) for node in nodes if _has_outlived(node, before, rules))
 
 

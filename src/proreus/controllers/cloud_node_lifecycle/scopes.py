@@ -277,7 +277,7 @@ def _panel(reply: Reply, observation: Observation) -> Panel:
 
 
 def _witness_answers(ready: Collection[Key], replies: Iterable[Reply]) -> Iterator[WitnessAnswer]:
-    """Return the answers about witnesses in this pass."""
+    """Return what the replies of this pass say about the Ready nodes that were witnesses."""
     for reply in replies:
         observations = {
             key_of(node): reply.observations.get(node.metadata.name, ())

@@ -203,11 +203,11 @@ def most_aside(eligible: int, policy: Policy) -> int:
 def strangers(
     missing: Mapping[Key, Missing], eligible: int, at: float, policy: Policy
 ) -> Mapping[Key, float]:
-    """Return the Ready nodes unknown to the cloud for too long to be dying, and since when.
+    """Return Ready nodes missing in the cloud for longer than dying takes, and since when.
 
-    So its answers about them will prove nothing when they are silent. That shows after
-    `Policy.aside_after`; at once if few nodes are missing that it has never shown, since then it
-    looks elsewhere for them.
+    The cloud's answers about them will prove nothing once they are silent. That is known after
+    `Policy.aside_after`; at once for nodes that it has never shown, if they are few: then it looks
+    for them in the wrong place.
     """
     never = {
         key: row.first

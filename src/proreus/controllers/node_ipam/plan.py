@@ -180,7 +180,7 @@ def has_assigned(node: Node) -> bool:
 
 
 def releasable(node: Node, nodes: Iterable[Node]) -> tuple[str, ...]:
-    """Return the blocks of a node that is gone that its instance is to lose.
+    """Return the blocks that a deleted node's instance has to give back.
 
     Not those that another Node says it has on the same instance: the machine's new Node, or that of
     a living machine which the one that is gone has claimed.

@@ -16,7 +16,7 @@ NOT_CREATED = "NoRouteCreated"
 
 
 class NetworkState(Enum):
-    """The states that the condition can have: status, reason, message."""
+    """The states of the condition NetworkUnavailable: status, reason, message."""
 
     ROUTED = ("False", CREATED, "RouteController created a route")
     UNROUTED = ("True", NOT_CREATED, "RouteController failed to create a route")
@@ -30,7 +30,7 @@ def shows_routes(node: Node) -> bool:
 
 
 def condition_patch(node: Node, state: NetworkState, now: datetime) -> Patch:
-    """Make the patch of nodes/status; false if nothing is to be written.
+    """Make the patch of nodes/status that shows the state; false if nothing differs.
 
     Written only when the status or the reason differ, as the Go framework does since 1.36. Of a
     node that is left alone, only our own "no route" is taken back.

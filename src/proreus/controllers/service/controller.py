@@ -86,7 +86,7 @@ class ServiceController:
             env.endpoint_slices.subscribe(self._on_slice)
 
     async def run(self) -> None:
-        """Run the loop, and gather node changes."""
+        """Run the loop until stopped; beside it, gather node changes and repair drift."""
         await self._env.services.wait_synced()
         await self._env.nodes.wait_synced()
         if self._env.endpoint_slices is not None:

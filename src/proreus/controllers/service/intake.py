@@ -61,7 +61,7 @@ def is_to_have(service: Service, classes: Classes = AS_GO) -> bool:
 
 
 def is_of_others(service: Service, classes: Classes = AS_GO) -> bool:
-    """Tell whether another implementation has it now: then its status is theirs."""
+    """Tell whether another implementation serves the Service now, and so owns its status."""
     return service.spec.type == TYPE_LOAD_BALANCER and not wants(service, classes)
 
 

@@ -97,7 +97,7 @@ class Refuse(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """The step to call `delete`. The key has to be planned again, as there may be a new Service."""
+    """The step to call `delete`. The key is planned again after it: there may be a new Service."""
 
     ref: LoadBalancerRef
 
@@ -156,7 +156,7 @@ def is_kept(service: Service | None, ref: LoadBalancerRef, classes: Classes = AS
 def still_ours(
     service: Service | None, memory: Memory | None, classes: Classes = AS_GO
 ) -> Memory | None:
-    """Return the memory, or None if what it would delete may be another manager's by now.
+    """Return the memory, or None if what it names to delete may be another manager's by now.
 
     While a Service is of another type it has no class, so every manager cleans up after it. Once it
     is of another's class, that one may have made a load balancer with the same marks. Then only who
@@ -197,7 +197,7 @@ def fingerprint(desired: LoadBalancer, written: Collection[str] = ()) -> Fingerp
 
 
 def inherited(memory: Memory) -> Memory:
-    """Return what a controller still knows that takes over from another one in this process.
+    """Return what a controller may keep of its predecessor's memory, in the same process.
 
     What was asked of the cloud holds; that it was reached does not, for the cloud may be another.
     """

@@ -127,7 +127,7 @@ class HostGroups:
     """The security groups of hosts, in which load balancers are let in."""
 
     def __init__(self, api: "Api", place: Place) -> None:
-        """Keep how to call AWS, and which cluster and VPC the groups belong to."""
+        """Keep the client of AWS, and which cluster and VPC the groups belong to."""
         self._api = api
         self._tags: ClusterTags = place.tags
         self._vpc = place.vpc
@@ -195,7 +195,7 @@ class HostGroups:
                 await self._revoke(await self.naming(idle, HOST_RULE))
 
     async def naming(self, groups: Collection[str], description: str = "") -> dict[str, Change]:
-        """Return how to revoke the rules that name groups, by the groups in which they are.
+        """Return the changes that revoke all rules naming these groups, by the group to change.
 
         Args:
             groups: The ids of those that are named.

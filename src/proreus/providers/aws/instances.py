@@ -83,7 +83,7 @@ async def by_id(api: Api, ids: Collection[str]) -> dict[str, Answer]:
 
 
 async def _asked(api: Api, ids: Collection[str]) -> dict[str, Answer]:
-    """Make one call; return what it answers: about refused ids, or else about all."""
+    """Make one call; return its answers: about the ids that it refuses, or else about all."""
     try:
         shown = [
             one
@@ -156,7 +156,7 @@ class AWSInstances:
         settings: Global,
         seen: Callable[[Mapping[str, Described]], None] = lambda _: None,
     ) -> None:
-        """Keep how to find machines at `place`; `seen` is called with those of nodes.
+        """Keep the client of AWS and the `place`; `seen` is called with the instances of nodes.
 
         It is not called with instances of other clusters.
         """

@@ -73,7 +73,7 @@ class Verbs:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
     def __init__(self, api: "Api", place: Place, config: "AWSConfig") -> None:
-        """Keep how to call AWS, and the settings."""
+        """Keep the client of AWS, and the settings."""
         self._api = api
         self._inputs = (config.global_, config.tenants, place)
         settings, named = config.global_, Named(api, place, config.tenants)

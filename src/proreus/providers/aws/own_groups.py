@@ -63,7 +63,7 @@ GroupStep = PlannedCall[Call | RuleChange, Any]
 def group_steps(
     desired: DesiredGroup | None, tags: Mapping[str, str], observed: Group | None
 ) -> Iterator[GroupStep]:
-    """Return the steps that make the group as desired; a new one has no id yet. Pure."""
+    """Return the steps that make the group as desired; one to be made has no id yet. Pure."""
     if desired is None:
         return
     if observed is None:
@@ -97,7 +97,7 @@ def with_group(before: Observed, group: Group) -> Observed:
 
 
 def _having(**fields: object) -> Callable[[Any], Any]:
-    """Return what a step makes of what there is: its own group has these fields then."""
+    """Return the effect of a step: the load balancer's own group gets these fields."""
     return lambda before: with_group(before, msgspec.structs.replace(before.group, **fields))
 
 
@@ -105,7 +105,7 @@ class OwnGroups:
     """The calls that find, make and delete such groups."""
 
     def __init__(self, api: "Api", vpc: str) -> None:
-        """Keep how to call AWS, and the VPC in which groups are made."""
+        """Keep the client of AWS, and the VPC in which groups are made."""
         self._api = api
         self._vpc = vpc
 

@@ -46,7 +46,7 @@ class AWSRoutes:
     """The capability `Routes` of the provider `aws`."""
 
     def __init__(self, api: Api, place: Place, table_id: str) -> None:
-        """Keep how to call AWS and which route table to use.
+        """Keep the client of AWS and which route table to use.
 
         Args:
             api: The session.

@@ -29,7 +29,7 @@ _ZONES: Final = "availability-zone"
 _KEPT: Final = timedelta(minutes=1)
 
 Described = Mapping[str, Any]
-"""Something as EC2 describes it."""
+"""An object as EC2 describes it."""
 
 
 class Subnet(msgspec.Struct, frozen=True):
@@ -158,7 +158,7 @@ class Subnets:
     """A reader of subnets, zones and route tables, which keeps them for a minute."""
 
     def __init__(self, api: "Api", place: Place) -> None:
-        """Keep how to call AWS, and the cluster's place."""
+        """Keep the client of AWS, and the cluster's place."""
         self._api = api
         self._place = place
         self._read_at = datetime.min.replace(tzinfo=UTC)

@@ -43,7 +43,7 @@ class Tagging:
     """The task that tags machines in the background; it logs failures and tries again."""
 
     def __init__(self, api: Api, settings: Settings, nodes: "Lister[KubeObject]") -> None:
-        """Keep what to tag; nothing happens before `start`.
+        """Keep the tags and the clients of AWS; nothing happens before `start`.
 
         Args:
             api: The session.

@@ -60,7 +60,7 @@ class Named:
     """A check of what annotations name before a load balancer gets it."""
 
     def __init__(self, api: "Api", place: Place, tenants: Tenants) -> None:
-        """Keep how to call AWS, and `tenants`, by which Services may name objects."""
+        """Keep the client of AWS, and `tenants`, by which Services may name objects."""
         self._api = api
         self._cluster = place.tags
         self._tenants = tenants

@@ -28,7 +28,7 @@ class Topology:
     """A cache of labels of instances, kept until an instance is started anew."""
 
     def __init__(self, api: Api, types: str) -> None:
-        """Keep how to call AWS; ask only about instances whose type matches `types`."""
+        """Keep the client of AWS; ask only about instances whose type matches `types`."""
         self._api = api
         self._types = re.compile(types)
         self._layers: dict[tuple[str, object], dict[str, str]] = {}

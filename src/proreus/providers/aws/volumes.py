@@ -20,7 +20,7 @@ class AWSVolumes:
     """The capability `Volumes` of the provider `aws`."""
 
     def __init__(self, api: Api) -> None:
-        """Keep how to call AWS."""
+        """Keep the client of AWS."""
         self._api = api
 
     async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Calls Azure Resource Manager: ids, versions, pages, ETags and long-running operations.
+"""Call Azure Resource Manager: ids, versions, pages, ETags and long-running operations.
 
 Links in answers (`nextLink`, `Azure-AsyncOperation`, `Location`) are followed with their path and
 query only: the token goes to no other host than the one that the cloud-config names.

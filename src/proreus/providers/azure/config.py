@@ -32,7 +32,7 @@ _SPELT: Final = {
     "network_resource_tenant_id": "networkResourceTenantID",
     "user_assigned_identity_id": "userAssignedIdentityID",
 }
-"""Keys that are spelt unlike their like."""
+"""Keys of the file whose spelling follows no rule."""
 
 
 def _rename(field: str) -> str:
@@ -53,7 +53,7 @@ class VMType(StrEnum):
 
 
 class PoolType(StrEnum):
-    """The way in which nodes are in the pools of load balancers."""
+    """The way in which pools of load balancers name nodes."""
 
     NODE_IP_CONFIGURATION = "nodeipconfiguration"
     """Their network interfaces name the pool."""
@@ -71,7 +71,7 @@ class ProbeMode(StrEnum):
 
 
 class Unused(ConfigSection, frozen=True, kw_only=True, rename=_rename):
-    """Keys of the official file that mean nothing here, and about which nobody is warned."""
+    """Keys of the official file that have no effect here, and cause no warning."""
 
     cloud_config_type_: str = ""
     use_instance_metadata_: bool = False

@@ -1,4 +1,4 @@
-"""Gets tokens of Microsoft Entra ID: secret, certificate, federated token, managed identity.
+"""Get tokens of Microsoft Entra ID: secret, certificate, federated token, managed identity.
 
 The requests are small, and azure-identity would bring three more packages and its own repetitions,
 which the framework's quota could not see. What is signed is signed by `cryptography`.
@@ -113,7 +113,7 @@ class Tokens:
     """A source of tokens for one tenant."""
 
     def __init__(self, config: AzureConfig, rest: "RestClient", tenant: str) -> None:
-        """Keep how to get a token; read no file yet.
+        """Keep the settings for getting a token; read no file yet.
 
         Args:
             config: With the credentials.

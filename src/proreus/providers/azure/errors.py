@@ -1,4 +1,4 @@
-"""Reads the bodies of Azure's errors, all of one form."""
+"""Read the bodies of Azure's errors, all of one form."""
 
 from http import HTTPStatus
 from typing import Final
@@ -12,7 +12,7 @@ from proreus.cloudprovider.requests import Answer
 ABSENCES: Final = frozenset(
     {"NotFound", "ParentResourceNotFound", "ResourceGroupNotFound", "ResourceNotFound"}
 )
-"""What Azure says where a resource is not there. That a subscription is not there is none of it: a
+"""Codes of a resource that does not exist. That of a missing subscription is none of them: a
 wrong credential is answered so, too."""
 _THROTTLES: Final = frozenset({"OperationNotAllowed", "SubscriptionRequestsThrottled"})
 _BUSY: Final = frozenset(

@@ -1,4 +1,4 @@
-"""Reads and writes ids of Azure's resources and provider ids. Pure.
+"""Read and write ids of Azure's resources and provider ids. Pure.
 
 Azure keeps the case of names and does not mind it, so ids are compared in small letters.
 """

@@ -27,7 +27,7 @@ class AzureInstances:
     """The machines of one subscription, in any of its resource groups."""
 
     def __init__(self, arm: Arm) -> None:
-        """Keep how to call Azure."""
+        """Keep the client of Azure."""
         self._arm = arm
         self._subscription = arm.config.subscription_id
         self._group = arm.config.resource_group

@@ -1,4 +1,4 @@
-"""Reads what Azure says about machines, their network interfaces and addresses. Pure."""
+"""Read Azure's descriptions of machines, their network interfaces and addresses. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address

@@ -1,4 +1,4 @@
-"""Finds out which machine of Azure a Node names. Pure."""
+"""Find out which machine of Azure a Node names. Pure."""
 
 from typing import Final
 
@@ -9,9 +9,9 @@ from proreus.kube.objects import Node
 from proreus.providers.azure.ids import MachineId, machine_id
 
 LABEL_GROUP: Final = "kubernetes.azure.com/resource-group"
-"""Names the resource group of a Node's machine, where it is not that of the cluster."""
+"""The label with the resource group of a Node's machine, where it is not the cluster's."""
 LABEL_MANAGED: Final = "kubernetes.azure.com/managed"
-"""Is "false" on Nodes whose machines are not in Azure."""
+"""The label that is "false" on Nodes whose machines are not in Azure."""
 
 
 class Target(msgspec.Struct, frozen=True):

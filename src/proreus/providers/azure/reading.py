@@ -1,4 +1,4 @@
-"""Reads machines, interfaces and addresses: each list once for a whole batch of nodes."""
+"""Read machines, interfaces and addresses: each list once for a whole batch of nodes."""
 
 import asyncio
 from collections import Counter
@@ -63,7 +63,7 @@ class Questions:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End."""
+        """End the group of reads."""
         await self._group.__aexit__(kind, error, trace)
 
     async def machine(self, id_: MachineId) -> Resource | None:

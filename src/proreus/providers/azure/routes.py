@@ -35,7 +35,7 @@ class AzureRoutes:
     """The routes of one route table."""
 
     def __init__(self, arm: Arm) -> None:
-        """Keep how to call Azure."""
+        """Keep the client of Azure."""
         self._arm = arm
         config = arm.config
         group = config.route_table_resource_group or config.resource_group
@@ -136,7 +136,7 @@ def _name(node: Node, destination: str) -> str:
 
 
 def blocked(table: Resource | None, create: Iterable[Route]) -> dict[Route, InvalidRequest]:
-    """Return the routes to destinations for which somebody has made one that is not listed. Pure.
+    """Return the routes whose destination already has a route that somebody else made. Pure.
 
     Such as one that leads to a gateway: it is nobody's here to replace.
     """
@@ -158,7 +158,7 @@ def blocked(table: Resource | None, create: Iterable[Route]) -> dict[Route, Inva
 def changed_table(
     table: Resource | None, hops: Mapping[Route, tuple[str, str]], delete: Iterable[Route]
 ) -> Resource | None:
-    """Return the table with some routes, and without others; None if it is so. Pure."""
+    """Return the table with some routes, and without others; None if nothing changes. Pure."""
     observed = list(part(table or {}, "routes") or ())
     gone = {(one.destination, one.target) for one in delete}
     wanted = {route.destination: found for route, found in hops.items()}

@@ -1,4 +1,4 @@
-"""Labels managed disks with their zone, so that pods stay near them."""
+"""Label managed disks with their zone, so that pods stay near them."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class AzureVolumes:
     """The capability `Volumes` of the provider `azure`."""
 
     def __init__(self, arm: Arm) -> None:
-        """Keep how to call Azure."""
+        """Keep the client of Azure."""
         self._arm = arm
 
     async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Calls the APIs of Baidu AI Cloud: signed requests, lists in pages.
+"""Call the APIs of Baidu AI Cloud: signed requests, lists in pages.
 
 Each creation bears a token. One whose outcome is not known is sent again with the same token, so
 that the cloud makes nothing twice.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
 
 Described = Mapping[str, Any]
-"""Something as the cloud describes it."""
+"""An object as the cloud describes it."""
 
 PAGE: Final = 1000
 """The most objects of a page."""

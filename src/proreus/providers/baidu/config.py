@@ -28,7 +28,7 @@ _SPELT: Final = {
     "api_endpoint": "APIEndpoint",
     "ca_file": "CAFile",
 }
-"""Keys that are spelt otherwise than their words."""
+"""Keys of the file that do not follow from the names of fields."""
 
 
 def _rename(field: str) -> str:
@@ -49,7 +49,7 @@ class Credentials(msgspec.Struct, frozen=True, rename="camel"):
     session_token: str = ""
 
     def __repr__(self) -> str:
-        """Show nothing of it."""
+        """Show nothing of the key."""
         return "Credentials(<hidden>)"
 
 

@@ -1,4 +1,4 @@
-"""Reads errors of Baidu AI Cloud. Pure."""
+"""Read errors of Baidu AI Cloud. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final

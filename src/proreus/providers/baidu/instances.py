@@ -1,4 +1,4 @@
-"""Describes machines of BCC: a hundred in one request by their ids, or all by names.
+"""Describe machines of BCC: a hundred in one request by their ids, or all by names.
 
 What BCC does not know may be a machine of BBC, bare metal, whose ids look alike.
 """
@@ -42,7 +42,7 @@ class Machines:
     """A reader of machines."""
 
     def __init__(self, api: Api, vpc: str, *, bare_metal: bool) -> None:
-        """Keep how to call the cloud, the VPC of the nodes or "", and whether BBC is asked."""
+        """Keep the client of the cloud, the VPC of the nodes or "", and whether BBC is asked."""
         self._api = api
         self._vpc = vpc
         self._bare_metal = bare_metal
@@ -74,7 +74,7 @@ class Machines:
         return found | await self._bare(set(names) - found.keys(), "hostname")
 
     async def by_address(self, addresses: Collection[str]) -> dict[str, list[Described]]:
-        """Return machines by private addresses: of the VPC, or of all where none is named.
+        """Return machines by private addresses: of the VPC, or of all VPCs if none is configured.
 
         Raises:
             CloudError: A list could not be had.
@@ -102,7 +102,7 @@ class Machines:
         return await self._api.listed("listInstances", "instances", **query)
 
     async def _bare(self, missing: Collection[str], field: str) -> dict[str, list[Described]]:
-        """Return machines of BBC, if any are missing among those of BCC."""
+        """Return machines of BBC, if ids that are asked for are missing among those of BCC."""
         if not (missing and self._bare_metal):
             return {}
         listed = await self._api.listed("listBareMetals", "instances")
@@ -131,7 +131,7 @@ class BaiduInstances:
     """The capability `Instances` of the provider `baidu`."""
 
     def __init__(self, machines: Machines, *, region: str) -> None:
-        """Keep how to read machines, and the region of the cloud-config."""
+        """Keep the reader of machines, and the region of the cloud-config."""
         self._machines = machines
         self._region = region
 

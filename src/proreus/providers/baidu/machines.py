@@ -1,4 +1,4 @@
-"""Converts BCC's description of a machine to Kubernetes' terms. Pure."""
+"""Convert BCC's description of a machine to Kubernetes' terms. Pure."""
 
 import re
 from collections.abc import Mapping

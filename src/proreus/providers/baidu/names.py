@@ -1,4 +1,4 @@
-"""Matches Nodes with machines of Baidu AI Cloud by their provider ids and names. Pure."""
+"""Match Nodes with machines of Baidu AI Cloud by their provider ids and names. Pure."""
 
 import ipaddress
 import re
@@ -11,7 +11,7 @@ from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import LABEL_REGION, LABEL_REGION_BETA, Node
 
 SCHEME: Final = "cce://"
-"""What provider ids begin with."""
+"""The prefix of provider ids."""
 _ID = re.compile(r"i-[0-9A-Za-z_-]{1,60}")
 _REGION_LABELS: Final = (LABEL_REGION, LABEL_REGION_BETA)
 

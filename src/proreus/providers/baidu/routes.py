@@ -65,7 +65,7 @@ class BaiduRoutes:
     def __init__(
         self, api: Api, machines: Machines, context: "Context", *, vpc: str, cluster_id: str
     ) -> None:
-        """Keep how to call the cloud, the VPC or "", and the cluster's id in the cloud-config."""
+        """Keep the client of the cloud, the VPC or "", and the cluster's id in the cloud-config."""
         self._api = api
         self._machines = machines
         self._context = context
@@ -161,7 +161,7 @@ class BaiduRoutes:
         return [one for one in rules if is_ours(one, cluster, self._cluster_id, machines)]
 
     def _tell(self, found: Iterable[tuple[Rule, Rule]], nodes: Sequence[Node]) -> None:
-        """Report each conflict once, on the node that its route leads to."""
+        """Report each conflict of routes once, on the node that our route leads to."""
         found = tuple(found)
         by_id = {parsed(one.spec.provider_id): one for one in nodes}
         for other, ours in found:
@@ -222,7 +222,7 @@ def is_ours(
 
 
 def leads_to(rule: Rule, route: Route) -> bool:
-    """Tell whether a rule leads where a route does. Pure."""
+    """Tell whether a rule has the target of a route. Pure."""
     return route.target is None or parsed(route.target) == rule.hop
 
 
@@ -232,7 +232,7 @@ def advertises(node: Node) -> bool:
 
 
 def conflicts(rules: Iterable[Rule], ours: Collection[Rule]) -> Iterator[tuple[Rule, Rule]]:
-    """Return the rules of others that overlap with ours, each with the one of ours. Pure.
+    """Return the rules of others that overlap with ours, each with our rule. Pure.
 
     A rule for everything is none: the longer prefix wins.
     """

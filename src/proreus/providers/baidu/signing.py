@@ -1,4 +1,4 @@
-"""Signs requests as Baidu AI Cloud checks them: bce-auth-v1. Pure."""
+"""Sign requests as Baidu AI Cloud checks them: bce-auth-v1. Pure."""
 
 import hashlib
 import hmac
@@ -19,7 +19,7 @@ TOKEN: Final = "x-bce-security-token"  # noqa: S105 - the name of a header
 
 
 class Signable(msgspec.Struct, frozen=True):
-    """What is signed of a request.
+    """The parts of a request that are signed.
 
     Attributes:
         method: Of HTTP.
@@ -35,7 +35,7 @@ class Signable(msgspec.Struct, frozen=True):
 
 
 def canonical(method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> str:
-    """Return the form of a request that is signed: what is in it, in a fixed order.
+    """Return the text that is signed for a request: its parts in a fixed order.
 
     Args:
         method: Of HTTP.

@@ -1,4 +1,4 @@
-"""Labels volumes of CDS with their zone, so that pods stay near them."""
+"""Label volumes of CDS with their zone, so that pods stay near them."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class BaiduVolumes:
     """The capability `Volumes` of the provider `baidu`."""
 
     def __init__(self, api: Api, *, region: str) -> None:
-        """Keep how to call the cloud, and the region of the cloud-config."""
+        """Keep the client of the cloud, and the region of the cloud-config."""
         self._api = api
         self._region = region
 

@@ -1,4 +1,4 @@
-"""Calls CloudStack: one address, signed requests, lists in pages, jobs.
+"""Call CloudStack: one address, signed requests, lists in pages, jobs.
 
 Everything is sent as POST: lists of ids can be long, keys do not end in the logs of proxies, and
 newer CloudStacks can be told to take nothing else for changes.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
 
 Described = Mapping[str, Any]
-"""Something as CloudStack describes it."""
+"""An object as CloudStack describes it."""
 
 _DONE, _FAILED = 1, 2
 

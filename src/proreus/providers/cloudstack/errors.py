@@ -1,4 +1,4 @@
-"""Reads CloudStack's errors: those of requests, and those that end jobs. Pure."""
+"""Read CloudStack's errors: those of requests, and those that end jobs. Pure."""
 
 import re
 from collections.abc import Mapping

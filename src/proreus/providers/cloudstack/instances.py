@@ -1,4 +1,4 @@
-"""Describes virtual machines of CloudStack: many in one request, by their ids or by name."""
+"""Describe virtual machines of CloudStack: many in one request, by their ids or by name."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -34,7 +34,7 @@ class Machines:
     """A reader of virtual machines."""
 
     def __init__(self, api: Api) -> None:
-        """Keep how to call CloudStack."""
+        """Keep the client of CloudStack."""
         self._api = api
 
     async def by_id(self, ids: Collection[str]) -> dict[str, Described | None]:
@@ -86,7 +86,7 @@ class CloudStackInstances:
     """The capability `Instances` of the provider `cloudstack`."""
 
     def __init__(self, machines: Machines, *, region: str) -> None:
-        """Keep how to read machines.
+        """Keep the reader of machines.
 
         Args:
             machines: Reads them.

@@ -1,4 +1,4 @@
-"""Converts CloudStack's description of a virtual machine to Kubernetes' terms. Pure."""
+"""Convert CloudStack's description of a virtual machine to Kubernetes' terms. Pure."""
 
 import ipaddress
 import re

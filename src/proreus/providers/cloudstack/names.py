@@ -1,4 +1,4 @@
-"""Matches Nodes with machines of CloudStack by their provider ids and names. Pure."""
+"""Match Nodes with machines of CloudStack by their provider ids and names. Pure."""
 
 import re
 from typing import Final
@@ -10,7 +10,7 @@ from proreus.kube.objects import Node
 from proreus.providers.cloudstack.config import UUID
 
 SCHEME: Final = "external-cloudstack://"
-"""What provider ids begin with that the official manager of today gives."""
+"""The prefix of the provider ids that today's official manager gives."""
 _PROVIDER_ID = re.compile(rf"(?:external-)?cloudstack://(?:/[^/]+/)?(?P<id>{UUID.pattern})")
 
 

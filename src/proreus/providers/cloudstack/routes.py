@@ -23,7 +23,7 @@ from proreus.providers.cloudstack.errors import is_removed
 from proreus.providers.cloudstack.works import Works
 
 ROUTES_SINCE: Final = (4, 21)
-"""Since then a static route can lead to an address within a VPC."""
+"""The version since which a static route can lead to an address within a VPC."""
 _AT_ONCE: Final = 8
 
 Answer = Done | Pending | CloudError
@@ -33,7 +33,7 @@ class CloudStackRoutes:
     """The capability `Routes` of the provider `cloudstack`."""
 
     def __init__(self, api: Api, vpc: str) -> None:
-        """Keep how to call CloudStack, and the id of the VPC."""
+        """Keep the client of CloudStack, and the id of the VPC."""
         self._api = api
         self._vpc = vpc
         self._works = Works(api)

@@ -1,4 +1,4 @@
-"""Signs requests as CloudStack checks them: HMAC-SHA1 over the sorted parameters. Pure."""
+"""Sign requests as CloudStack checks them: HMAC-SHA1 over the sorted parameters. Pure."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Labels volumes of CloudStack with their zone, so that pods stay near them."""
+"""Label volumes of CloudStack with their zone, so that pods stay near them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -19,7 +19,7 @@ class CloudStackVolumes:
     """The capability `Volumes` of the provider `cloudstack`."""
 
     def __init__(self, api: Api, *, region: str) -> None:
-        """Keep how to call CloudStack, and the region of the cloud-config or ""."""
+        """Keep the client of CloudStack, and the region of the cloud-config or ""."""
         self._api = api
         self._region = region
 

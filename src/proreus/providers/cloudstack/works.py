@@ -1,4 +1,4 @@
-"""Runs commands of CloudStack that are jobs, for a Service or a route at a time.
+"""Run commands of CloudStack that are jobs, for a Service or a route at a time.
 
 A job that takes longer than a moment is remembered: the verb answers `Pending`, and the next one
 asks for it first. A process that begins anew remembers none, and goes by what it observes.
@@ -21,7 +21,7 @@ PACE: Final = tuple(min(1.5**times, 15.0) for times in range(8))
 
 
 class Works:
-    """The jobs that were begun and are not finished, by the UID of a Service or a route's CIDR.
+    """The unfinished jobs, by the UID of the Service or the CIDR of the route that they are for.
 
     Attributes:
         waits: How long each of these has waited; through all delays means that CloudStack works on
@@ -29,13 +29,13 @@ class Works:
     """
 
     def __init__(self, api: Api) -> None:
-        """Begin without any."""
+        """Keep the client of CloudStack; begin without a job."""
         self._api = api
         self._open: dict[str, list[Job]] = {}
         self.waits = Waits(PACE)
 
     async def settle(self, uid: str) -> None:
-        """Ask for the jobs that an earlier verb has left.
+        """Wait for the jobs that an earlier verb has left unfinished.
 
         Raises:
             Working: CloudStack still works on one.

@@ -1,4 +1,4 @@
-"""Calls the Compute API: reads, pages, and changes, which are waited for."""
+"""Call the Compute API: reads, pages, and changes, which are waited for."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -65,7 +65,7 @@ class Api:
     """A session with the Compute API."""
 
     def __init__(self, context: "Context", config: GCEConfig, credential: Credential[str]) -> None:
-        """Keep how to send requests; send none yet."""
+        """Keep the settings of requests; send none yet."""
         self.context = context
         self._operation_timeout = config.client.operation_timeout.total_seconds()
         endpoint = config.global_.api_endpoint or ENDPOINT
@@ -131,9 +131,9 @@ class Api:
     async def aggregated(
         self, operation: str, path: str, query: Query | None = None
     ) -> tuple[list[Scope], int]:
-        """Read an aggregated list, all its pages; return them and their number.
+        """Read all pages of an aggregated list; return its parts, and the number of pages.
 
-        Zones that Google cannot reach are left out: what is not in the list may be there.
+        Zones that Google cannot reach are left out: what is not in the list may exist.
 
         Raises:
             CloudError: A page could not be had.
@@ -222,7 +222,7 @@ def _paged(query: Query | None, token: str) -> dict[str, str | Sequence[str]]:
 
 
 def _explained(error: Refused, operation: str, path: str) -> Exception:
-    """Return what a refusal means to who has observed that a change is due."""
+    """Return the error to raise for a refusal: `RetryAfter` if the object changes just now."""
     is_known_now = error.code == errors.EXISTS and operation.endswith(".insert")
     has_changed = error.reason is Reason.PRECONDITION_FAILED
     if is_known_now or has_changed or error.code == errors.NOT_READY:

@@ -1,4 +1,4 @@
-"""Has tokens issued: by the metadata server, for a key file, or at a `token-url`.
+"""Have tokens issued: by the metadata server, for a key file, or by a `token-url`.
 
 Which of these it is follows from `token-url`, as with the official manager: without one the
 metadata server, with "nil" what Google's libraries find by themselves, else that URL.
@@ -119,7 +119,7 @@ class TokenSource:
     def __init__(
         self, context: "Context", settings: Global, metadata: Metadata, timeout: float
     ) -> None:
-        """Keep where to ask; read the key file.
+        """Keep the source that the cloud-config names; read the key file.
 
         Raises:
             ConfigError: The key file cannot be used.

@@ -1,4 +1,4 @@
-"""Reads the bodies of Google's errors, and the errors with which operations end."""
+"""Read the bodies of Google's errors, and the errors with which operations end."""
 
 import re
 from collections.abc import Mapping, Sequence

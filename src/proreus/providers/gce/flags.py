@@ -1,4 +1,4 @@
-"""The flags that the official manager of GCE has of its own."""
+"""Define the flags that the official manager of GCE has of its own."""
 
 import ipaddress
 from collections.abc import Mapping

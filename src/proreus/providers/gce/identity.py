@@ -1,4 +1,4 @@
-"""The cluster's id in the names of what its Services share."""
+"""Find the cluster's id, which is in the names of parts that its Services share."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -17,13 +17,13 @@ _KEYS: Final = ("provider-uid", "uid")
 
 
 class ClusterId:
-    """The id: that of the ConfigMap, else that of the cloud-config, else one of our own.
+    """The cluster's id: by the ConfigMap, else by the cloud-config, else one of our own.
 
     Our own follows from the uid of the cluster, so that it is always the same.
     """
 
     def __init__(self, context: "Context", configured: str) -> None:
-        """Keep where it is read."""
+        """Keep the ConfigMap's cache and the configured id."""
         self._maps = context.listers.get(NEED)
         self._fallback = configured or digest_of((context.cluster.uid,), length=LENGTH)
 

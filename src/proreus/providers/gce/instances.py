@@ -26,7 +26,7 @@ class GCEInstances:
     """The instances of a project."""
 
     def __init__(self, reader: Reader, place: Place) -> None:
-        """Keep how to read instances, and where they are."""
+        """Keep the reader of instances, and the place of the cluster."""
         self._reader = reader
         self._place = place
 

@@ -1,4 +1,4 @@
-"""Converts Google's descriptions of instances to Kubernetes' terms. Pure."""
+"""Convert Google's descriptions of instances to Kubernetes' terms. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -20,7 +20,7 @@ _STATES: Final[Mapping[str, InstanceState]] = {
 
 
 class AccessConfig(msgspec.Struct, frozen=True):
-    """A way to an interface from outside."""
+    """An external address of an interface."""
 
     nat_ip: str = msgspec.field(default="", name="natIP")
     external_ipv6: str = msgspec.field(default="", name="externalIpv6")

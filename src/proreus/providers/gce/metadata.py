@@ -1,4 +1,4 @@
-"""Asks the metadata server of this machine: for its project, zone and network, and for tokens."""
+"""Ask the metadata server of this machine: for its project, zone and network, and for tokens."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Reads and writes what things are called: provider ids, paths and URLs of resources. Pure."""
+"""Read and write provider ids, names, paths and URLs of resources. Pure."""
 
 import re
 from typing import Final
@@ -8,7 +8,7 @@ from proreus.kube.objects import Node
 
 SCHEME: Final = "gce://"
 PUBLIC_ENDPOINT: Final = "https://www.googleapis.com/compute/v1/"
-"""How URLs of resources begin in the official manager's objects."""
+"""The beginning of URLs of resources in the official manager's objects."""
 
 _PROVIDER_ID = re.compile(r"gce://(?P<project>[^/]+)/(?P<zone>[^/]+)/(?P<name>[^/]+)")
 _IN_URL = re.compile(r"(?:^|/)(projects/[^/]+/.+)$")

@@ -1,4 +1,4 @@
-"""Finds out where the cluster is: project, zones, network and subnetwork."""
+"""Find out where the cluster is: project, zones, network and subnetwork."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -158,7 +158,7 @@ async def find_subnetwork(place: Place, api: Api) -> str:
 
 
 def automatic(subnetworks: Iterable[Subnetwork], network: str) -> list[str]:
-    """Return the names of those that Google has made for a network. Pure."""
+    """Return the names of subnetworks that Google made for a network by itself. Pure."""
     found = []
     for one in subnetworks:
         range_ = ipaddress.ip_network(one.ip_cidr_range)

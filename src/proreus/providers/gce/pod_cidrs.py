@@ -54,7 +54,7 @@ class GCEPodCIDRs:
     """The alias ranges of instances."""
 
     def __init__(self, api: Api, reader: Reader, place: Place, range_name: str) -> None:
-        """Keep how to call Google, and the range of the subnetwork for pods, or ""."""
+        """Keep the client of Google, and the range of the subnetwork for pods, or ""."""
         self._api = api
         self._reader = reader
         self._place = place

@@ -1,4 +1,4 @@
-"""Reads instances: one by one where that is cheaper, else by pages of all zones of the project."""
+"""Read instances: one by one where that is cheaper, else by pages of all zones of the project."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +21,7 @@ class Reader:
     """Reads instances of a project."""
 
     def __init__(self, api: Api, project: str) -> None:
-        """Keep how to call Google."""
+        """Keep the client of Google."""
         self._api = api
         self._project = project
         self._pages = 1

@@ -61,7 +61,7 @@ class Described(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def prefix_of(cluster: str) -> str:
-    """Return what the names of a cluster's routes begin with. Pure."""
+    """Return the prefix of the names of a cluster's routes. Pure."""
     return f"{cluster[:LONGEST_CLUSTER]}-"
 
 
@@ -96,7 +96,7 @@ class GCERoutes:
     """The routes of a network."""
 
     def __init__(self, api: Api, place: Place) -> None:
-        """Keep how to call Google, and the network."""
+        """Keep the client of Google, and the network."""
         self._api = api
         self._place = place
         self._slots = asyncio.Semaphore(CONCURRENCY)

@@ -40,7 +40,7 @@ class GCESSHKeys:
     """The keys of a project."""
 
     def __init__(self, api: Api, project: str) -> None:
-        """Keep how to call Google."""
+        """Keep the client of Google."""
         self._api = api
         self._path = f"projects/{project}"
 

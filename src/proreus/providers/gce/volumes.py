@@ -1,4 +1,4 @@
-"""Labels persistent disks with their zones, so that pods stay near them."""
+"""Label persistent disks with their zones, so that pods stay near them."""
 
 import asyncio
 import re
@@ -79,7 +79,7 @@ class GCEVolumes:
     """The capability `Volumes` of the provider `gce`."""
 
     def __init__(self, api: Api, place: Place) -> None:
-        """Keep how to call Google, and where disks are."""
+        """Keep the client of Google, and where disks are."""
         self._api = api
         self._place = place
 

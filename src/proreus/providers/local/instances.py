@@ -49,7 +49,7 @@ class LocalInstances:
         probe: Probe | None,
         probing: Probing,
     ) -> None:
-        """Keep how to read the inventory (or None: Nodes are believed), and how to probe.
+        """Keep the readers of the inventory (None: Nodes are believed) and of probes.
 
         Args:
             read: Reads the inventory; None if there is none.

@@ -254,7 +254,7 @@ def _begun_set(family: str) -> Json:
 
 
 def _noted(op: str, family: str) -> Json:
-    """Note, or forget, that a connection begins of which we see one half."""
+    """Add the two ends of a connection to a set, or delete them, where only one half is seen."""
     elem = {"concat": _ends(family)}
     return {"set": {"op": op, "elem": elem, "set": f"@begun{FAMILY[family]}"}}
 

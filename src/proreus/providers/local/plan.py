@@ -256,7 +256,7 @@ def _pool(
     old: Pool | None,
     leave: float,
 ) -> Pool:
-    """Return the pool of these nodes, with their conditions, and those of `old` leaving."""
+    """Return the pool of these nodes with their conditions; nodes of `old` leave after a while."""
     same = known.get(key)
     conditions = {
         member.node: member.condition
@@ -297,7 +297,7 @@ def sketch(state: State, uid: str) -> str:
 
 
 def swept(state: State, now: float) -> State:
-    """Return the state without members whose time is over."""
+    """Return the state without members whose time to leave is over."""
     used = {key for balancer in state.balancers.values() for key in balancer.pools.values()}
     found = {
         key: msgspec.structs.replace(
@@ -312,7 +312,7 @@ def swept(state: State, now: float) -> State:
 
 
 class Target(msgspec.Struct, frozen=True, order=True):
-    """A health check to make: is `address` serving, by `check`?"""
+    """A health check to make: of `address`, by `check`."""
 
     address: str
     check: Check
@@ -370,14 +370,14 @@ def is_asking(pool: Pool) -> bool:
 
 
 def keeping(pool: Pool) -> tuple[str, ...]:
-    """Return the nodes that keep the connections which they have."""
+    """Return the nodes that keep the connections they have."""
     alive = {member.node for member in pool.members if member.condition is not Condition.SILENT}
     return tuple(sorted(alive.union(chosen(pool))))
 
 
 @lru_cache(maxsize=1024)
 def slots(nodes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which node has each slot of the hash table of connections.
+    """Return the node for each slot of the hash table of connections.
 
     The same on every gateway, evenly, and with little change when a node comes or goes: each
     node has an order of its own in which it takes slots, turn by turn (Maglev's hashing).

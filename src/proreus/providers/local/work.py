@@ -1,4 +1,4 @@
-"""Find the work that makes the kernel as the state says. Pure."""
+"""Find the changes that make the kernel as the state says. Pure."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Tells the IP address of an agent: what it says itself, or what DNS says of its host name."""
+"""Find the IP address of an agent: as it says itself, or by DNS from its host name."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ class Addresses:
     """The addresses of agents."""
 
     def __init__(self, source: AddressSource, context: "Context", *, timeout: float) -> None:
-        """Keep where addresses are from.
+        """Keep the source of addresses.
 
         Args:
             source: Where from.

@@ -1,4 +1,4 @@
-"""Reads what masters say of agents, and converts it to Kubernetes' terms. Pure."""
+"""Read masters' descriptions of agents, and convert them to Kubernetes' terms. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,11 +14,11 @@ from proreus.providers.mesos.masters import MasterInfo, is_ip
 from proreus.providers.mesos.names import provider_id
 
 LABEL_PREFIX: Final = "mesos.proreus/"
-"""What the labels that are made of attributes begin with."""
+"""The prefix of the labels that are made of attributes."""
 
 
 ADDRESS_TYPES: Final = ("InternalIP", "ExternalIP")
-"""The types of the one address, as officially."""
+"""The types under which the one address of an agent is given, as officially."""
 
 
 class Id(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ class Listed(msgspec.Struct, frozen=True):
     recovered_agents: tuple[AgentInfo, ...] = ()
 
     def all(self) -> tuple[Agent, ...]:
-        """Return all agents; those of the second sort have neither address nor state."""
+        """Return all agents; those not back since a failover have neither address nor state."""
         return (*self.agents, *(Agent(info) for info in self.recovered_agents))
 
 
@@ -168,7 +168,7 @@ class TimeInfo(msgspec.Struct, frozen=True):
 
 
 class Marked(msgspec.Struct, frozen=True):
-    """An agent of the registry that is unreachable or gone: its id, and since when."""
+    """An agent of the registry that is marked unreachable or gone: its id, and since when."""
 
     id: Id
     timestamp: TimeInfo = TimeInfo()

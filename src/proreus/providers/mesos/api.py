@@ -1,4 +1,4 @@
-"""Asks the leading master: finds it, follows to the next one, asks once more where one is lost."""
+"""Call the leading master: find it, follow redirects to it, ask once more if it is lost."""
 
 import base64
 from collections.abc import AsyncGenerator
@@ -46,7 +46,7 @@ class Oracle(Protocol):
     """The servers that know the leading master."""
 
     async def leader(self) -> str:
-        """Return its address."""
+        """Return the leading master's address."""
 
 
 class Api:
@@ -55,7 +55,7 @@ class Api:
     def __init__(
         self, config: MesosConfig, place: Place, oracle: Oracle | None, context: "Context"
     ) -> None:
-        """Keep where the leader is found; send nothing yet.
+        """Keep the oracle that finds the leader; send nothing yet.
 
         Args:
             config: The cloud-config.
@@ -98,7 +98,7 @@ class Api:
         return (await self._call(GET_AGENTS, AgentsAnswer)).get_agents.all()
 
     async def master(self) -> MasterInfo:
-        """Return who leads.
+        """Return the leading master.
 
         Raises:
             CloudError: No leading master tells.
@@ -114,7 +114,7 @@ class Api:
         return cluster_name(await self._call(GET_FLAGS, FlagsAnswer))
 
     async def prove(self) -> Proof:
-        """Return what the master that leads now says of agents, all of it from that one.
+        """Return what the master that leads now tells about agents, all of it from that one master.
 
         The leader that is known does not count: it may have been cut off from the others.
 
@@ -137,12 +137,12 @@ class Api:
             ) from error
 
     async def _call(self, type_: str, form: type[T]) -> T:
-        """Make a call of the leader, wherever it is."""
+        """Call the leading master, wherever it is."""
         _, answer = await self._ask(type_, form)
         return answer
 
     async def _ask(self, type_: str, form: type[T], *, is_known: bool = True) -> tuple[str, T]:
-        """Make a call of the leader, wherever it is; return its address, which is remembered.
+        """Call the leading master, wherever it is; return its address too, which is remembered.
 
         The one that was known before is not forgotten for a failure: it may be all that is left
         while ZooKeeper does not answer.
@@ -181,7 +181,7 @@ class Api:
     async def _follow(
         self, address: str, type_: str, form: type[T], tried: set[str]
     ) -> tuple[str, T]:
-        """Make a call of a master, or of those to which it sends us on."""
+        """Call a master, or the masters to which it redirects."""
         for _ in range(MOST_HOPS):
             tried.add(address)
             try:
@@ -208,7 +208,7 @@ class Api:
 
 
 def _read_error(answer: Answer) -> ErrorBody | None:
-    """Read where a master that does not lead sends us; its other errors are plain texts."""
+    """Read the redirect of a master that does not lead; other errors are plain texts."""
     if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
         return ErrorBody(_REDIRECT, answer.headers.get("Location", ""))
     return None

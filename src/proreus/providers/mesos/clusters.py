@@ -1,4 +1,4 @@
-"""Names the cluster of Mesos and its leading master."""
+"""Name the cluster of Mesos and its leading master."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ class MesosClusters:
     """The capability `Clusters` of the provider `mesos`."""
 
     def __init__(self, api: Api) -> None:
-        """Keep how to ask the masters."""
+        """Keep the client of the masters."""
         self._api = api
 
     async def list(self) -> Sequence[str]:

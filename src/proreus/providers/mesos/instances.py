@@ -1,4 +1,4 @@
-"""Describes the agents of a Mesos cluster, all of them in one call."""
+"""Describe the agents of a Mesos cluster, all of them in one call."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class MesosInstances:
         *,
         clock: Callable[[], datetime],
     ) -> None:
-        """Keep how to ask the masters.
+        """Keep the client of the masters and what the cloud-config says of nodes.
 
         Args:
             api: Asks them.
@@ -85,7 +85,7 @@ class MesosInstances:
         return answers
 
     async def _listed(self, since: float) -> Index:
-        """Return the agents as they were at this time or later, of the loop's clock."""
+        """Return the agents as listed at time `since` of the loop's clock, or later."""
         async with self._turn:
             if self._began is None or self._began < since:
                 began = asyncio.get_running_loop().time()
@@ -98,7 +98,7 @@ class MesosInstances:
     async def _prove(
         self, nodes: Sequence[Node], found: Mapping[str, object]
     ) -> Mapping[str, InstanceAnswer]:
-        """Ask what became of agents that are not listed, if there are any."""
+        """Ask the leader and its registry about agents that are not listed, if there are any."""
         missing = {name: one.id for name, one in found.items() if isinstance(one, Unlisted)}
         if not missing:
             return {}

@@ -1,4 +1,4 @@
-"""Reads where the leading master is: from the cloud-config, ZooKeeper, a redirect. Pure."""
+"""Read the address of the leading master: from the cloud-config, ZooKeeper, or a redirect. Pure."""
 
 import ipaddress
 import re
@@ -72,7 +72,7 @@ def parsed(text: str) -> Place:
 
 
 def _quorum(text: str) -> Quorum:
-    """Read a URL of ZooKeeper; what it shows of a mistake is no password."""
+    """Parse a ZooKeeper URL; the problems that it reports never quote the password."""
     authority, slash, path = text.removeprefix(ZOOKEEPER).partition("/")
     credentials, _, hosts = authority.rpartition("@")
     problems = []
@@ -183,7 +183,7 @@ class MasterInfo(msgspec.Struct, frozen=True):
 
 
 def redirected(location: str, *, scheme: str, path: str) -> str:
-    """Return the address to which a master that does not lead sends us.
+    """Return the address to which a master that does not lead redirects.
 
     Args:
         location: The header of its answer, such as `//10.0.0.2:5050/api/v1`.

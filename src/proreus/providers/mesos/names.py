@@ -1,4 +1,4 @@
-"""Matches Nodes with agents of Mesos by provider id, or by host name. Pure."""
+"""Match Nodes with agents of Mesos by provider id, or by host name. Pure."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""Names every request that masters get, with the action that a principal must be allowed there.
+"""Name every request that masters get, with the action that a principal must be allowed there.
 
 The guide's table of rights is made from it, and the emulator of the tests refuses everything else.
 """

@@ -1,4 +1,4 @@
-"""Decides which agent a Node is, and what proves that there is none. Pure."""
+"""Decide which agent a Node is, and what proves that its agent is gone. Pure."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -13,13 +13,13 @@ from proreus.providers.mesos.names import Target
 
 
 class Unlisted(msgspec.Struct, frozen=True):
-    """The answer that no agent of this id is listed: what became of it the registry says."""
+    """The answer that no agent of this id is listed; the registry tells what became of it."""
 
     id: str
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """The words of one leading master about which agents there are, read in this order.
+    """The answers of one leading master that tell which agents there are, read in this order.
 
     Attributes:
         master: The id of the leading master.
@@ -36,7 +36,7 @@ class Index:
     """Agents by their ids and host names."""
 
     def __init__(self, agents: Iterable[Agent]) -> None:
-        """Arrange them."""
+        """Index the agents."""
         self.by_id: dict[str, Agent] = {}
         self.by_host: dict[str, list[Agent]] = {}
         for agent in agents:
@@ -105,7 +105,7 @@ class Sightings:
 def absence(
     node: Node, id_: str, proof: Proof, seen: Sightings, now: datetime
 ) -> Instance | NotFound | CloudError:
-    """Tell what became of an agent that is not listed.
+    """Return the answer about an agent that is not listed.
 
     Mesos says that it is gone in one of two ways: an operator has marked it so, or it has left
     both the cluster and the list of those that are unreachable, and cannot have been forgotten.
@@ -135,7 +135,7 @@ def absence(
 def _unknown(
     node: Node, id_: str, proof: Proof, seen: Sightings, now: datetime
 ) -> NotFound | CloudError:
-    """Tell what became of an agent that is marked as nothing."""
+    """Return the answer about an agent that is neither listed nor marked in the registry."""
     registry = proof.registry
     admitted = {one.info.id.value: one.info.hostname.lower() for one in registry.slaves.slaves}
     admitted |= {agent.id: agent.host for agent in proof.agents}
@@ -161,7 +161,7 @@ def _unknown(
 
 
 def _unreachable(node: Node, id_: str) -> Instance | CloudError:
-    """Return an instance of which nothing is known but that it has not gone.
+    """Return an instance that says only that the agent has not gone: nothing else is known.
 
     Its Node keeps what it has, so the labels that are ours are said again.
     """

@@ -1,4 +1,4 @@
-"""Asks ZooKeeper which master leads, in a session of its own for each question.
+"""Ask ZooKeeper which master leads, in a session of its own for each question.
 
 The answer is needed at the start, when the leader that is known does not answer, and before a
 machine counts as gone. A session that lasted would have to be kept alive and to be made anew
@@ -40,7 +40,7 @@ class ZooKeeper:
     """The servers that know the leading master."""
 
     def __init__(self, quorum: Quorum, context: "Context", *, timeout: float) -> None:
-        """Keep where they are; connect with the first question.
+        """Keep the servers' addresses; connect with the first question.
 
         Args:
             quorum: Where they are.

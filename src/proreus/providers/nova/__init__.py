@@ -1,4 +1,4 @@
-"""The room of what clouds with Nova's servers share: requests, servers, their names and states.
+"""Shared code for clouds with Nova's servers: requests, servers, their names and states.
 
 It is no provider: `openstack` and `rackspace` stand on it. It knows neither, and imports no SDK.
 """

@@ -7,7 +7,7 @@ from proreus.cloudprovider.instances import InstanceState
 from proreus.cloudprovider.names import LABEL_VALUE
 
 Described = Mapping[str, Any]
-"""Something as a service describes it."""
+"""An object as a service of OpenStack describes it."""
 
 _STATES = {
     "DELETED": InstanceState.TERMINATING,

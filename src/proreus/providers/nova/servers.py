@@ -42,7 +42,7 @@ class Servers:
     """A reader of the project's servers."""
 
     def __init__(self, api: Services[Any]) -> None:
-        """Keep how to call Nova."""
+        """Keep the client of Nova."""
         self._services = api
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._pages = 1

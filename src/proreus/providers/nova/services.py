@@ -81,7 +81,7 @@ class Services(ABC, Generic[Access]):
         await self.credential.get()
 
     async def get(self, service: str, operation: str, path: str, field: str) -> Answer:
-        """Read an object: what stands in `field` of the answer.
+        """Read an object: the field `field` of the answer.
 
         Args:
             service: The word of this cloud for it, such as nova.
@@ -146,7 +146,7 @@ class Services(ABC, Generic[Access]):
         return await pages(name, page), count
 
     async def find(self, service: str, operation: str, path: str, field: str) -> Answer | None:
-        """Read one thing as `get` does; None if there is none."""
+        """Read an object as `get` does; None if there is none."""
         try:
             return await self.get(service, operation, path, field)
         except Refused as error:
@@ -166,7 +166,7 @@ class Services(ABC, Generic[Access]):
         return (await self.pages(service, operation, path, field, parameters))[0]
 
     async def delete(self, service: str, operation: str, path: str) -> None:
-        """Delete something; what is gone already is no error."""
+        """Delete an object; one that is gone already is no error."""
         try:
             await self.change(service, operation, "DELETE", path)
         except Refused as error:

@@ -21,7 +21,7 @@ class OpenStackInstances:
     def __init__(
         self, reader: Reader, networking: Networking, *, region: str, regional: bool
     ) -> None:
-        """Keep how to read servers of one region.
+        """Keep the readers of servers, ports and flavors of one region.
 
         Args:
             reader: Reads them.

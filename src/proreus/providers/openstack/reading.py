@@ -24,7 +24,7 @@ class Reader(Servers):
     """A reader of the project's servers, ports and flavors."""
 
     def __init__(self, api: Api) -> None:
-        """Keep how to call OpenStack."""
+        """Keep the client of OpenStack."""
         super().__init__(api)
         self._api = api
         self._flavors: dict[str, str] = {}

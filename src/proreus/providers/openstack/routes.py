@@ -46,7 +46,7 @@ Extra = Mapping[str, str]
 
 
 class _Work(msgspec.Struct):
-    """The work of one `apply`: what it has found out and done so far.
+    """The work of one `apply`: what it has read, and what it has done so far.
 
     Attributes:
         hops: Where each route to create leads, or why it cannot.
@@ -67,7 +67,7 @@ class OpenStackRoutes:
     """The capability `Routes` of the provider `openstack`."""
 
     def __init__(self, api: Api, reader: Reader, router: str) -> None:
-        """Keep how to call Neutron, and the router's id."""
+        """Keep the client of Neutron, and the router's id."""
         self._api = api
         self._reader = reader
         self._router = router
@@ -207,7 +207,7 @@ class OpenStackRoutes:
         work.answers.update(answers)
 
     async def _leading(self, delete: Sequence[Route], work: _Work) -> dict[Route, Extra]:
-        """Return each route as the router has it; answer those that it lacks.
+        """Return each route in the form the router has it; answer those that it lacks.
 
         Listed routes name their next hop. Those that were just made name a server.
         """

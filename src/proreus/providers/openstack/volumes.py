@@ -17,7 +17,7 @@ class OpenStackVolumes:
     """The capability `Volumes` of the provider `openstack`."""
 
     def __init__(self, api: Api) -> None:
-        """Keep how to call OpenStack."""
+        """Keep the client of OpenStack."""
         self._api = api
 
     async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Selects a Node's addresses among those that its machine's guest reports. Pure."""
+"""Select a Node's addresses among those that its machine's guest reports. Pure."""
 
 import ipaddress
 import re
@@ -67,7 +67,7 @@ def _of_nics(machine: Machine) -> Iterator[str]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return what sorts nic2 before nic10."""
+    """Return the sort key that puts nic2 before nic10."""
     parts = _DIGITS.split(name)
     return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
 

@@ -69,7 +69,7 @@ class Connection(ConfigSection, frozen=True, kw_only=True):
 
     @property
     def is_external(self) -> bool:
-        """Whether this is the external provider's file, by its name of the address."""
+        """Whether the file is the external provider's, which names the address otherwise."""
         return bool(self.url)
 
     @property
@@ -86,7 +86,7 @@ class Connection(ConfigSection, frozen=True, kw_only=True):
 
     @property
     def credentials(self) -> tuple[str, ...]:
-        """The address, the user and the password: what a login depends on."""
+        """The address, the user and the password, on which a login depends."""
         return self.engine, self.username, self.password
 
 

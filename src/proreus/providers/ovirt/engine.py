@@ -1,4 +1,4 @@
-"""The client for one engine: its single sign-on, and what its API shows."""
+"""Call one engine of oVirt: its single sign-on, and its API."""
 
 import contextlib
 from collections.abc import Collection, Mapping
@@ -211,7 +211,7 @@ def _request(
 
 
 def _end(milliseconds: object) -> datetime | None:
-    """Return when a token ends, where the engine says so: most end when nobody uses them."""
+    """Return when a token ends, if the engine says so: most tokens end when unused for a while."""
     try:
         end = int(str(milliseconds)) / 1000
         found = datetime.fromtimestamp(end, UTC)

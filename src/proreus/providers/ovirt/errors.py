@@ -1,4 +1,4 @@
-"""Reads the errors of an engine: of its API in XML, of its single sign-on in JSON. Pure."""
+"""Read the errors of an engine: of its API in XML, of its single sign-on in JSON. Pure."""
 
 from typing import Any, Final
 

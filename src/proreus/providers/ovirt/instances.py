@@ -1,4 +1,4 @@
-"""Describes virtual machines of one engine: many in one search, with network cards and devices."""
+"""Describe virtual machines of one engine: many in one search, with network cards and devices."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -42,7 +42,7 @@ class OVirtInstances:
     """The capability `Instances` of the provider `ovirt`."""
 
     def __init__(self, engine: Engine, places: Places, rules: Selection, scheme: str) -> None:
-        """Keep where machines are.
+        """Keep the engine's client and the cloud-config.
 
         Args:
             engine: Shows machines.
@@ -117,7 +117,7 @@ class OVirtInstances:
         return found
 
     async def _named(self, machines: Sequence[Machine]) -> _Named | CloudError:
-        """Return the names of what machines are in, or why they are not known."""
+        """Return the names of the places that machines are in, or the error of reading them."""
         if not machines:
             return {}, {}
         clusters = {one.cluster for one in machines} - {""}

@@ -1,4 +1,4 @@
-"""Reads an engine's descriptions of machines, and converts them to Kubernetes' terms. Pure.
+"""Read an engine's descriptions of machines, and convert them to Kubernetes' terms. Pure.
 
 Network cards and what guests report are apart: the engine tells which devices a guest has, and
 only the MAC address says which of them is a network card and which a bridge of containers.

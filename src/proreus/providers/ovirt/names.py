@@ -1,4 +1,4 @@
-"""Matches Nodes with virtual machines of oVirt by provider id, system UUID and name. Pure."""
+"""Match Nodes with virtual machines of oVirt by provider id, system UUID and name. Pure."""
 
 import re
 from typing import Final
@@ -9,9 +9,9 @@ from proreus.cloudprovider.instances import Ownership
 from proreus.kube.objects import Node
 
 IN_TREE: Final = "ovirt:///"
-"""What provider ids begin with that the provider inside old Kubernetes gives."""
+"""The prefix of the provider ids that the provider inside old Kubernetes gives."""
 EXTERNAL: Final = "ovirt-cloud-provider://"
-"""The same of the external provider."""
+"""The prefix of the provider ids that the external provider gives."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PROVIDER_ID = re.compile(r"(?:ovirt(?:-cloud-provider)?://)?/?(?P<id>[0-9a-f-]+)")

@@ -1,4 +1,4 @@
-"""Keeps the names of clusters, data centers and instance types, which machines name by ids."""
+"""Keep the names of clusters, data centers and instance types, which machines name by ids."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -39,7 +39,7 @@ class Places:
     """The names of one engine."""
 
     def __init__(self, engine: Engine) -> None:
-        """Keep how to ask the engine; ask nothing yet."""
+        """Keep the engine's client; ask nothing yet."""
         self._engine = engine
         self._turn = asyncio.Lock()
         self._read: _Read | None = None

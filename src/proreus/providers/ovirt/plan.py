@@ -1,4 +1,4 @@
-"""Decides which machine a Node is, and what proves that there is none. Pure."""
+"""Decide which machine a Node is, and what proves that its machine is gone. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,13 +11,13 @@ from proreus.providers.ovirt.names import Target
 
 
 class Unproven(msgspec.Struct, frozen=True):
-    """The answer that nothing shows the machine of a provider id yet: to be proved otherwise."""
+    """The answer that no search shows the machine of a provider id; it may still exist."""
 
     id: str
 
 
 class Index:
-    """Machines by what they can be found by.
+    """Machines by the keys that find them.
 
     Attributes:
         by_id: All that are known, by id.
@@ -27,7 +27,7 @@ class Index:
     """
 
     def __init__(self, listed: Iterable[Machine], looked_up: Iterable[Machine] = ()) -> None:
-        """Arrange them.
+        """Index the machines.
 
         Args:
             listed: Those that the search of the cloud-config finds.
@@ -85,7 +85,7 @@ def _only(found: Sequence[Machine], name: str) -> Machine | IdentityConflict:
 
 
 def absence(id_: str, direct: Machine | CloudError | None) -> NotFound | CloudError:
-    """Tell whether a machine is gone that no search shows: only if its own URL says so, too.
+    """Return the answer about a machine that no search shows: gone if its own URL says so, too.
 
     Args:
         id_: Its id.

@@ -1,4 +1,4 @@
-"""Writes searches in the engine's language, for `GET /vms?search=…`. Pure.
+"""Write searches in the engine's language, for `GET /vms?search=…`. Pure.
 
 A search that the engine cannot read is answered with an empty list, as if there were nothing. So
 what a search lacks proves nothing by itself.

@@ -1,4 +1,4 @@
-"""The provider `photon` (VMware Photon Controller): nodes, as of the one inside old Kubernetes.
+"""The provider `photon` (VMware Photon Controller): nodes as from the provider in old Kubernetes.
 
 Photon Controller has ended. Every call goes through `api.Api`; what an answer means is decided in
 pure functions (`plan`, `machines`, `names`). Load balancers are another provider's, such as

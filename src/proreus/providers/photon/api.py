@@ -1,4 +1,4 @@
-"""Calls Photon Controller: finds the age of its API and the project, reads lists, machines, tasks.
+"""Call Photon Controller: find its API's version and the project, read lists, machines, tasks.
 
 Only GET is sent. That for the networks of a machine begins a task, which is asked for until it
 ends.
@@ -54,7 +54,7 @@ PATIENCE: Final = 20.0
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The age of the API, and the id of the project."""
+    """The generation of the API, and the id of the project."""
 
     generation: Generation
     project: str
@@ -100,7 +100,7 @@ class Api:
 
         self._open = client(None)
         self._client = self._open if credential is None else client(credential)
-        """They differ in the token, which is not sent to be told where tokens are to be had."""
+        """The clients differ in the token: the question where tokens are issued needs none."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -110,7 +110,7 @@ class Api:
             await self._lightwave.close()
 
     async def place(self) -> Place:
-        """Return the age of the API and the project; they are asked once.
+        """Return the generation of the API and the project; they are asked for once.
 
         Raises:
             CloudError: Photon Controller does not answer, or has no such project.
@@ -211,11 +211,11 @@ class Api:
         return generation
 
     async def _auth(self) -> Auth:
-        """Ask where tokens are to be had, which needs none."""
+        """Ask where tokens are issued, which needs no token."""
         return (await self._first("auth.get", Auth))[1]
 
     async def _first(self, name: str, form: type[T]) -> tuple[Generation, T]:
-        """Return the answer of the first age of the API that has one, and that age.
+        """Return the answer of the first generation of the API that has one, and that generation.
 
         It is remembered. What is said of tokens needs none, so that who asks for one there has
         another path.
@@ -301,7 +301,7 @@ def _or_raise(id_: str | CloudError) -> str:
 
 
 def _result(task: Task, vm: Vm) -> Addresses:
-    """Return what a task has found out.
+    """Return the result of a finished task.
 
     Raises:
         CloudError: It failed, or has found nothing out.

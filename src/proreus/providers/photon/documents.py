@@ -1,4 +1,4 @@
-"""The documents of Photon Controller's API that are read, as far as they are."""
+"""Define the documents of Photon Controller's API, with the fields that are read."""
 
 from collections.abc import Hashable
 
@@ -26,7 +26,7 @@ class Vm(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def shape(self) -> Hashable:
-        """What must be as it was for the machine's addresses to count as known."""
+        """The fields that must be unchanged for the machine's known addresses to count."""
         return self.state, self.host, self.floating_ip
 
 
@@ -59,7 +59,7 @@ class Connection(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Networks(msgspec.Struct, frozen=True, rename="camel"):
-    """The result of the task that reads a machine's networks. Its order is any."""
+    """The result of the task that reads a machine's networks, in any order."""
 
     network_connections: tuple[Connection, ...]
 
@@ -80,7 +80,7 @@ class Task(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Auth(msgspec.Struct, frozen=True):
-    """Where tokens are to be had, if they are wanted."""
+    """The answer where tokens are issued, if any are needed."""
 
     enabled: bool | None = None
     endpoint: str | None = None
@@ -94,7 +94,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A token of Lightwave, and in how many seconds it ends."""
+    """A token of Lightwave, and the seconds until it ends."""
 
     access_token: str
     expires_in: int | None = None

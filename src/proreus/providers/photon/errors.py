@@ -1,4 +1,4 @@
-"""Reads the errors of Photon Controller and of Lightwave. Pure."""
+"""Read the errors of Photon Controller and of Lightwave. Pure."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Describes virtual machines of Photon Controller."""
+"""Describe virtual machines of Photon Controller."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -25,7 +25,7 @@ class PhotonInstances:
     """The capability `Instances` of the provider `photon`."""
 
     def __init__(self, api: Api, book: AddressBook, *, override_ip: bool) -> None:
-        """Keep how to look machines up.
+        """Keep the API client, the addresses and the clock.
 
         Args:
             api: Asks Photon Controller.

@@ -1,4 +1,4 @@
-"""Has tokens issued by Lightwave, the directory in which Photon Controller's users are.
+"""Have tokens issued by Lightwave, the directory in which Photon Controller's users are.
 
 Photon Controller itself says where Lightwave is. A token is issued for user and password (RFC 6749,
 4.3), as to the in-tree provider, and again before it ends.

@@ -1,4 +1,4 @@
-"""Converts what Photon Controller says of a virtual machine to Kubernetes' terms. Pure."""
+"""Convert Photon Controller's description of a virtual machine to Kubernetes' terms. Pure."""
 
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ STARTED: Final = "STARTED"
 DELETED: Final = "DELETED"
 """The state of a machine that is gone, while Photon Controller still shows it."""
 OUTSIDE: Final = ("00:50:56", "00:0c:29")
-"""What the MAC addresses of adapters begin with that lead outside, as in the in-tree provider."""
+"""The prefix of MAC addresses of adapters that lead outside, as in the in-tree provider."""
 
 _STATES: Final[Mapping[str, InstanceState]] = {
     "CREATING": InstanceState.RUNNING,

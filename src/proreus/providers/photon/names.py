@@ -1,4 +1,4 @@
-"""Matches Nodes with machines of Photon Controller by their provider ids and names. Pure."""
+"""Match Nodes with machines of Photon Controller by their provider ids and names. Pure."""
 
 import re
 from typing import Final

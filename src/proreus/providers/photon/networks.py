@@ -1,4 +1,4 @@
-"""Keeps the addresses of machines, which Photon Controller reads in a task for each.
+"""Keep the addresses of machines, which Photon Controller reads in a task for each.
 
 A task asks the machine's host, and takes a second. So what it found is kept until the machine
 changes, few tasks run at once, and a question does not wait for all of them: those that are left go
@@ -33,7 +33,7 @@ class AddressBook:
     def __init__(
         self, read: Callable[[Vm], Awaitable[Addresses]], now: Callable[[], datetime]
     ) -> None:
-        """Keep how to read the addresses of a machine, and the time."""
+        """Keep the function that reads a machine's addresses, and the clock."""
         self._read = read
         self._now = now
         self._known: dict[str, Known] = {}
@@ -41,7 +41,7 @@ class AddressBook:
         self._slots = asyncio.Semaphore(CONCURRENCY)
 
     async def close(self) -> None:
-        """End all tasks that are not waited for."""
+        """End all tasks that still read."""
         flights = list(self._flights.values())
         for one in flights:
             one.cancel()
@@ -79,7 +79,7 @@ class AddressBook:
         return known.addresses if known is not None and known.vm.shape == vm.shape else ()
 
     def _start(self, vm: Vm) -> "asyncio.Task[Addresses | CloudError]":
-        """Read the addresses of a machine, unless somebody does."""
+        """Read the addresses of a machine in a task, unless one does so already."""
         # What was asked of a machine before it changed says nothing about it now.
         key = vm.id, vm.shape
         flight = self._flights.get(key)

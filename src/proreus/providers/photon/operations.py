@@ -1,4 +1,4 @@
-"""Names every request that is sent to Photon Controller, by the age of its API. Pure.
+"""Name every request that is sent to Photon Controller, by the generation of its API. Pure.
 
 The guide's table of rights is made from it, and the emulator in tests refuses everything else.
 """
@@ -22,7 +22,7 @@ OPERATIONS: Final = {
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """An age of the API: what stands before its paths, and where its status and tokens are."""
+    """A generation of the API: the prefix of its paths, and where its status and tokens are."""
 
     prefix: str
     status: str

@@ -1,4 +1,4 @@
-"""Decides which machine a Node is, what proves that there is none, whose addresses to ask. Pure."""
+"""Decide which machine a Node is, what proves that it is gone, which addresses to read. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -32,7 +32,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Due(msgspec.Struct, frozen=True):
-    """The machines whose addresses are to be read.
+    """The machines whose addresses have to be read.
 
     Attributes:
         needed: Nothing is known of these.
@@ -44,7 +44,7 @@ class Due(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What Photon Controller shows of the machines that were looked up.
+    """The answers of Photon Controller about the machines that were looked up.
 
     Attributes:
         by_id: The machines by the ids that were asked about; None is said to be gone.
@@ -58,7 +58,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def due(machines: Collection[Vm], known: Mapping[str, Known], now: datetime) -> Due:
-    """Return the machines whose addresses are to be read: new, changed, or not for long."""
+    """Return the machines whose addresses have to be read: new, changed, or not read for long."""
     needed, old = [], []
     for vm in machines:
         if vm.state != STARTED:

@@ -1,4 +1,4 @@
-"""The cloud-config of the provider `rackspace`: the file of Kubernetes' own one, read unmodified.
+"""The cloud-config of the provider `rackspace`: the file of Kubernetes' old provider, unmodified.
 
 That one refused names that it did not know; so they are refused here. The sections [Client],
 [CloudLoadBalancers] and [Tenants] are ours.

@@ -35,7 +35,7 @@ class RackspaceInstances:
     """The capability `Instances` of the provider `rackspace`."""
 
     def __init__(self, servers: Servers, *, region: str) -> None:
-        """Keep how to read servers of one region."""
+        """Keep the reader of servers of one region."""
         self._servers = servers
         self._region = region
 

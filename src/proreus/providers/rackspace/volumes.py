@@ -18,7 +18,7 @@ class RackspaceVolumes:
     """The capability `Volumes` of the provider `rackspace`."""
 
     def __init__(self, api: Api) -> None:
-        """Keep how to call Cloud Block Storage."""
+        """Keep the client of Cloud Block Storage."""
         self._api = api
 
     async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:

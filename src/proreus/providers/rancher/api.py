@@ -1,4 +1,4 @@
-"""Calls Rancher's API: one server, one environment, the newest version that the server has.
+"""Call Rancher's API: one server, one environment, the newest version that the server has.
 
 Addresses are put together here and not taken from answers, whose links name the server as it knows
 itself: behind a proxy that may be another host.

@@ -1,4 +1,4 @@
-"""Reads the errors of Rancher's API. Pure."""
+"""Read the errors of Rancher's API. Pure."""
 
 from typing import Any, Final
 

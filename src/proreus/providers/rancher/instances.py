@@ -1,4 +1,4 @@
-"""Describes hosts of Rancher: all in one request, with their addresses."""
+"""Describe hosts of Rancher: all in one request, with their addresses."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -31,7 +31,7 @@ class Hosts:
     """A reader of hosts."""
 
     def __init__(self, api: Api) -> None:
-        """Keep how to call Rancher."""
+        """Keep the client of Rancher."""
         self._api = api
 
     async def all(self) -> list[Described]:
@@ -43,11 +43,11 @@ class Hosts:
         return merged(await self._api.listed("hosts", include="ipAddresses"))
 
     async def alone(self, uuids: Collection[str]) -> Alone:
-        """Ask for each of these hosts by itself: a list in pages may have passed one over."""
+        """Ask for each of these hosts alone, since a list in pages may have passed one over."""
         return await each(sorted(uuids), lambda one: one, self._one, _AT_ONCE)
 
     async def with_addresses(self, host: Host) -> Host:
-        """Return a host with its addresses, from the list of its own if none were joined.
+        """Return a host with its addresses, which are read if the list of hosts left them out.
 
         Raises:
             CloudError: Rancher does not tell.
@@ -66,7 +66,7 @@ class RancherInstances:
     """The capability `Instances` of the provider `rancher`."""
 
     def __init__(self, hosts: Hosts) -> None:
-        """Keep how to read hosts."""
+        """Keep the reader of hosts."""
         self._hosts = hosts
 
     @property

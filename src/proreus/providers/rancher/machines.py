@@ -1,4 +1,4 @@
-"""Converts Rancher's description of a host to Kubernetes' terms. Pure."""
+"""Convert Rancher's description of a host to Kubernetes' terms. Pure."""
 
 import ipaddress
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ def addresses(host: Mapping[str, Any]) -> Iterator[NodeAddress]:
 
 
 def joined(host: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    """Return a host's `ipAddresses` from the answer; None if it was asked without them."""
+    """Return a host's `ipAddresses` in an answer; None if they were not asked for."""
     for field, value in host.items():
         if field.lower() == "ipaddresses" and isinstance(value, list):
             return [one for one in value if isinstance(one, dict) and not one.get("removed")]
@@ -64,7 +64,7 @@ def joined(host: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
 
 
 def merged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return hosts of which each stands once, with the addresses of all its rows."""
+    """Return each host once, with the addresses of all its rows."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         known = found.setdefault(str(row.get("id")), row)

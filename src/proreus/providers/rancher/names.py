@@ -1,4 +1,4 @@
-"""Matches Nodes with hosts of Rancher, by their provider ids and names. Pure."""
+"""Match Nodes with hosts of Rancher, by their provider ids and names. Pure."""
 
 import re
 from collections import defaultdict
@@ -13,11 +13,11 @@ from proreus.kube.objects import Node
 Host = Mapping[str, Any]
 """A host as Rancher describes it."""
 SCHEME: Final = "rancher://"
-"""What provider ids begin with; behind it is the host's uuid."""
+"""The prefix of provider ids; behind it is the host's uuid."""
 _PROVIDER_ID: Final = re.compile(rf"{SCHEME}/?(?P<uuid>[0-9A-Za-z][0-9A-Za-z_.-]{{0,127}})")
 _HOST_ID: Final = re.compile(r"\d+h\d+")
 LB_NAME: Final = "lb-"
-"""What names of load balancers begin with; behind it is the Go framework's name."""
+"""The prefix of names of load balancers; behind it is the Go framework's name."""
 _LONGEST: Final = 63
 
 

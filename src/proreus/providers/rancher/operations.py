@@ -1,4 +1,4 @@
-"""Makes requests that change Rancher objects; URLs are relative to the environment. Pure."""
+"""Make requests that change Rancher objects; URLs are relative to the environment. Pure."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The two versions of Rancher's API, and what they call alike things. Pure."""
+"""Define the two versions of Rancher's API, and the words in which they differ. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -148,7 +148,7 @@ class Api:
         return await pages(request.name, page)
 
     async def take(self, request: Request) -> Part | TargetsChanged | None:
-        """Send a request that changes something; return what it is then.
+        """Send a request that changes an object; return the object as it is then.
 
         None after a deletion; a part that was gone already is no error.
         """

@@ -53,7 +53,7 @@ class SimulatedLoadBalancers:
     """The capability `LoadBalancers` of the provider `simulated`."""
 
     def __init__(self, api: Api, region: str) -> None:
-        """Keep how to call the cloud; hosts are instances of `region`."""
+        """Keep the client of the cloud; hosts are instances of `region`."""
         self._api = api
         self._region = region
 

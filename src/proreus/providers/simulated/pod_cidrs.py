@@ -14,7 +14,7 @@ class SimulatedPodCIDRs:
     """The capability `PodCIDRs` of the provider `simulated`."""
 
     def __init__(self, api: Api, region: str, batch_size: int) -> None:
-        """Keep how to call the cloud, `batch_size` nodes a call."""
+        """Keep the client of the cloud, `batch_size` nodes a call."""
         self._api = api
         self._region = region
         self._batch_size = batch_size

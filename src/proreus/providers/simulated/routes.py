@@ -18,7 +18,7 @@ class SimulatedRoutes:
     """The capability `Routes` of the provider `simulated`."""
 
     def __init__(self, api: Api, region: str) -> None:
-        """Keep how to call the cloud; targets are provider ids of `region`."""
+        """Keep the client of the cloud; targets are provider ids of `region`."""
         self._api = api
         self._region = region
         self._seen: Sequence[RoutePart] = ()

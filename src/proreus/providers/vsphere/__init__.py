@@ -86,7 +86,7 @@ class VSphereCloud(CloudProvider):
         await self.instances.describe(())
 
     def _check_credentials(self, known: tuple[VCenter, ...]) -> None:
-        """Refuse vCenters without a user, with the place where one is looked for."""
+        """Refuse vCenters without a user; the error says where it was looked for."""
         of_all = self._config.global_
         problems = []
         for one in known:

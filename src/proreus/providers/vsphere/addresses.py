@@ -1,4 +1,4 @@
-"""Selects a Node's addresses among those of its machine, as the official manager does. Pure."""
+"""Select a Node's addresses among those of its machine, as the official manager does. Pure."""
 
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from proreus.providers.vsphere.names import parsed_address
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """Which addresses are wanted, of one type.
+    """The rules that select addresses of one type.
 
     Attributes:
         subnets: The first subnet that has an address decides.

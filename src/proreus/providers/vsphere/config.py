@@ -31,7 +31,7 @@ def _digits(thumbprint: str) -> str:
 
 
 class Connection(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
-    """What [Global] and [VirtualCenter "x"] both hold: how to reach a vCenter.
+    """The settings of [Global] and [VirtualCenter "x"] alike: how to reach a vCenter.
 
     Attributes:
         user: Its user, with the domain, such as k8s@vsphere.local.
@@ -146,7 +146,7 @@ class Nodes(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     exclude_external_network_subnet_cidr: tuple[str, ...] = ()
 
     def problems(self) -> Iterator[str]:
-        """Report CIDRs that are none."""
+        """Report CIDRs that are not valid."""
         for name in (
             "internal_network_subnet_cidr",
             "external_network_subnet_cidr",
@@ -188,7 +188,7 @@ class Route(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
 
 
 class VCenter(msgspec.Struct, frozen=True, kw_only=True):
-    """A vCenter with all that holds for it. Its `repr` shows no secret.
+    """A vCenter with all settings that hold for it. Its `repr` shows no secret.
 
     Attributes:
         name: The name of its section.
@@ -223,7 +223,7 @@ class VCenter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def credentials(self) -> tuple[str, ...]:
-        """Its address, user and password: what a login depends on."""
+        """The address, the user and the password, on which a login depends."""
         return self.server, str(self.port), self.user, self.password
 
     def __repr__(self) -> str:
@@ -255,7 +255,7 @@ class VSphereConfig(ConfigSection, frozen=True, kw_only=True, rename="pascal"):
     network: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def problems(self) -> Iterator[str]:
-        """Report what is missing or cannot be done."""
+        """Report what is missing or not supported."""
         if any(self.load_balancer.values()):
             yield (
                 "LoadBalancer: load balancers of NSX-T are not supported: keep the official manager"

@@ -1,4 +1,4 @@
-"""Reads the errors of a vCenter: faults of SOAP, and errors of its REST API."""
+"""Read the errors of a vCenter: faults of SOAP, and errors of its REST API."""
 
 from typing import Any, Final
 

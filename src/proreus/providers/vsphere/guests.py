@@ -1,4 +1,4 @@
-"""Names of operating systems in instance types: by the guest ids of vSphere, as officially.
+"""Define the names of operating systems in instance types, by vSphere's guest ids, as officially.
 
 The official manager knows no newer ones. Its word for these is kept, since the instance type is a
 label by which pods may be placed.

@@ -1,4 +1,4 @@
-"""Describes virtual machines of one or more vCenters."""
+"""Describe virtual machines of one or more vCenters."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -45,7 +45,7 @@ class VSphereInstances:
     """The capability `Instances` of the provider `vsphere`."""
 
     def __init__(self, places: Mapping[str, Place], rules: Selection, labels: Labels) -> None:
-        """Keep where machines are.
+        """Keep the vCenters and their settings.
 
         Args:
             places: The vCenters by name.
@@ -121,7 +121,7 @@ class VSphereInstances:
         return shown
 
     async def _prove(self, uuids: Collection[str]) -> dict[str, NotFound | CloudError]:
-        """Ask each vCenter in other ways about machines that no inventory shows."""
+        """Ask each vCenter in other ways about machines that its inventory lacks."""
         if not uuids:
             return {}
         asked = (attempt(place.inventory.prove(uuids)) for place in self._places.values())
@@ -135,7 +135,7 @@ class VSphereInstances:
         return answers
 
     async def _last(self, uuid: str) -> str | CloudError | None:
-        """Return the UUID that the machine has now which had this one when it was last seen."""
+        """Return the present UUID of the machine that had this one when it was last seen."""
         name, ref = self._seen.get(uuid, ("", None))
         if ref is None or name not in self._places:
             return None

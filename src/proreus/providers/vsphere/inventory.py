@@ -1,4 +1,4 @@
-"""Reads the virtual machines of one vCenter: all of them once, then only what has changed.
+"""Read the virtual machines of one vCenter: all of them once, then only what has changed.
 
 A filter of the property collector stands on views of the datacenters. Whenever somebody wants to
 know, the collector is asked for the changes since the last answer, without waiting for any; so what
@@ -39,7 +39,7 @@ _AT_ONCE: Final = 4
 
 
 class _Watch(msgspec.Struct):
-    """A filter of a collector within one session, and what it has told.
+    """A filter of a collector within one session, and the objects that it has reported.
 
     `is_sound` is False as long as an answer is missing: then some change may be lost.
     """
@@ -57,7 +57,7 @@ class Inventory:
     """The inventory of one vCenter."""
 
     def __init__(self, client: Client) -> None:
-        """Keep how to ask it; ask nothing yet."""
+        """Keep the vCenter's client; ask nothing yet."""
         self.client = client
         self.name = client.vcenter.name
         self._turn = asyncio.Lock()
@@ -124,7 +124,7 @@ class Inventory:
         return await self._catch_up(await self._begin(session, now))
 
     async def _begin(self, session: Session, now: float) -> _Watch:
-        """Set up a filter that has told nothing yet."""
+        """Create a filter, which has reported nothing yet."""
         call = self.client.call
         for made in await call(session, session.collector, "CreatePropertyCollector", {}):
             collector = soap.reference(made)
@@ -142,7 +142,7 @@ class Inventory:
         return watch
 
     async def _catch_up(self, watch: _Watch) -> Snapshot:
-        """Read what has changed since the last answer; return what is there now."""
+        """Read the changes since the last answer; return the inventory as it is now."""
         watch.is_sound = False
         options = {"maxWaitSeconds": 0, "maxObjectUpdates": PAGE}
         while True:
@@ -159,7 +159,7 @@ class Inventory:
         return watch.snapshot
 
     async def _end(self, watch: _Watch) -> None:
-        """Let the vCenter forget a filter; what fails ends with the session."""
+        """Destroy a filter in the vCenter; one that cannot be destroyed ends with the session."""
         self._watch = None
         with contextlib.suppress(CloudError):
             await self.client.call(watch.session, watch.collector, "DestroyPropertyCollector", {})
@@ -202,7 +202,7 @@ class Inventory:
         raise ConfigError((problem,))
 
     async def _listed(self, session: Session) -> list[Machine]:
-        """Read all machines anew, past the filter, as far as it tells which they are."""
+        """Read all machines anew, without the filter, as far as it tells which they are."""
         views = await self._views(session)
         try:
             found = await self.client.retrieve(session, collected({_MACHINE: _IDENTITY}, views))

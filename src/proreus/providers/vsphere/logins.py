@@ -1,4 +1,4 @@
-"""Remembers which credentials vCenters have refused.
+"""Remember which credentials vCenters have refused.
 
 By default Single Sign-On locks an account after five wrong passwords within three minutes.
 """

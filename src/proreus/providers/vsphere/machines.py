@@ -1,4 +1,4 @@
-"""Converts a vCenter's view of virtual machines to Kubernetes' terms. Pure."""
+"""Convert a vCenter's view of virtual machines to Kubernetes' terms. Pure."""
 
 import base64
 import binascii
@@ -24,7 +24,7 @@ PATHS: Final = (
     "parentVApp", "summary.config.numCpu", "summary.config.memorySizeMB", "summary.config.guestId",
     METADATA, ENCODING,
 )  # fmt: skip
-"""Leaves only: a whole `config` or `guest` is ten times as much."""
+"""The properties to read. Only leaves: a whole `config` or `guest` is ten times as much."""
 
 CONNECTED: Final = "connected"
 
@@ -77,7 +77,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What a vCenter shows.
+    """The machines and places that a vCenter shows.
 
     Attributes:
         machines: The virtual machines of the datacenters.
@@ -89,7 +89,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What a vCenter says of BIOS UUIDs that its inventory lacks, each by itself.
+    """The answers of a vCenter about BIOS UUIDs that its inventory lacks, each by itself.
 
     Attributes:
         listed: Those that a new listing of all machines shows after all.
@@ -106,7 +106,7 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 def machine(ref: Ref, properties: Mapping[str, Any]) -> Machine:
-    """Make a machine of its properties by path."""
+    """Make a machine from its properties by path."""
 
     def text(path: str) -> str:
         found = properties.get(path)
@@ -210,7 +210,7 @@ def static_addresses(metadata: str) -> tuple[str, ...]:
     except (ValueError, yaml.YAMLError, OSError, EOFError, zlib.error, RecursionError) as error:
         raise InvalidRequest(
             f"guestinfo.metadata of the virtual machine cannot be read ({type(error).__name__}):"
-            " correct it, or take it away"
+            " correct it, or remove it"
         ) from None
     found = []
     for card in _mapping(_mapping(network).get("ethernets")).values():
@@ -223,7 +223,7 @@ def static_addresses(metadata: str) -> tuple[str, ...]:
 
 
 def _unpacked(text: str, *, zipped: bool = False) -> bytes:
-    """Decode base64, and what is compressed in it, but no more than fits."""
+    """Decode base64, and decompress it if it is compressed, up to a limit."""
     try:
         data = base64.b64decode(text, validate=False)
     except binascii.Error as error:

@@ -1,4 +1,4 @@
-"""Reads which virtual machine a Node is: by provider id, BIOS UUID, DNS name or address. Pure."""
+"""Read which virtual machine a Node is: by provider id, BIOS UUID, DNS name or address. Pure."""
 
 import ipaddress
 import re

@@ -1,4 +1,4 @@
-"""Names every operation that is called in a vCenter, with the privilege that it needs there.
+"""Name every operation that is called in a vCenter, with the privilege that it needs there.
 
 The guide's table of rights is made from it, and what stands in for a vCenter in tests refuses
 everything else.

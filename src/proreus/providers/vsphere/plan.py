@@ -1,4 +1,4 @@
-"""Decides which machine a Node is, and what proves that there is none. Pure."""
+"""Decide which machine a Node is, and what proves that its machine is gone. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -20,7 +20,7 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class Unproven(msgspec.Struct, frozen=True):
-    """The answer that no vCenter shows the machine of a provider id: to be proved otherwise."""
+    """The answer that no vCenter shows the machine of a provider id; it may still exist."""
 
     uuid: str
 
@@ -33,10 +33,10 @@ Shown = Mapping[str, Snapshot | CloudError]
 
 
 class Index:
-    """The machines of all vCenters by what they can be found by."""
+    """The machines of all vCenters by the keys that find them."""
 
     def __init__(self, shown: Shown) -> None:
-        """Arrange them."""
+        """Index the machines."""
         self.failed = {name: one for name, one in shown.items() if isinstance(one, CloudError)}
         self.of: dict[tuple[str, str], list[Match]] = {}
         for vcenter, snapshot in shown.items():
@@ -91,7 +91,7 @@ def match(
 
 
 def _is_sure(one: Match | IdentityConflict, node: str, told: Iterable[str]) -> bool:
-    """Tell whether no vCenter that does not answer can have the Node's machine instead."""
+    """Tell whether no vCenter that failed to answer could have the Node's machine instead."""
     if isinstance(one, IdentityConflict):
         return False
     return next(iter(told), "") == one.vcenter or _runs_as(one, node)
@@ -130,7 +130,7 @@ def absence(
     *,
     was_seen: bool,
 ) -> NotFound | CloudError:
-    """Tell whether a machine is gone: only if nothing in any vCenter knows its BIOS UUID.
+    """Return the answer about a machine that is not shown: gone only if no vCenter knows its UUID.
 
     Nor may it be one whose configuration a vCenter cannot read, unless it was seen before, and is
     known not to be there any more.

@@ -1,4 +1,4 @@
-"""Reads the credentials of vCenters from a mounted Secret, in the official forms of its keys.
+"""Read the credentials of vCenters from a mounted Secret, in the official forms of its keys.
 
 The official manager reads the Secret from the API server, for which it may read all Secrets of the
 cluster. Here it is mounted: the manager needs no right, and a change is noticed as with any file.

@@ -1,4 +1,4 @@
-"""Writes requests and reads answers of the vSphere Web Services API (SOAP, `urn:vim25`). Pure.
+"""Write requests and read answers of the vSphere Web Services API (SOAP, `urn:vim25`). Pure.
 
 Only what a reader of the inventory needs: ten methods of nine types. pyVmomi knows all of the API,
 and takes longer to import and more memory than the rest of the manager.
@@ -115,7 +115,7 @@ def _write_fields(parent: ET.Element, fields: Mapping[str, Any]) -> None:
 
 
 def returned(answer: Answer, method: str) -> list[ET.Element]:
-    """Return what a method has returned: one element, or several for an array; none for null.
+    """Return the result of a method: one element, or several for an array; none for null.
 
     Raises:
         CloudError: It is not the answer of a vCenter to this method.

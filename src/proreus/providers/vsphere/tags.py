@@ -1,6 +1,6 @@
-"""Reads which objects of a vCenter have tags of two categories, by its REST API.
+"""Read which objects of a vCenter have tags of two categories, by its REST API.
 
-What is asked for is the objects of each tag, not the tags of each object: there are few zones, and
+It asks for the objects of each tag, not the tags of each object: there are few zones, and
 many machines. vSphere 7.0 and later has the API below `/api`, older ones below `/rest`.
 """
 
@@ -39,7 +39,7 @@ FRESH: Final = 10.0
 _TAGS_AT_ONCE: Final = 100
 _API: Final = "api"
 _REST: Final = "rest/com/vmware"
-"""There all answers are wrapped: what `/api` answers is their `value`."""
+"""The older path, below which answers are wrapped: their `value` is what `/api` answers."""
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class Tags:
         *,
         deadline: float,
     ) -> None:
-        """Keep how to read them; read nothing yet.
+        """Keep the REST client's settings; read nothing yet.
 
         Args:
             vcenter: Which vCenter, and with which credentials.
@@ -108,7 +108,7 @@ class Tags:
             await one.close()
 
     async def marks(self, age: float) -> Mapping[Ref, Marks]:
-        """Return the zone and the region of each object that has a tag of them.
+        """Return zone and region of each object that has a tag for them.
 
         Args:
             age: How many seconds ago they may have been read.
@@ -142,7 +142,7 @@ class Tags:
         return await self._call(name, "GET", f"cis/tagging/{what}", tuple[str, ...])
 
     async def _named(self, what: str, ids: Collection[str]) -> Mapping[str, str]:
-        """Return the names of categories or tags by id; those that are known are not asked for."""
+        """Return the names of categories or tags by id; only unknown ones are asked for."""
         for id_ in sorted(set(ids) - self._names.keys()):
             root = (await self._credential.get()).root
             place = f"cis/tagging/{what}/{'id:' if root == _REST else ''}{quote(id_, safe='')}"
@@ -166,7 +166,7 @@ class Tags:
     async def _call(
         self, name: str, method: str, place: str, form: type[T], body: object = None
     ) -> T:
-        """Call an operation; nothing, where a list is asked for, is an empty one.
+        """Call an operation; an empty answer where a list is expected is an empty list.
 
         Raises:
             CloudError: The vCenter refuses, or answers something else.

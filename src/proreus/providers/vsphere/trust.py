@@ -1,4 +1,4 @@
-"""Makes the TLS settings for a vCenter: by authorities, by the certificate's thumbprint, or none.
+"""Make the TLS settings for a vCenter: by authorities, by the certificate's thumbprint, or none.
 
 With a thumbprint the certificate is read once; if it is the right one, it becomes the only thing
 that is trusted. So each later handshake proves, by TLS itself, that the server has its key.
@@ -25,14 +25,14 @@ class Trust:
     """The TLS settings for one vCenter, made when they are first needed."""
 
     def __init__(self, vcenter: VCenter, context: "Context", *, deadline: float) -> None:
-        """Keep what they are made of; `deadline` is the seconds for reading a certificate."""
+        """Keep the vCenter's settings; `deadline` is the seconds for reading a certificate."""
         self._vcenter = vcenter
         self._context = context
         self._deadline = deadline
         self._made: ssl.SSLContext | None = None
 
     async def settings(self) -> ssl.SSLContext:
-        """Return them.
+        """Return the TLS settings.
 
         A thumbprint of another certificate than the server's changes nothing: as officially, the
         authorities then decide.

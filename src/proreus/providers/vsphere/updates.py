@@ -1,4 +1,4 @@
-"""Keeps properties of managed objects as a vCenter's property collector tells of changes. Pure."""
+"""Keep the properties of managed objects current by what a property collector tells. Pure."""
 
 from collections.abc import Collection
 from typing import Any
@@ -18,14 +18,14 @@ class Objects:
     """
 
     def __init__(self, paths: Collection[str]) -> None:
-        """Begin with nothing known; all of `paths` are read."""
+        """Begin with no objects; all of `paths` are read."""
         self._paths = frozenset(paths)
         self.of: dict[Ref, dict[str, Any]] = {}
         self.version = ""
         self.is_partial = False
 
     def apply(self, returned: list[ET.Element]) -> None:
-        """Take over what WaitForUpdatesEx has returned; nothing if nothing has changed.
+        """Apply the changes that WaitForUpdatesEx returned; None means that there are none.
 
         Raises:
             CloudError: It cannot be understood: what is known is not certain any more.

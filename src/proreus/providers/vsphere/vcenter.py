@@ -1,4 +1,4 @@
-"""Calls the SOAP API of one vCenter: logs in, keeps the session, and begins a new one if need be.
+"""Call the SOAP API of one vCenter: log in, keep the session, and begin a new one if need be.
 
 Views, collectors and filters live within a session. So what uses them runs as a whole in one
 session (`Client.in_session`), and begins anew in the next one if that has ended meanwhile.
@@ -38,7 +38,7 @@ _CONTENT: Final = ("rootFolder", "propertyCollector", "viewManager", "searchInde
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A session: its cookie, which its `repr` does not show, and where the inventory begins."""
+    """A session: its cookie, which its `repr` does not show, and the root of the inventory."""
 
     cookie: str
     manager: Ref
@@ -58,7 +58,7 @@ class Client:
     def __init__(
         self, vcenter: VCenter, context: "Context", trust: Trust, *, deadline: float
     ) -> None:
-        """Keep how to reach it; send nothing yet.
+        """Keep the settings; send nothing yet.
 
         Args:
             vcenter: Which vCenter, and with which credentials.
@@ -117,7 +117,7 @@ class Client:
         *,
         deadline: float | None = None,
     ) -> list[ET.Element]:
-        """Call a method of a managed object; return what it has returned.
+        """Call a method of a managed object; return its result.
 
         Args:
             session: As whom.
@@ -232,7 +232,7 @@ def _properties(elements: Iterator[ET.Element]) -> Iterator[tuple[str, Any]]:
 
 
 def collected(paths: Mapping[str, Sequence[str]], views: Sequence[Ref]) -> dict[str, Any]:
-    """Return the specification of what to read of all objects in views.
+    """Return the specification of the properties to read of all objects in views.
 
     Args:
         paths: By the type of an object the paths of its properties.

@@ -1,4 +1,4 @@
-"""Finds zone and region of a machine by the tags above it in the inventory. Pure."""
+"""Find zone and region of a machine by the tags above it in the inventory. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -40,7 +40,7 @@ def zone_of(
 
 
 def _upwards(place: Ref, parents: Mapping[Ref, Ref]) -> Iterator[Ref]:
-    """Return a place and all above it; no vCenter makes a ring, but an answer might."""
+    """Yield an object of the inventory and all above it, each once, even if they form a ring."""
     seen: set[Ref] = set()
     at: Ref | None = place
     while at is not None and at not in seen:
@@ -50,7 +50,7 @@ def _upwards(place: Ref, parents: Mapping[Ref, Ref]) -> Iterator[Ref]:
 
 
 def merged(marks: Sequence[tuple[Ref, str, str]]) -> Mapping[Ref, Marks]:
-    """Return marks by object.
+    """Return the marks of objects, by object.
 
     Args:
         marks: Object, `zone` or `region`, and name. Of several names of one sort the first one in

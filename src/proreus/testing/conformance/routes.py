@@ -78,10 +78,7 @@ async def _listed(
 
 
 def _which(route: Route, owners: Mapping[str, Node]) -> tuple[str, str, bool]:
-    """Return a route's destination, the provider id that it leads to.
-
-    Whether it is a blackhole.
-    """
+    """Return what identifies a route: destination, provider id or target, and if a blackhole."""
     target = route.target or ""
     owner = owners.get(target)
     return route.destination, owner.spec.provider_id if owner else target, route.blackhole

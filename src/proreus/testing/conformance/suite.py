@@ -53,7 +53,7 @@ class Suite:
         return [await self.finding(rule) for rule in rules]
 
     async def finding(self, rule: Rule) -> Finding:
-        """Try one rule, and before it those that it needs."""
+        """Try one rule, and before it the rules that it needs."""
         if rule.id not in self._findings:
             self._findings[rule.id] = await self._find(rule)
         return self._findings[rule.id]
@@ -92,7 +92,7 @@ class Suite:
 
 
 def _declare(reason: NotOffered) -> str:
-    """Return how to declare beforehand that something is not offered."""
+    """Return how the fixture can declare beforehand that something is not offered."""
     return f"Name {reason.lacks!r} in the fixture's `lacks`" if reason.lacks else ""
 
 

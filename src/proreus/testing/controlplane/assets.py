@@ -46,7 +46,7 @@ Any one of these helps:
 
 
 class Assets(msgspec.Struct, frozen=True):
-    """The programs of a control plane."""
+    """A directory with the programs of a control plane: etcd and kube-apiserver."""
 
     directory: Path
 

@@ -105,7 +105,7 @@ def signing_request(
 
 
 def signing_key() -> bytes:
-    """Make a private key, PEM, for the tokens of service accounts."""
+    """Make a private key, PEM, that signs the tokens of service accounts."""
     return _private_pem(ec.generate_private_key(ec.SECP256R1()))
 
 

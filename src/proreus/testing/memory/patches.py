@@ -139,7 +139,7 @@ def _found(document: Json, path: Sequence[str], *, absent_leaf: bool = False) ->
 
 
 def _opened(document: Json, path: Sequence[str]) -> tuple[Json, Json]:
-    """Copy the document so that what is at the path may be changed; return both.
+    """Return a copy of the document in which the part at the path may be changed, and that part.
 
     Only what is on the way there is copied.
     """

@@ -260,7 +260,7 @@ class MemoryApiServer:
 
 
 def _told(change: Change, matches: Matches | None) -> list[bytes]:
-    """Return the event of one change, for a watch that shows only what matches."""
+    """Return the event of one change, or none, for a watch that shows only matching objects."""
     before, after = (
         one is not None and (matches is None or matches(one.body))
         for one in (change.old, change.new)

@@ -74,7 +74,7 @@ class SimulatedCloudProcess:
         return self._process.pid
 
     async def kill(self) -> None:
-        """Send SIGKILL: the state on disk stays."""
+        """Kill the process with SIGKILL; the state on disk stays."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()

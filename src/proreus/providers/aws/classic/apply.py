@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
 
 Effect = Callable[[Observed], Observed]
-"""A function from what was observed before a step to what there is after it."""
+"""A function from the state observed before a step to the state after it."""
 
 
 async def take(api: "Api", own_groups: OwnGroups, _: Observed, step: Step) -> Effect:

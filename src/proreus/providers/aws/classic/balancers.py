@@ -54,7 +54,7 @@ class ClassicBalancers:
         hosts: HostGroups | None,
         named: Named,
     ) -> None:
-        """Keep how to call AWS; `hosts` is None to leave the groups of hosts alone."""
+        """Keep the client of AWS; `hosts` is None to leave the groups of hosts alone."""
         self._api = api
         self._place = place
         self._settings = settings
@@ -190,7 +190,7 @@ class ClassicBalancers:
             await self._hosts.forget_given(given, partial(self._used_groups, beside))
 
     async def _used_groups(self, beside: str) -> set[str]:
-        """Return the security groups of all classic load balancers but for one."""
+        """Return the security groups of all classic load balancers but one."""
         found = await self._api.pages("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions")
         return {
             group

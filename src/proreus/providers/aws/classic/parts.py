@@ -81,7 +81,7 @@ class Balancer(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """The observed state in AWS. `refused` says by instance id why it could not be registered."""
+    """The observed state in AWS; `refused` tells by instance id why AWS did not register it."""
 
     balancer: Balancer | None = None
     group: Group | None = None

@@ -228,7 +228,7 @@ def _step(
     after: Callable[[Balancer], Mapping[str, Any]],
     *lines: PartChange,
 ) -> Step:
-    """Return a step, after which those fields of the load balancer differ."""
+    """Return a step that sets the fields of the load balancer that `after` returns."""
 
     def effect(before: Observed) -> Observed:
         if before.balancer is None:
@@ -240,7 +240,7 @@ def _step(
 
 
 def _placed(desired: Desired, subnets: frozenset[str]) -> dict[str, Any]:
-    """Return where the load balancer stands.
+    """Return the subnets of the load balancer, and the zones that they are in.
 
     The zone of a subnet that is not desired is not known: it counts as a zone of its own.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proreus.providers.aws.api import Answer, Api
 
 Effect = Callable[[Observed], Observed]
-"""A function from what was observed before a step to what there is after it."""
+"""A function from the state observed before a step to the state after it."""
 
 _GONE: Final = frozenset({"LoadBalancerNotFound", "ListenerNotFound", "TargetGroupNotFound"})
 

@@ -66,7 +66,7 @@ class NetworkBalancers:
         hosts: HostGroups | None,
         named: Named,
     ) -> None:
-        """Keep how to call AWS; `hosts` is None to leave the groups of hosts alone."""
+        """Keep the client of AWS; `hosts` is None to leave the groups of hosts alone."""
         self._api = api
         self._place = place
         self._settings = settings
@@ -167,7 +167,7 @@ class NetworkBalancers:
     async def _observe(
         self, ref: LoadBalancerRef, names: Collection[str], *, with_group: bool
     ) -> Observed:
-        """Read everything that AWS has of a Service; another kind of load balancer is none.
+        """Read everything that AWS has of a Service; other kinds of load balancers do not count.
 
         Raises:
             CloudError: AWS does not answer, or the load balancer is somebody else's.

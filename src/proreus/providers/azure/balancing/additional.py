@@ -1,4 +1,4 @@
-"""Decides which addresses a Service may name beside its own. Pure.
+"""Decide which addresses a Service may name beside its own. Pure.
 
 The security group lets clients reach them, and the Service's status shows them, so that each node
 sends what comes for them to the Service. So the address of another Service or of a node is no
@@ -34,7 +34,7 @@ def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Ind
 
 
 def refusal_of(job: Job, address: str, state: State, scene: Scene, known: Index) -> str:
-    """Return why an address is not the Service's to name, or to close when it goes; "" if it is."""
+    """Return why a Service may not name an address, or may not close its ports; "" if it may."""
     tenants, ref = scene.place.config.tenants, job.ref
     node = scene.node_addresses.get(address)
     if node and not tenants.lists(ref.namespace, (address,)):
@@ -45,7 +45,7 @@ def refusal_of(job: Job, address: str, state: State, scene: Scene, known: Index)
 def _owners(
     ref: LoadBalancerRef, address: str, state: State, scene: Scene, known: Index
 ) -> Iterator[Owner]:
-    """Return to whom an address belongs, as far as marks and frontends tell."""
+    """Return the owners of an address, as far as marks and frontends tell."""
     for one in state.addresses.values():
         if part(one, "ipAddress") == address:
             yield from owners_of(one)

@@ -1,4 +1,4 @@
-"""Decides which public addresses Services have, and what becomes of those that they had. Pure."""
+"""Decide which public addresses Services have, and what to do with those no longer used. Pure."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
@@ -33,7 +33,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 class Departure(Enum):
-    """What becomes of a public address that a Service does not have any more."""
+    """What to do with a public address that a Service no longer has."""
 
     KEEP = auto()
     UNTAG = auto()
@@ -122,7 +122,7 @@ def _made(lb: LoadBalancer, options: Options, family: str, place: Place) -> dict
 
 
 def extended(place: Place) -> dict[str, Any]:
-    """Return the edge zone of what is made, if the cloud-config names one."""
+    """Return the edge zone for new resources, if the cloud-config names one."""
     config = place.config
     if not config.extended_location_name:
         return {}
@@ -133,7 +133,7 @@ def extended(place: Place) -> dict[str, Any]:
 def _changed(
     observed: Resource, lb: LoadBalancer, options: Options, place: Place
 ) -> dict[str, Any] | None:
-    """Return what an address of the Service is to be; None if it is so."""
+    """Return the address as the Service wants it; None if it is so already."""
     desired: dict[str, Any] = {}
     if options.label is not None:
         other = marks.tags(observed).get(marks.TAG_DNS, lb.ref.key)
@@ -181,7 +181,7 @@ def _tags(
 
 
 def departure(address: Resource, ref: LoadBalancerRef) -> Departure:
-    """Return what becomes of an address once a Service does not have it any more."""
+    """Return what to do with an address that a Service no longer has."""
     own = marks.owner(address)
     if own is not None and own.cluster_uid != ref.cluster.uid:
         return Departure.KEEP
@@ -198,7 +198,7 @@ def departure(address: Resource, ref: LoadBalancerRef) -> Departure:
 
 
 def untagged(address: Resource, ref: LoadBalancerRef) -> dict[str, Any]:
-    """Return an address without a Service among its users."""
+    """Return an address whose tag no longer names a Service among its users."""
     tags = marks.tags(address)
     left = marks.joined(one for one in marks.users(address) if one != ref.key)
     tags[marks.TAG_SERVICE] = left

@@ -1,4 +1,4 @@
-"""Reads what annotations ask of a Service's load balancer. Pure.
+"""Read what annotations ask of a Service's load balancer. Pure.
 
 They come from a cluster's tenants, so every value is checked before it can reach a call, and all
 that is wrong is told at once.
@@ -15,7 +15,7 @@ from proreus.cloudprovider.annotations import AnnotationReader
 from proreus.kube.objects import Service
 
 PREFIX: Final = "service.beta.kubernetes.io/"
-"""What all of them begin with."""
+"""The prefix of all annotations of this provider."""
 FAMILIES: Final = ("IPv4", "IPv6")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,78}[A-Za-z0-9_])?")
 _GROUP: Final = re.compile(r"[A-Za-z0-9_().-]{1,90}")
@@ -101,7 +101,7 @@ class Options(msgspec.Struct, frozen=True):
     without_probe: frozenset[int] = frozenset()
 
     def probe_of(self, port: int) -> Probing:
-        """Return how nodes are probed for a port; its own words go first."""
+        """Return how nodes are probed for a port; annotations about the port go first."""
         own = self.ports.get(port, Probing())
         return Probing(
             own.protocol,

@@ -1,4 +1,4 @@
-"""Decides what a load balancer is to be: the parts of a pass's Services, and all others'. Pure."""
+"""Compute the desired load balancers: parts of a pass's Services, and those of all others. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -59,7 +59,7 @@ def listed(balancer: Resource | None, field: str) -> Sequence[Resource]:
 
 
 def spots(jobs: Sequence[Job], state: State, scene: Scene) -> Spots:
-    """Return where the Services of a pass are reached.
+    """Return the frontends at which the Services of a pass are reached, by Service and family.
 
     Raises:
         CloudError: A Service names what it may not have, or what is not there.
@@ -157,7 +157,7 @@ def _inside(job: Job, family: str, scene: Scene, *, is_there: bool) -> dict[str,
 def balancer(
     jobs: Sequence[Job], state: State, scene: Scene, where: Spots, *, internal: bool
 ) -> Document | None:
-    """Return the load balancer of a kind as it is to be; None if there is to be none.
+    """Return the desired load balancer of a kind; None if there should be none.
 
     Raises:
         CloudError: A Service asks for what Azure cannot do.
@@ -235,7 +235,7 @@ def _used(content: Mapping[str, Any]) -> Iterator[str]:
 def _orphans(
     document: Document, rules: Sequence[Resource], jobs: Sequence[Job], scene: Scene
 ) -> set[str]:
-    """Return frontends of Services that are gone, which only Services of this pass still used."""
+    """Return frontends of deleted Services that only rules of Services in this pass used."""
     still = {named_id(one, "frontendIPConfiguration") for one in rules}
     found = set()
     bases = {job.ref.name for job in jobs}
@@ -313,7 +313,7 @@ def _pool_by_address(
 
 
 def hosts(live: Sequence[Job], scene: Scene, family: str) -> list[Host]:
-    """Return the nodes that are to be in the pool of a family, each once."""
+    """Return the nodes that should be in the pool of a family, each once."""
     found = {
         host.node: host
         for job in live
@@ -325,7 +325,7 @@ def hosts(live: Sequence[Job], scene: Scene, family: str) -> list[Host]:
 
 
 def differs(observed: Resource | None, document: Document | None) -> bool:
-    """Tell whether a load balancer is to be written or deleted."""
+    """Tell whether a load balancer has to be written or deleted."""
     return (observed is None) is not (document is None) or (
         observed is not None and document is not None and dict(observed) != document
     )

@@ -1,4 +1,4 @@
-"""Computes frontends, rules and probes of a Service, with the official names. Pure."""
+"""Compute frontends, rules and probes of a Service, with the official names. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ from proreus.providers.azure.balancing.annotations import Options, Probing
 from proreus.providers.azure.config import AzureConfig
 
 IPV6: Final = "-IPv6"
-"""The end of what is of the second family."""
+"""The end of the names of parts of the second family."""
 INTERNAL: Final = "-internal"
 SHARED_PROBE: Final = "cluster-service-shared-health-probe"
 _LONGEST: Final = 80
@@ -86,7 +86,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def base_of(name: str) -> str:
-    """Return what a part's name begins with: of a Service's, the default name of load balancers."""
+    """Return the beginning of a part's name: for a Service's part, the default name."""
     return name.partition("-")[0]
 
 
@@ -250,7 +250,7 @@ def _http(protocol: str, port: int, path: str | None, timing: Probing) -> Proper
 
 
 def _probe_port(lb: LoadBalancer, text: str) -> int:
-    """Return the port that a probe asks: a Service's by name or number, or any other."""
+    """Return the port to probe: the node port of one of the Service's, or `text` as a number."""
     for port in lb.service.spec.ports:
         if text.lower() == port.name.lower() or text == str(port.port):
             return port.node_port

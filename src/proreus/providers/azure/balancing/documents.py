@@ -1,4 +1,4 @@
-"""Changes documents of Azure, and only where they differ. Pure.
+"""Change documents of Azure, and only where they differ. Pure.
 
 What is not read of a document stays in it, so nothing that somebody else has set is lost.
 """

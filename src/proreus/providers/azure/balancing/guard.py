@@ -1,4 +1,4 @@
-"""Decides the rules of the cluster's security group, with the official names. Pure.
+"""Decide the rules of the cluster's security group, with the official names. Pure.
 
 One rule stands for all Services with the same protocol, sources and ports; its destinations are
 their addresses. A rule keeps its priority as long as it has a destination, and rules of other names
@@ -21,7 +21,7 @@ from proreus.providers.azure.balancing.desired import transports
 from proreus.providers.azure.machines import Resource, properties
 
 RULE: Final = "k8s-azure-lb_"
-"""What the names of rules begin with."""
+"""The prefix of the names of our rules."""
 LOWEST: Final = 500
 HIGHEST: Final = 4095
 MOST_RULES: Final = 1000
@@ -57,14 +57,14 @@ class Allow(msgspec.Struct, frozen=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """A rule that some addresses are to be destinations of."""
+    """A rule that should have certain addresses as destinations."""
 
     rule: Allow
     targets: frozenset[str]
 
 
 class Strip(msgspec.Struct, frozen=True):
-    """Addresses that are to be destinations only of what is granted.
+    """Addresses to remove from all rules but those that are granted.
 
     Attributes:
         targets: The addresses.
@@ -78,7 +78,7 @@ class Strip(msgspec.Struct, frozen=True):
 
 
 def grants(lb: LoadBalancer, options: Options, targets: Iterable[str]) -> list[Grant]:
-    """Return which rules the addresses of a Service are to be destinations of."""
+    """Return the rules that should let clients reach the addresses of a Service."""
     if not options.guards:
         return []
     families: dict[str, set[str]] = {}
@@ -119,7 +119,7 @@ def _family(network: str) -> str:
 def changed(
     group: Resource, strips: Sequence[Strip], granted: Sequence[Grant]
 ) -> dict[str, Any] | None:
-    """Return the security group as it is to be; None if it is so.
+    """Return the desired security group; None if the observed one is as desired.
 
     Raises:
         CloudError: There is no room for the rules.
@@ -156,7 +156,7 @@ def _strip(
     targets: dict[str, frozenset[str]],
     made: dict[str, Allow],
 ) -> None:
-    """Take addresses out of the destinations of all rules, but for ports that others have."""
+    """Remove addresses from the destinations of all rules, but for ports of other Services."""
     for one in filter(_is_ours, observed):
         name, kept = str(one["name"]), _split(one, strip)
         hit = targets[name] & strip.targets
@@ -187,7 +187,7 @@ def _ports(rule: Resource) -> tuple[int, ...]:
 
 
 def _split(rule: Resource, strip: Strip) -> Allow | None:
-    """Return the rule that addresses keep of a rule since others have ports on them, if any."""
+    """Return a rule for those ports of `rule` that other Services have on the addresses, if any."""
     found = properties(rule)
     protocol = str(found.get("protocol"))
     ports = tuple(one for one in _ports(rule) if one in strip.kept.get(protocol, ()))

@@ -1,4 +1,4 @@
-"""Finds the parts of single Services among those of all, each list gone through once. Pure."""
+"""Find the parts of single Services among those of all, each list gone through once. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -24,7 +24,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Index(msgspec.Struct, frozen=True):
-    """Where the parts of Services are; `base` is what the names of a Service's parts begin with.
+    """An index of the parts of Services; a `base` is the beginning of the names of a Service's.
 
     Attributes:
         frontends: By base: whether internal, the name, and the address of each frontend.
@@ -68,7 +68,7 @@ def frontend_address(one: Resource, state: State) -> str:
 
 
 def index(state: State) -> Index:
-    """Return where the parts of Services are."""
+    """Make the index of all Services' parts from what is observed."""
     node_ports: list[Opened] = []
     frontends: dict[str, list[tuple[bool, str, str]]] = {}
     used: dict[str, set[str]] = {}

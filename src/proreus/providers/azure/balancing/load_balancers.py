@@ -52,16 +52,16 @@ class AzureLoadBalancers:
     """Load balancers, public addresses and rules of the security group."""
 
     def __init__(self, arm: Arm) -> None:
-        """Keep how to call Azure."""
+        """Keep the client of Azure."""
         self._arm = arm
         self._config = arm.config
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
-        """Return the group of all: they share what Azure has."""
+        """Return one group for all Services: they share load balancers and the security group."""
         return ("azure", lb.cluster.uid)
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """Choose all nodes; those of the control plane and of other groups are left out later."""
+        """Choose all nodes of both families; `ensure` leaves out nodes that are excluded."""
         read_options(service)
         return HostPolicy()
 
@@ -77,7 +77,7 @@ class AzureLoadBalancers:
         return {**answers, **await self._all(jobs, self._ensure)}
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """Do as `ensure`."""
+        """Make the hosts as desired, just as `ensure` does."""
         return await self.ensure(desired)
 
     async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
@@ -134,7 +134,7 @@ class AzureLoadBalancers:
         jobs: Sequence[Job],
         verb: Callable[[Sequence[Job]], Awaitable[Mapping[str, Answer]]],
     ) -> dict[str, Answer | Pending | CloudError]:
-        """Do it for all at once, or for halves where one of them may be the reason of a refusal."""
+        """Run a verb for all jobs at once; if refused, for each half, down to the job at fault."""
         if not jobs:
             return {}
         try:
@@ -156,7 +156,7 @@ class AzureLoadBalancers:
         jobs: Sequence[Job],
         verb: Callable[[Sequence[Job]], Awaitable[Mapping[str, Answer]]],
     ) -> Mapping[str, Answer]:
-        """Try again while others change what is being changed.
+        """Run a verb, and again while somebody else changes the same resources.
 
         Raises:
             Waiting: They do so all the time.
@@ -235,7 +235,7 @@ class AzureLoadBalancers:
         return Scene(place, services, nodes, frozenset(excluded), node_addresses)
 
     def _is_excluded(self, node: Node) -> bool:
-        """Tell whether a node is no host of load balancers, as officially."""
+        """Tell whether the official rules exclude a node from load balancers."""
         config, labels = self._config, node.metadata.labels
         is_control = labels.get("kubernetes.io/role") == "master" or any(
             label in labels for label in _CONTROL_PLANE
@@ -247,7 +247,7 @@ class AzureLoadBalancers:
 
 
 def _last_options(ref: LoadBalancerRef) -> Options:
-    """Return what a Service that goes asked for last, as far as it helps to find its parts."""
+    """Return the last options of a deleted Service, as far as they can be read."""
     if ref.service is None:
         return Options()
     try:

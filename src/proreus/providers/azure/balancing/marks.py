@@ -1,4 +1,4 @@
-"""Writes and reads the marks on load balancers and public addresses: tags of Azure. Pure.
+"""Write and read the marks on load balancers and public addresses: tags of Azure. Pure.
 
 Ours stand beside the official ones, so that the official manager knows its own again. Names of tags
 cannot have a slash.
@@ -35,7 +35,7 @@ def written(marks: Mapping[str, str]) -> dict[str, str]:
 
 
 def cluster_marks(cluster: ClusterIdentity) -> dict[str, str]:
-    """Return the tags of what all Services of a cluster share."""
+    """Return the tags of resources that all Services of a cluster share."""
     return written({MARK_CLUSTER: cluster.name, MARK_CLUSTER_UID: cluster.uid})
 
 
@@ -49,7 +49,7 @@ def read(resource: Resource) -> dict[str, str]:
 
 
 def owner(resource: Resource) -> Owner | None:
-    """Return whom our marks on a resource name; None without any."""
+    """Return the owner that our marks on a resource name; None without any."""
     return owner_of(read(resource))
 
 
@@ -60,7 +60,7 @@ def users(address: Resource) -> list[str]:
 
 
 def official_owners(address: Resource) -> list[Owner]:
-    """Return whom the official tags on an address name."""
+    """Return the owners that the official tags on an address name."""
     cluster = _official(address, TAG_CLUSTER)
     found = []
     for user in users(address):

@@ -1,4 +1,4 @@
-"""Writes which pools an interface is in, into the documents that say so. Pure."""
+"""Change the pools that a network interface is in, in the documents that list them. Pure."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -10,9 +10,9 @@ _POOLS = "loadBalancerBackendAddressPools"
 
 
 def with_pools(interface: Resource, add: Iterable[str], drop: Iterable[str]) -> Document | None:
-    """Return an interface, or the model of one, in these pools and out of those.
+    """Return an interface, or a scale set's model of one, with pools added and others removed.
 
-    None if it is so. A pool is of the second family by the end of its name.
+    None if nothing changes. A pool whose name ends in `-ipv6` is of that family.
     """
     document = copied(interface)
     by_family = primary_configurations(document)
@@ -39,7 +39,7 @@ def _set(configuration: Resource, pools: Sequence[object]) -> None:
 
 
 def other_balancer(interface: Resource, pool: str, own: Collection[str]) -> str:
-    """Return the load balancer of the same kind that an interface is in already; "" if none.
+    """Return the load balancer of the same kind that already has an interface; "" if none has.
 
     Azure takes an interface into one public and one internal load balancer. Of another's the kind
     is told by the end of its name; the cluster's own, in small letters, are one of each kind.

@@ -1,4 +1,4 @@
-"""The words of plans: what there is, what is desired, and the steps from one to the other."""
+"""Define the values of plans: jobs, settings, observed state and steps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A Service of a pass: what is desired of it, or nothing if it is to go."""
+    """A Service of a pass: its desired load balancer, or None if it is to be deleted."""
 
     ref: LoadBalancerRef
     lb: LoadBalancer | None = None
@@ -23,7 +23,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """What does not change within a pass.
+    """The facts about the cluster that stay the same within a pass.
 
     Attributes:
         place: Where the load balancers are.
@@ -41,7 +41,7 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """What there is in Azure.
+    """The observed state in Azure.
 
     Attributes:
         balancers: Whether internal, and the load balancer.
@@ -85,7 +85,7 @@ class PutBalancer(msgspec.Struct, frozen=True):
 
 
 class DeleteBalancer(msgspec.Struct, frozen=True):
-    """Delete a load balancer that nothing is left of."""
+    """Delete a load balancer that has no parts left."""
 
     internal: bool
 
@@ -105,7 +105,7 @@ class Join(msgspec.Struct, frozen=True):
 
 
 class JoinSet(msgspec.Struct, frozen=True):
-    """The same of the model of a scale set, so that new machines are there from the start."""
+    """Put the interfaces in a scale set's model into pools, so that new machines start there."""
 
     set: str
     add: Sequence[str] = ()

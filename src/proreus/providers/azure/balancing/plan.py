@@ -1,4 +1,4 @@
-"""Plans the next steps for the load balancers of a cluster: one round at a time. Pure.
+"""Plan the next steps for the load balancers of a cluster: one round at a time. Pure.
 
 A round holds steps that do not need one another. First come public addresses, then the security
 group loses what goes, then the load balancers are written whole, then machines join their pools,
@@ -98,7 +98,7 @@ def _balancers(state: State, desired: dict[bool, Document | None]) -> list[Step]
 
 
 def ingress(job: Job, state: State, where: Spots) -> list[str]:
-    """Return the addresses at which a Service is reached, as far as it has them yet."""
+    """Return the addresses at which a Service is reached, as far as they exist yet."""
     found = []
     for family in job.lb.families if job.lb is not None else ():
         one = where[job.ref.uid, family]
@@ -127,7 +127,7 @@ def _stripped(
     desired: dict[bool, Document | None],
     known: Index,
 ) -> list[Step]:
-    """Return how the security group loses the addresses that are about to go."""
+    """Return the step that removes addresses that are about to go from the security group."""
     if state.group is None:
         return []
     left = {
@@ -167,7 +167,7 @@ def _strip(job: Job, targets: Iterable[str], known: Index) -> guard.Strip:
 def _guarded(
     jobs: Sequence[Job], state: State, scene: Scene, where: Spots, known: Index
 ) -> list[Step]:
-    """Return how the security group lets clients in, and in nowhere else."""
+    """Return the step that lets clients in by the security group, and lets in nobody else."""
     if state.group is None:
         return []
     strips, granted = [], []
@@ -193,7 +193,7 @@ def _node_addresses(job: Job, lb: LoadBalancer, scene: Scene) -> Iterator[str]:
 
 
 def _departed(jobs: Sequence[Job], where: Spots, known: Index) -> list[Step]:
-    """Return what becomes of public addresses that Services have no more."""
+    """Return the steps for public addresses that Services no longer have."""
     found: list[Step] = []
     for job in jobs:
         spots_ = (where.get((job.ref.uid, family)) for family in FAMILIES)
@@ -211,7 +211,7 @@ def _departed(jobs: Sequence[Job], where: Spots, known: Index) -> list[Step]:
 
 
 def _detached(state: State, desired: dict[bool, Document | None], scene: Scene) -> list[Step]:
-    """Return how machines leave the pools of a load balancer that is to be deleted."""
+    """Return the steps that take machines out of the pools of a load balancer to be deleted."""
     pools = {
         scene.place.pool_id(family, internal=internal).lower()
         for internal, document in desired.items()
@@ -232,7 +232,7 @@ def _detached(state: State, desired: dict[bool, Document | None], scene: Scene) 
 
 
 def _joined(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
-    """Return how machines come into the pools that they are to be in, and out of others."""
+    """Return the steps that put machines into the pools where they belong, and out of others."""
     config = scene.place.config
     if config.pools is PoolType.NODE_IP:
         return []
@@ -265,7 +265,7 @@ def _machines(live: Sequence[Job], scene: Scene, family: str) -> set[str]:
 
 
 def _models(adds: dict[str, list[str]], state: State) -> list[Step]:
-    """Return how the models of scale sets come to name pools that their machines are to join."""
+    """Return the steps that add pools to the models of scale sets whose machines are to join."""
     found: dict[str, list[str]] = {}
     for machine, pools in adds.items():
         id_ = machine.partition("/virtualmachines/")[0]

@@ -1,4 +1,4 @@
-"""Says the steps of a plan in words, and pretends them for `proreus plan`. Pure."""
+"""Describe the steps of a plan in words, and foresee their effects, for `proreus plan`. Pure."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -82,7 +82,7 @@ def _pools(step: Join | JoinSet) -> str:
 
 
 def pretend(state: State, step: Step, scene: Scene) -> State:  # noqa: PLR0911 - a table
-    """Return what there is after a step, as far as that can be known before it."""
+    """Return the state after a step, as far as it can be known before it is taken."""
     match step:
         case PutAddress():
             document = {"id": step.id, "name": last(step.id), **step.document}

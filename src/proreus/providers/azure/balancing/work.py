@@ -1,4 +1,4 @@
-"""Observes what load balancers are made of, and takes the steps of a plan."""
+"""Observe the resources of load balancers, and take the steps of a plan."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from proreus.providers.azure.ids import machine_id, resource_id
 from proreus.providers.azure.machines import by_id, part, properties
 
 Change = Callable[[State], State]
-"""What a step has changed of what there is."""
+"""A function from the state observed before a step to the state after it."""
 
 _AT_ONCE: Final = 10
 _COMPUTE: Final = "/providers/Microsoft.Compute"
@@ -42,10 +42,10 @@ _LEFT_OUT: Final = frozenset({Reason.NOT_FOUND, Reason.INVALID})
 
 
 class Work:
-    """What a pass asks of Azure and tells it."""
+    """A pass over load balancers: its reads of Azure and its writes."""
 
     def __init__(self, arm: Arm, scene: Scene) -> None:
-        """Keep how to call Azure."""
+        """Keep the client of Azure."""
         self._arm = arm
         self._scene = scene
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -156,7 +156,7 @@ class Work:
         return {one.resource for one in found if one is not None}
 
     async def take(self, state: State, step: Step) -> Change:  # noqa: PLR0911 - a table
-        """Take a step; return what it has changed.
+        """Take a step; return how it changes the observed state.
 
         Raises:
             CloudError: Azure refuses it, or does not answer.

@@ -1,4 +1,4 @@
-"""Reads what annotations ask of a Service's load balancer and its public address. Pure."""
+"""Read what annotations ask of a Service's load balancer and its public address. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import msgspec
 from proreus.cloudprovider.annotations import AnnotationReader
 
 PREFIX: Final = "service.beta.kubernetes.io/cce-"
-"""What all of them begin with."""
+"""The prefix of all annotations of this provider."""
 ADDED_ID: Final = f"{PREFIX}load-balancer-cce-add-id"
 ADDED_EIP: Final = f"{PREFIX}load-balancer-cce-add-eip"
 """Written on a Service: the load balancer and the public address that were made for it."""

@@ -1,4 +1,4 @@
-"""Decides which load balancer of Baidu AI Cloud a Service should have. Pure."""
+"""Decide which load balancer of Baidu AI Cloud a Service should have. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -83,7 +83,7 @@ def placed(
 
 
 def subnet_for(options: Options, config: BaiduConfig, place: Place) -> str:
-    """Return the subnet that a new load balancer is asked for, or ""."""
+    """Return the subnet that annotations ask for a new load balancer, or ""."""
     return options.subnet or config.subnet_id or next(iter(place.subnets), "")
 
 
@@ -228,7 +228,7 @@ def _wrong_fields(lb: LoadBalancer, options: Options) -> Iterator[str]:
 
 
 def check_eip(eip: Eip | None, options: Options) -> None:
-    """Refuse to change how an address that was bought for the Service is paid for.
+    """Refuse to change how an address that was bought for the Service is billed.
 
     Raises:
         InvalidRequest: Names the annotation, and the remedy.

@@ -1,4 +1,4 @@
-"""Reads descriptions of load balancers, listeners and addresses. Pure."""
+"""Read descriptions of load balancers, listeners and addresses. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
@@ -63,7 +63,7 @@ def eips(
     requested: str,
     bought: Collection[str],
 ) -> list[Eip]:
-    """Return the addresses that are about a Service.
+    """Return the addresses that belong to a Service, or that it names.
 
     Args:
         listed: All that there are.
@@ -88,7 +88,7 @@ def eips(
 
 
 def _unlisted(balancers: Iterable[Described], found: Iterable[Eip]) -> list[Eip]:
-    """Return addresses that load balancers show and the list of addresses does not."""
+    """Return addresses that load balancers show but that the list of addresses lacks."""
     known = {one.ip for one in found}
     shown = {str(one.get("publicIp") or ""): str(one["blbId"]) for one in balancers}
     return [Eip(ip, BOUND, id_) for ip, id_ in shown.items() if ip and ip not in known]

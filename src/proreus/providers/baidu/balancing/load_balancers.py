@@ -61,7 +61,7 @@ from proreus.providers.baidu.names import parsed
 
 
 class _Case(msgspec.Struct, frozen=True):
-    """A Service: what is desired, what is observed, and where its hosts are."""
+    """A Service: its desired and observed load balancer, and where its hosts are."""
 
     desired: Desired
     observed: Observed
@@ -72,7 +72,7 @@ class BaiduLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
     def __init__(self, api: Api, machines: Machines, config: BaiduConfig) -> None:
-        """Keep how to call the cloud, and the cloud-config."""
+        """Keep the client of the cloud, and the cloud-config."""
         self._config = config
         self._inputs = (config.cluster_id, config.subnet_id, config.vpc_id, config.tenants)
         self._reader = Reader(api, config)
@@ -92,7 +92,7 @@ class BaiduLoadBalancers:
         )
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """Ask for the nodes with ready pods where only these may get traffic; IPv4 only."""
+        """Choose the nodes with ready pods where only these may get traffic; IPv4 only."""
         return nodes_with_pods(service, "IPv4")
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
@@ -196,7 +196,7 @@ class BaiduLoadBalancers:
         return check_subnet(subnet, subnets, place.vpc, is_asked=is_asked)
 
     def _record(self, uid: str, balancer: Balancer | None) -> Record:
-        """Return the record in the description of the load balancer that is there."""
+        """Return the record in the description of the observed load balancer."""
 
         async def write(value: str) -> None:
             if balancer is not None:
@@ -237,12 +237,12 @@ def _deletion(
 
 
 def _given(service: Service | None) -> str:
-    """Return the load balancer that annotations name, or "": they may only spare it."""
+    """Return the load balancer that annotations name, or "": it is spared by a deletion."""
     return "" if service is None else given_balancer(service.metadata.annotations)
 
 
 def _is_kept(service: Service | None) -> bool:
-    """Tell whether an annotation says that the load balancer stays: it may only spare it."""
+    """Tell whether an annotation says that the load balancer is spared by a deletion."""
     if service is None:
         return False
     return service.metadata.annotations.get(f"{PREFIX}load-balancer-reserve-lb") == "true"

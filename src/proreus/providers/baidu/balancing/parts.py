@@ -14,7 +14,7 @@ HTTP: Final = "HTTP"
 UDP: Final = "UDP"
 TCP: Final = "TCP"
 NEW: Final = "new"
-"""The id of what the cloud has not named yet."""
+"""The id of a part to which the cloud has not given one yet."""
 AVAILABLE: Final = "available"
 BOUND: Final = "binded"
 """States of load balancers and addresses."""
@@ -44,12 +44,12 @@ class Listener(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """The name of the part in messages."""
         return f"listener {self.protocol}/{self.port}"
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What the description of a load balancer holds.
+    """The contents of a load balancer's description.
 
     Attributes:
         text: What people read.
@@ -73,7 +73,7 @@ class Mark(msgspec.Struct, frozen=True):
 
     @property
     def stays(self) -> bool:
-        """Whether the load balancer is only emptied when the Service needs it no more."""
+        """Whether the load balancer is emptied, not deleted, once the Service needs it no more."""
         return self.is_given or self.is_kept
 
 
@@ -104,7 +104,7 @@ class Balancer(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """The name of the part in messages."""
         return f"load balancer {self.name or self.id}"
 
 
@@ -133,7 +133,7 @@ class Eip(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """The name of the part in messages."""
         return f"public address {self.ip}"
 
 
@@ -176,7 +176,7 @@ class Desired(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """What the cloud has for a Service.
+    """The observed state in the cloud: load balancers and addresses of a Service.
 
     Attributes:
         balancer: The load balancer that it has, or None.
@@ -189,9 +189,9 @@ class Observed(msgspec.Struct, frozen=True):
     eips: tuple[Eip, ...] = ()
 
     def eip(self, ip: str) -> Eip | None:
-        """Return an address, if it is there."""
+        """Return the observed public address with this IP, if there is one."""
         return next((one for one in self.eips if one.ip == ip), None)
 
     def bound_to(self, balancer: str) -> Eip | None:
-        """Return the address that is bound to a load balancer."""
+        """Return the public address that is bound to a load balancer, if there is one."""
         return next((one for one in self.eips if balancer and one.holder == balancer), None)

@@ -1,4 +1,4 @@
-"""Plans the steps that make a load balancer of Baidu AI Cloud as desired, or delete it.
+"""Plan the steps that make a load balancer of Baidu AI Cloud as desired, or delete it.
 
 Each round holds steps that need not wait for one another; the next round is planned from what there
 is then.
@@ -62,7 +62,7 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
 def deletion(
     ref: LoadBalancerRef, observed: Observed, requested: str, *, given: str, is_kept: bool
 ) -> tuple[Step, ...]:
-    """Return the next steps to delete all that there is for a Service; none if it is gone.
+    """Return the next steps to delete all that belongs to a Service; none if it is gone.
 
     What the official manager has made gets our mark first: it is proven by the address in the
     Service's status, which it loses on the way.
@@ -104,7 +104,7 @@ def _farewell_mark(
 
 
 def marked(mark: Mark, desired: Desired) -> Mark:
-    """Return the mark of a load balancer that becomes the Service's.
+    """Return the mark that makes a load balancer the Service's.
 
     Without our mark it is one that the Service names, unless its name is the one we give.
     """
@@ -117,7 +117,7 @@ def marked(mark: Mark, desired: Desired) -> Mark:
 def chosen(
     candidates: Collection[str], there: Collection[str], most: int, uid: str
 ) -> frozenset[str]:
-    """Return the back ends, where there may be fewer than there are machines.
+    """Return the back ends to use, at most as many as a load balancer takes.
 
     Those that are there stay; others are chosen by a digest of their id and the Service's uid, so
     that many Services do not all use the same ones.
@@ -132,7 +132,7 @@ def _mark(desired: Desired, balancer: Balancer | None, eip: str) -> Mark:
 
 
 def _marks(desired: Desired, balancer: Balancer, observed: Observed) -> Iterator[Step]:
-    """Write the mark if it says something else than it should, and the name."""
+    """Write the mark and the name, if they differ from the desired ones."""
     officially = [one.ip for one in observed.eips if one.is_ours and not one.is_tagged]
     held = balancer.mark.eip
     eip = held if held in officially else min(officially, default="")
@@ -179,7 +179,7 @@ def _members(desired: Desired, balancer: Balancer) -> Iterator[Step]:
 
 
 def _wanted(desired: Desired, observed: Observed) -> str:
-    """Return the public address that there is to be; "" for none, or one that is to be bought."""
+    """Return the desired public address; "" for none, or for one that is still to be bought."""
     if desired.is_internal:
         return ""
     if desired.requested:
@@ -202,7 +202,7 @@ def _eip_name(desired: Desired, balancer: Balancer | None) -> str:
 def _address(
     desired: Desired, balancer: Balancer, observed: Observed, wanted: str
 ) -> Iterator[Step]:
-    """Bind the public address that is wanted, and nothing else; give it its bandwidth."""
+    """Bind the desired public address, unbind any other, and set its bandwidth."""
     bound = observed.bound_to(balancer.id)
     if bound is not None and bound.status in _MOVING:
         yield _wait_for(bound)
@@ -231,7 +231,7 @@ def _binding(eip: Eip, balancer: Balancer, observed: Observed) -> Iterator[Step]
 
 
 def _departure(spare: Iterable[Balancer], observed: Observed, kept: str) -> tuple[Step, ...]:
-    """Let go of load balancers and addresses that are not needed: unbind, release, delete."""
+    """Give up load balancers and addresses that are not needed: unbind, release, delete."""
     spare = tuple(spare)
     ids = {one.id for one in spare}
     bound = [one for one in observed.eips if one.holder in ids]

@@ -1,4 +1,4 @@
-"""Observes what the cloud has for a Service: load balancers, listeners, back ends, addresses."""
+"""Observe what the cloud has for a Service: load balancers, listeners, back ends, addresses."""
 
 import asyncio
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _IN_USE: Final = "is bound to {holder}, which is not the Service's load balancer
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What a Service names.
+    """The load balancer and the address that a Service names.
 
     Attributes:
         balancer: The id of a load balancer, or "".
@@ -32,7 +32,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What there is for a Service.
+    """The observed state of a Service.
 
     Attributes:
         observed: Its load balancer and addresses.
@@ -44,7 +44,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct):
-    """What was made for a Service a moment ago, which lists may not show yet.
+    """The parts made for a Service a moment ago, which lists may not show yet.
 
     Attributes:
         balancer: The id of a load balancer, or "".
@@ -56,10 +56,10 @@ class Made(msgspec.Struct):
 
 
 class Reader:
-    """A reader of what load balancers are made of."""
+    """A reader of load balancers and their parts."""
 
     def __init__(self, api: Api, config: BaiduConfig) -> None:
-        """Keep how to call the cloud, and the cloud-config."""
+        """Keep the client of the cloud, and the cloud-config."""
         self._api = api
         self._config = config
 
@@ -76,7 +76,7 @@ class Reader:
         return await self._api.listed("listSubnets", "subnets", vpcId=vpc)
 
     async def observe(self, ref: LoadBalancerRef, wish: Wish, made: Made) -> Case:
-        """Observe what there is for a Service.
+        """Observe the load balancer and the addresses of a Service.
 
         Args:
             ref: The Service.
@@ -108,7 +108,7 @@ class Reader:
         return Case(observed, is_proven)
 
     async def observe_rest(self, ref: LoadBalancerRef, made: Made) -> Observed:
-        """Observe all that goes with a Service.
+        """Observe all that has to be deleted with a Service.
 
         Raises:
             CloudError: The cloud does not tell.
@@ -129,7 +129,7 @@ class Reader:
         ours: list[Described],
         verdicts: dict[str, Verdict],
     ) -> Described | None:
-        """Return the load balancer that the Service is to have, if it is there."""
+        """Return the load balancer that the Service should use, if it is there."""
         if wish.balancer:
             return self._named(ref, wish.balancer, listed, verdicts)
         made_for_it = [
@@ -210,7 +210,7 @@ class Reader:
         return documents.balancer(described, listeners, servers)
 
     async def _emptied(self, described: Described) -> Balancer:
-        """Read a load balancer that goes; of one that may stay, all that is to be taken from it.
+        """Read a load balancer to be deleted; one that may stay with all that it is to lose.
 
         Whether one without our mark stays an annotation says, which becomes part of the mark.
         """
@@ -220,7 +220,7 @@ class Reader:
 
 
 def missing(made: Made, observed: Observed) -> str:
-    """Return what was made a moment ago and is not shown yet, or "". Pure."""
+    """Return a part that was made a moment ago and is not shown yet, in words, or "". Pure."""
     balancers = {one.id for one in (observed.balancer, *observed.spare) if one is not None}
     if made.balancer and made.balancer not in balancers:
         return f"load balancer {made.balancer}"

@@ -1,4 +1,4 @@
-"""Makes the steps that change a load balancer: call, effect and preview of each. Pure."""
+"""Make the steps that change a load balancer: call, effect and preview of each. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -25,7 +25,7 @@ from proreus.providers.baidu.balancing.parts import (
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The step that is no call: the cloud still works on something."""
+    """The step that calls nothing: the cloud still works on something."""
 
     reason: str
 
@@ -33,7 +33,7 @@ class Wait(msgspec.Struct, frozen=True):
 Step = PlannedCall[Call | Wait, Observed]
 
 WEIGHT: Final = 100
-"""Of a back end, as with the official manager."""
+"""The weight of a back end, as with the official manager."""
 _UNKNOWN: Final = "0.0.0.0"  # noqa: S104 - an address that stands for one not known yet
 
 

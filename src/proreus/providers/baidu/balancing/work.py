@@ -1,4 +1,4 @@
-"""Takes the steps of a plan: each is one call, or waiting until the cloud is ready for one."""
+"""Take the steps of a plan: each is one call, or waiting until the cloud is ready for one."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Work:
     """
 
     def __init__(self, api: Api, hosts: Recent[Described | CloudError | None]) -> None:
-        """Begin without any."""
+        """Keep the API client and the cache of hosts; begin without any work."""
         self._api = api
         self._hosts = hosts
         self._made: dict[str, tuple[float, Made]] = {}
@@ -76,7 +76,7 @@ class Work:
         return step.after
 
     async def send(self, uid: str, call: Call) -> None:
-        """Make a call for a Service; one that deletes what is gone already is done.
+        """Make a call for a Service; to delete a part that is gone already is no error.
 
         Raises:
             Working: The cloud is busy with another change.
@@ -103,7 +103,7 @@ class Work:
         self._made[uid] = asyncio.get_running_loop().time() + SHOWN_WITHIN, made
 
     def done(self, uid: str) -> None:
-        """Forget all about a Service that is as desired, or gone."""
+        """Forget all about a Service that is as desired, or deleted."""
         self._made.pop(uid, None)
         self._turns.pop(uid, None)
         self.waits.done(uid)

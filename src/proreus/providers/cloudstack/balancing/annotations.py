@@ -1,4 +1,4 @@
-"""Reads what annotations ask of a Service's load balancer. Pure."""
+"""Read what annotations ask of a Service's load balancer. Pure."""
 
 import ipaddress
 import re
@@ -10,7 +10,7 @@ import msgspec
 from proreus.cloudprovider.annotations import AnnotationReader
 
 PREFIX: Final = "service.beta.kubernetes.io/cloudstack-load-balancer-"
-"""What all of them begin with."""
+"""The prefix of all annotations of this provider."""
 ASSOCIATED: Final = f"{PREFIX}ip-associated-by-controller"
 """Written beside an address that the Service names and that was acquired for it."""
 EVERYONE: Final = frozenset({"0.0.0.0/0"})

@@ -1,4 +1,4 @@
-"""Takes the steps of a plan: each is one command of CloudStack."""
+"""Take the steps of a plan: each is one command of CloudStack."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -50,7 +50,7 @@ class Commands:
     def __init__(
         self, api: Api, works: Works, reader: Reader, hosts: Recent[Described | None]
     ) -> None:
-        """Keep how to call CloudStack."""
+        """Keep the client of CloudStack."""
         self._api = api
         self._works = works
         self._reader = reader
@@ -113,7 +113,7 @@ class Commands:
         await self._works.run(ref.uid, "deleteTags", parameters)
 
     def _without_claim(self, step: Claim, error: CloudError) -> Callable[[Observed], Observed]:
-        """Go on where the network cannot be tagged, such as one that is another account's.
+        """Go on without a claim where the network cannot be tagged, such as another account's.
 
         Then a process that ends right after it has acquired the address leaves it behind.
         """
@@ -121,7 +121,7 @@ class Commands:
         return lambda now: after(now, step)
 
     async def _unclaim(self, ref: LoadBalancerRef, network: str, error: Refused) -> None:
-        """Take a claim away at once when somebody else has got the address meanwhile."""
+        """Remove a claim at once when somebody else has got the address meanwhile."""
         self._reader.forget(ref.uid)
         await self.untag(ref, "Network", (network,), (owners.claim_key(ref),))
         raise RetryAfter(f"another address is chosen: {error}", after=_AGAIN) from error
@@ -142,7 +142,7 @@ def _ref(ref: LoadBalancerRef, owner: Owner) -> LoadBalancerRef:
 
 
 def _of_network(step: Claim | Unclaim, ref: LoadBalancerRef) -> Command:
-    """Write the tag that claims an address, or take it away, whatever it claims."""
+    """Return the command that writes the tag with a Service's claim on a network, or deletes it."""
     of = {"resourcetype": "Network", "resourceids": step.network}
     if isinstance(step, Unclaim):
         return "deleteTags", {**of, "tags[0].key": owners.claim_key(ref)}
@@ -196,7 +196,7 @@ def _of_opening(step: Open | Close, ref: LoadBalancerRef, address: Address | Non
 def command_for(
     step: Step, ref: LoadBalancerRef, network: Network | None, address: Address | None, api: Api
 ) -> Command:
-    """Return the command that is a step, and its parameters.
+    """Return the command that carries out a step, and its parameters.
 
     Args:
         step: What to do.

@@ -1,4 +1,4 @@
-"""Decides which load balancer of CloudStack a Service should have. Pure."""
+"""Decide which load balancer of CloudStack a Service should have. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,9 +16,9 @@ from proreus.providers.cloudstack.names import parsed
 Version = tuple[int, ...]
 
 SOURCES_SINCE: Final[Version] = (4, 18)
-"""Since then rules have sources."""
+"""The version since which rules have sources."""
 CHANGED_SINCE: Final[Version] = (4, 22)
-"""Since then they can be changed."""
+"""The version since which the sources of a rule can be changed."""
 
 _PROTOCOLS: Final = {"TCP": "tcp", "UDP": "udp"}
 
@@ -129,7 +129,7 @@ def desired_balancer(
 
 
 def check_place(place: Placed) -> None:
-    """Refuse a load balancer of which nobody knows the network.
+    """Refuse a load balancer while the network of its hosts is unknown.
 
     Raises:
         CloudError: No host has a machine.

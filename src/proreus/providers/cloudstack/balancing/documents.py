@@ -1,4 +1,4 @@
-"""Reads CloudStack's descriptions of rules, addresses and networks. Pure."""
+"""Read CloudStack's descriptions of rules, addresses and networks. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final

@@ -57,7 +57,7 @@ _MOST_STEPS = 1000
 
 
 class _Case(msgspec.Struct, frozen=True):
-    """A Service: what is desired and what is observed.
+    """A Service: its desired and its observed load balancer.
 
     Attributes:
         desired: What there should be.
@@ -73,7 +73,7 @@ class _Case(msgspec.Struct, frozen=True):
 
 
 class _Record:
-    """The record on a Service's rules, as a tag of one of them, within one `ensure`."""
+    """The record of what a Service's rules were made from, as a tag of one, in one `ensure`."""
 
     def __init__(
         self, ref: LoadBalancerRef, described: Sequence[Described], commands: Commands
@@ -98,7 +98,7 @@ class CloudStackLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
     def __init__(self, api: Api, machines: Machines, config: CloudStackConfig) -> None:
-        """Keep how to call CloudStack, and the cloud-config."""
+        """Keep the client of CloudStack, and the cloud-config."""
         self._api = api
         self._inputs = (config.tenants,)
         self._reader = Reader(api, config.tenants)
@@ -119,7 +119,7 @@ class CloudStackLoadBalancers:
         )
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """Ask for the nodes with ready pods where only these may get traffic; IPv4 only."""
+        """Choose the nodes with ready pods where only these may get traffic; IPv4 only."""
         return nodes_with_pods(service, "IPv4")
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:

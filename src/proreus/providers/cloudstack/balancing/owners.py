@@ -1,4 +1,4 @@
-"""Tells whose objects of CloudStack are, by descriptions, tags and names. Pure.
+"""Tell to whom objects of CloudStack belong, by descriptions, tags and names. Pure.
 
 A rule that we make has the UIDs of Service and cluster in its description from the start; one that
 the official manager has made has the Service's UID in its name, and gets our tags. Addresses have
@@ -16,7 +16,7 @@ from proreus.cloudprovider.ownership import Owner, Verdict, are_marks_of, verdic
 
 LONGEST: Final = 255
 CLAIM: Final = "proreus/claim/"
-"""Begins the key of the tag on a network that claims an address for the Service of a UID."""
+"""The prefix of the tag on a network that claims an address; the Service's UID follows."""
 
 _TEXT: Final = Description(LONGEST)
 _SERVICE: Final = re.compile(r"Kubernetes Service (\S+) of cluster ")
@@ -28,7 +28,7 @@ def description(ref: LoadBalancerRef) -> str:
 
 
 def service_marks(ref: LoadBalancerRef) -> Mapping[str, str]:
-    """Return the tags of what is a Service's; a value that is too long is cut."""
+    """Return the tags that mark an object as a Service's; a value that is too long is cut."""
     of = marks(ref.cluster, ref.key, ref.uid)
     return {key: value[:LONGEST] for key, value in of.items() if value}
 
@@ -61,7 +61,7 @@ def has_tags_of(described: Mapping[str, Any], ref: LoadBalancerRef) -> bool:
 
 
 def record_of(rules: Iterable[Mapping[str, Any]]) -> str:
-    """Return the record of what a Service's rules were made from, if one of them has it, or ""."""
+    """Return the record that one of a Service's rules has, or ""."""
     found = [tags_of(one).get(MARK_FINGERPRINT, "") for one in rules]
     known = [one for one in found if one]
     return known[0] if len(known) == 1 else ""
@@ -83,16 +83,16 @@ def claim_key(ref: LoadBalancerRef) -> str:
 
 
 def claim_value(ref: LoadBalancerRef, ip: str) -> str:
-    """Return the value of that tag."""
+    """Return the value of the tag that claims an address for this cluster."""
     return f"{ref.cluster.uid}/{ip}"
 
 
 def claimed(value: str, ref: LoadBalancerRef) -> str:
-    """Return the address that such a tag claims for this cluster; "" if it is another's."""
+    """Return the address that a claim's value names; "" if the claim is another cluster's."""
     cluster, _, ip = value.partition("/")
     return ip if cluster == ref.cluster.uid else ""
 
 
 def claims_of(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of all such tags of a network, by the UIDs of Services."""
+    """Return the values of all claims on a network, by the UIDs of Services."""
     return {key.removeprefix(CLAIM): value for key, value in tags.items() if key.startswith(CLAIM)}

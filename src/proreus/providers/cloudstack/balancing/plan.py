@@ -1,4 +1,4 @@
-"""Plans the steps that make a load balancer of CloudStack as desired, or delete it.
+"""Plan the steps that make a load balancer of CloudStack as desired, or delete it.
 
 Each round holds steps that need not wait for one another; the next round is planned from what there
 is then.
@@ -27,7 +27,7 @@ from proreus.providers.cloudstack.balancing.parts import (
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The result that CloudStack still deletes a rule whose port is needed."""
+    """The result that CloudStack has first to finish the deletion of a rule with the same port."""
 
     rule: str
 
@@ -46,7 +46,7 @@ class Unclaim(msgspec.Struct, frozen=True):
 
 
 class Acquire(msgspec.Struct, frozen=True):
-    """The step to acquire a public address; any if `ip` is ""."""
+    """The step to acquire a public address: `ip`, or any if that is ""."""
 
     ip: str
 
@@ -191,7 +191,7 @@ def deletion(observed: Observed, network: str) -> tuple[Step, ...]:
 
 
 def _acquisition(desired: Desired, address: Address | None, claim: str) -> Step:
-    """Return the next step to an address; one that is free is claimed, then acquired."""
+    """Return the next step towards an address; a free one is claimed first, then acquired."""
     ip = address.ip if address is not None else ""
     if not ip or claim == ip:
         return Acquire(ip)
@@ -214,7 +214,7 @@ def _can_stay(rule: Rule, desired: Desired, address: Address) -> bool:
 
 
 def _farewell(surplus: Sequence[Rule], desired: Desired, observed: Observed) -> tuple[Step, ...]:
-    """Close and delete rules that are not desired, or that stand in the way of another.
+    """Close and delete rules that are not desired, or that keep a desired one from being made.
 
     What is made anew at once stays open meanwhile.
     """
@@ -230,7 +230,7 @@ def _farewell(surplus: Sequence[Rule], desired: Desired, observed: Observed) -> 
 
 
 def _marks(address: Address, observed: Observed) -> Iterator[Step]:
-    """Mark what is the Service's: the address first, while unmarked rules prove whose it is."""
+    """Mark the Service's objects: the address first, while unmarked rules prove whose it is."""
     is_claimed = bool(observed.claim) and observed.claim == address.ip and not address.is_shared
     if (is_claimed or address.is_adopted) and not address.is_ours:
         yield MarkAddress(address.id)
@@ -263,12 +263,12 @@ def _differing(wanted: Rule, found: Rule) -> dict[str, str]:
 
 
 def sources(cidrs: Iterable[str]) -> str:
-    """Return a list of sources as CloudStack takes it."""
+    """Return source CIDRs in one text, as CloudStack takes them."""
     return ",".join(sorted(cidrs))
 
 
 def _details(desired: Desired, observed: Observed) -> Iterator[Step]:
-    """Give rules their machines, and let clients reach them."""
+    """Plan the machines of rules, and the openings for clients."""
     for rule in observed.rules:
         if new := desired.members - rule.members:
             yield Assign(rule.id, tuple(sorted(new)))
@@ -284,7 +284,7 @@ def _details(desired: Desired, observed: Observed) -> Iterator[Step]:
 def _openings(
     key: Key, cidrs: frozenset[str], there: Iterable[Opening], acl: str
 ) -> Iterator[Step]:
-    """Open a port for exactly these sources.
+    """Plan the openings of a port for exactly these sources.
 
     In an access list, what others have opened is left alone, and suffices if it is the same.
     """

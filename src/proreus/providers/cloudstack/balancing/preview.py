@@ -1,4 +1,4 @@
-"""Foresees what a step does to a load balancer of CloudStack, and describes it. Pure."""
+"""Foresee what a step does to a load balancer of CloudStack, and describe it. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -27,11 +27,11 @@ from proreus.providers.cloudstack.balancing.plan import (
 )
 
 NEW: Final = "new"
-"""The id of what CloudStack has not named yet."""
+"""The id of a part to which CloudStack has not given one yet."""
 
 
 def after(observed: Observed, step: Step, id_: str = NEW, ip: str = "") -> Observed:
-    """Return what there is after a step.
+    """Return the state after a step.
 
     Args:
         observed: What there was.
@@ -103,7 +103,7 @@ def _changed(fields: Mapping[str, str], desired: Rule) -> dict[str, Any]:
 
 
 def part_changes(step: Step, observed: Observed) -> Iterator[PartChange]:
-    """Return the lines of `proreus plan` about a step; `observed` is what there is before it."""
+    """Return the lines of `proreus plan` about a step; `observed` is the state before it."""
     match step:
         case Acquire(ip):
             yield PartChange("create", f"public address {ip or '(any)'}")

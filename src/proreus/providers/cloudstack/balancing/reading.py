@@ -1,4 +1,4 @@
-"""Observes the load balancer of a Service: rules, addresses, what lets clients in."""
+"""Observe the load balancer of a Service: rules, addresses, and openings for clients."""
 
 import asyncio
 import zlib
@@ -24,16 +24,16 @@ _FREE, _GOING = "Free", "Releasing"
 
 
 class Reader:
-    """A reader of what load balancers are made of."""
+    """A reader of load balancers and their parts."""
 
     def __init__(self, api: Api, tenants: Tenants) -> None:
-        """Keep how to call CloudStack, and what Services may name."""
+        """Keep the client of CloudStack, and what Services may name."""
         self._api = api
         self._tenants = tenants
         self._reserved: dict[str, str] = {}
 
     async def rules(self, ref: LoadBalancerRef) -> list[Described]:
-        """Return the rules that are a Service's, sorted by name.
+        """Return the rules that belong to a Service, sorted by name.
 
         Raises:
             CloudError: CloudStack does not tell.
@@ -43,11 +43,11 @@ class Reader:
         return sorted(ours, key=lambda one: (str(one.get("name")), id_of(one)))
 
     async def all_rules(self) -> list[Described]:
-        """Return all rules of the account or project, whosever they are."""
+        """Return all rules of the account or project, whoever owns them."""
         return await self._rules({})
 
     async def with_members(self, found: Iterable[Described], ref: LoadBalancerRef) -> list[Rule]:
-        """Read rules with their machines, by a request each.
+        """Read the machines of each of these rules, by one request a rule.
 
         Raises:
             CloudError: CloudStack does not tell.
@@ -82,7 +82,7 @@ class Reader:
         return await self._addresses(_tag(MARK_CLUSTER_UID, cluster.uid))
 
     async def observe(self, lb: LoadBalancer, rules: list[Rule], network: Network) -> Observed:
-        """Observe what there is for a Service in a network.
+        """Observe the load balancer of a Service in a network.
 
         Raises:
             InvalidRequest: It names an address that it cannot have.
@@ -109,7 +109,7 @@ class Reader:
     async def observe_rest(
         self, ref: LoadBalancerRef, rules: list[Rule], *, waits: bool = True
     ) -> tuple[Observed, str]:
-        """Observe all that goes with a Service, and the network with its claim, or "".
+        """Observe all that is deleted with a Service; return also the network with its claim.
 
         Raises:
             Working: CloudStack releases the Service's address, and `waits` says to wait for that.
@@ -142,12 +142,12 @@ class Reader:
         return observed, network
 
     async def users(self, address: str, rules: Collection[Rule]) -> list[Described]:
-        """Return the rules of others that use an address."""
+        """Return the rules of other Services and owners that use an address."""
         mine = {one.id for one in rules}
         return [one for one in await self._rules({"publicipid": address}) if id_of(one) not in mine]
 
     def forget(self, uid: str) -> None:
-        """Let go of the address that was chosen for a Service."""
+        """Forget the address that was chosen for a Service."""
         self._reserved.pop(uid, None)
 
     async def _address(
@@ -178,7 +178,7 @@ class Reader:
     async def _in_use(
         self, ref: LoadBalancerRef, rules: list[Rule], own: list[Described]
     ) -> Address:
-        """Return the address of the Service's rules: they stay where they are."""
+        """Return the address that the Service's rules are on."""
         id_ = rules[0].address
         for one in own:
             if id_of(one) == id_:
@@ -232,7 +232,7 @@ class Reader:
         return Address(ip, id_of(one), is_shared=claim == ip)
 
     async def _free(self, ref: LoadBalancerRef, network: Network) -> Address | None:
-        """Choose a free address, or none where CloudStack shows none: then it chooses one."""
+        """Choose a free address; None where CloudStack shows none, and then chooses one itself."""
         asked = {"allocatedonly": "false", "forvirtualnetwork": "true", "state": _FREE}
         if network.zone:
             asked["zoneid"] = network.zone
@@ -252,7 +252,7 @@ class Reader:
         return Address(chosen)
 
     async def _claim(self, ref: LoadBalancerRef) -> tuple[str, str]:
-        """Return the network with a Service's claim, and the address that it claims."""
+        """Return the network with a Service's claim, and the claimed address; "" without."""
         asked = {"key": owners.claim_key(ref), "resourcetype": "Network"}
         for one in await self._api.listed("listTags", "tag", asked):
             if ip := owners.claimed(str(one.get("value", "")), ref):
@@ -260,7 +260,7 @@ class Reader:
         return "", ""
 
     async def _is_unused(self, one: Described, network: str, vpc: str = "") -> bool:
-        """Tell whether an address that is claimed was acquired, and nothing else is about it."""
+        """Tell whether a claimed address was acquired and has no rules yet."""
         if one.get("state") == _FREE or owners.owners_of(one):
             return False
         if one.get("issourcenat") or one.get("isstaticnat"):

@@ -1,1 +1,1 @@
-"""Load balancers of Services: what they consist of, what is desired, and how it gets there."""
+"""Load balancers of Services: their parts, the desired state, and the steps towards it."""

@@ -1,4 +1,4 @@
-"""Reads the annotations of Services that the official manager of GCE knows. Pure."""
+"""Read the annotations of Services that the official manager of GCE knows. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _SUBNET_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What annotations ask.
+    """The options of a load balancer that annotations choose.
 
     Attributes:
         internal: Whether only the network reaches it.

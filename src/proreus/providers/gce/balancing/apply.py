@@ -1,4 +1,4 @@
-"""Takes the steps of a plan, one call for each."""
+"""Take the steps of a plan, one call for each."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,14 +26,14 @@ from proreus.providers.gce.names import Machine, instance_path, machine_in
 from proreus.providers.gce.place import Place
 
 Effect = Callable[[Observed], Observed]
-"""How what was observed differs after a step."""
+"""A function from the state observed before a step to the state after it."""
 
 
 class Applier:
-    """Takes steps."""
+    """A taker of steps."""
 
     def __init__(self, api: Api, place: Place, observer: Observer) -> None:
-        """Keep how to call Google, and the project, region and network of the cluster."""
+        """Keep the client of Google, and the project, region and network of the cluster."""
         self._api = api
         self._place = place
         self._observer = observer
@@ -128,7 +128,7 @@ class Applier:
 
 
 def _named(error: Refused) -> set[str]:
-    """Return the instances that a refusal names: those that are not there."""
+    """Return the instances that a refusal names as missing."""
     if error.code not in {"notFound", "invalid", "memberNotFound"}:
         return set()
     parts = error.text.replace("'", " ").split()

@@ -1,4 +1,4 @@
-"""Decides which parts the load balancer of a Service should have. Pure."""
+"""Decide which parts the load balancer of a Service should have. Pure."""
 
 import ipaddress
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ _INTERVALS: Final = {
 
 
 class Desired(msgspec.Struct, frozen=True):
-    """The parts that there should be.
+    """The desired parts of a Service's load balancer.
 
     Attributes:
         rule: The forwarding rule, without its address.
@@ -79,22 +79,22 @@ class Desired(msgspec.Struct, frozen=True):
 
     @property
     def has_own_external_check(self) -> bool:
-        """Whether Google checks an external one by itself: at its address, as clients come."""
+        """Whether an external load balancer has a health check of its own, made at its address."""
         return not self.shares_check and not self.internal
 
     @property
     def pool(self) -> Pool | None:
-        """The target pool of an external one."""
+        """The target pool of an external load balancer."""
         return self.target if isinstance(self.target, Pool) else None
 
     @property
     def backend(self) -> BackendService | None:
-        """The backend service of an internal one."""
+        """The backend service of an internal load balancer."""
         return self.target if isinstance(self.target, BackendService) else None
 
     @property
     def internal(self) -> bool:
-        """Whether only the network reaches it."""
+        """Whether the load balancer is reached from inside the network only."""
         return self.backend is not None
 
 
@@ -144,7 +144,7 @@ def check(lb: LoadBalancer) -> None:
 
 
 def machines_of(hosts: Iterable[Host], place: Place) -> tuple[dict[str, Machine], dict[str, str]]:
-    """Return the instances of hosts by node, and by node why one cannot be a host."""
+    """Return the instances of hosts by node, and why a node cannot be a host, by node."""
     found: dict[str, Machine] = {}
     rejected: dict[str, str] = {}
     for host in hosts:
@@ -171,7 +171,7 @@ def by_zone(machines: Iterable[Machine]) -> dict[str, frozenset[Machine]]:
 def tags_for(
     nodes: Mapping[str, Machine], tags: Mapping[Machine, str], given: Sequence[str]
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the network tags for firewall rules, and by node why one is not let through to.
+    """Return the network tags for firewall rules, and why a node is not let through to, by node.
 
     Args:
         nodes: The hosts.

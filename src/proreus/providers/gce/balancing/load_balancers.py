@@ -78,7 +78,7 @@ from proreus.providers.gce.place import Place, find_subnetwork
 from proreus.providers.gce.reading import Reader
 
 _KEPT: Final = (Kind.RULE, Kind.ADDRESS)
-"""What the controller of backend services calls by the same names as we do."""
+"""Kinds of parts that the controller of backend services calls by the same names as we do."""
 _MOST_TRIES: Final = 5
 """Times that something shared may be taken away while one load balancer is made."""
 
@@ -97,7 +97,7 @@ class GCELoadBalancers:
         check_ranges: tuple[str, ...],
         rbs_default: bool = False,
     ) -> None:
-        """Keep how to call Google, and the project, region and network of the cluster."""
+        """Keep the client of Google, and the project, region and network of the cluster."""
         self._api = api
         self._reader = reader
         self._place = place
@@ -174,9 +174,9 @@ class GCELoadBalancers:
     async def _converge(
         self, lb: LoadBalancer, desired: Desired, record: Record
     ) -> tuple[Observed, bool]:
-        """Take steps until there are none, and nothing shared was taken away meanwhile.
+        """Take steps until none is left, again if shared parts were deleted meanwhile.
 
-        Return what there is then, and whether the health check of nodes was used before.
+        Return the state then, and whether the shared health check was in use before.
         """
         leaves_shared = False
         for _ in range(_MOST_TRIES):
@@ -201,7 +201,7 @@ class GCELoadBalancers:
         raise RetryAfter(f"{lb.ref.name}: other load balancers are being deleted", after=1.0)
 
     async def _take(self, lb: LoadBalancer, observed: Observed, step: Step) -> Effect:
-        """Take a step; a firewall rule that only others may change is told to them."""
+        """Take a step; if only others may change a firewall rule, ask them to by an event."""
         del observed
         try:
             return await self._applier.take(step)
@@ -298,7 +298,7 @@ class GCELoadBalancers:
         ]
 
     async def _rule(self, lb: LoadBalancer, options: Options) -> Rule | None:
-        """Return the forwarding rule as it is.
+        """Return the observed forwarding rule; None without one.
 
         Raises:
             ImplementedElsewhere: Another controller makes the load balancer.
@@ -325,7 +325,7 @@ class GCELoadBalancers:
         return rule
 
     async def _desired(self, lb: LoadBalancer, options: Options) -> tuple[Desired, dict[str, str]]:
-        """Return the desired parts, and by node why some hosts cannot be one."""
+        """Return the desired parts, and by node why a host cannot be among them."""
         given = self._config.global_.node_tags
         nodes, rejected = machines_of(lb.hosts, self._place)
         tags: Mapping[Machine, str] = {}

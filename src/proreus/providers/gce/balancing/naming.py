@@ -1,4 +1,4 @@
-"""Names and descriptions of what load balancers consist of: the official ones. Pure.
+"""Make the names and descriptions of the parts of load balancers: the official ones. Pure.
 
 All but what Services share is named after the Service's uid, which proves whose it is.
 """
@@ -19,7 +19,7 @@ def firewall(name: str) -> str:
 
 
 def shared_check(cluster_id: str) -> str:
-    """Return the name of the health check of nodes."""
+    """Return the name of the health check that asks nodes, shared by load balancers."""
     return f"k8s-{cluster_id}-node"
 
 
@@ -45,7 +45,7 @@ def shared_service(cluster_id: str, protocol: str, *, affinity: bool) -> str:
 
 
 def described(service: str) -> str:
-    """Return the description of what is made for a Service (namespace/name)."""
+    """Return the description of a part that is made for a Service (namespace/name)."""
     return f'{{"kubernetes.io/service-name":"{service}"}}'
 
 
@@ -55,7 +55,7 @@ def described_with_address(service: str, address: str) -> str:
 
 
 def described_for_cluster(cluster_id: str) -> str:
-    """Return the description of the firewall rule for the health check of nodes."""
+    """Return the description of the firewall rule for the shared health check of nodes."""
     return f'{{"kubernetes.io/cluster-id":"{cluster_id}"}}'
 
 

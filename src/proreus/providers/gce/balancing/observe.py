@@ -1,4 +1,4 @@
-"""Reads what there is of a load balancer."""
+"""Read the parts of load balancers."""
 
 import asyncio
 from collections.abc import Iterable
@@ -33,10 +33,10 @@ class _Member(msgspec.Struct, frozen=True):
 
 
 class Observer:
-    """Reads the parts of load balancers."""
+    """A reader of the parts of load balancers."""
 
     def __init__(self, api: Api, place: Place) -> None:
-        """Keep how to call Google, and the project, region and network of the cluster."""
+        """Keep the client of Google, and the project, region and network of the cluster."""
         self._api = api
         self._place = place
 
@@ -60,7 +60,7 @@ class Observer:
         return await self._api.find(f"{kind.method}.get", self.path(kind, name), FORMS[kind])
 
     async def observe(self, desired: Desired) -> Observed:
-        """Read the parts that matter for what is desired.
+        """Read the parts that a plan for the desired load balancer depends on.
 
         Raises:
             CloudError: Google does not tell.
@@ -102,7 +102,7 @@ class Observer:
         return Observed(parts)
 
     async def everything(self, name: str) -> Observed:
-        """Read all that may be named after a load balancer, of both kinds.
+        """Read all parts that may be named after a load balancer, of both kinds.
 
         Raises:
             CloudError: Google does not tell.
@@ -145,7 +145,7 @@ class Observer:
         return frozenset(one for member in found if (one := machine_in(member.instance)))
 
     async def _reserved(self, desired: Desired, observed: Observed) -> Address | None:
-        """Read the reserved address, whosesoever, that it is to have or keeps while made anew."""
+        """Read the reserved address, whoever owns it, that the Service asks for or should keep."""
         rule = observed.rule(desired.rule.name)
         asked = desired.requested_address
         if not asked and rule is None:

@@ -1,4 +1,4 @@
-"""What load balancers consist of, as the Compute API has it, and when two are alike. Pure.
+"""Define the parts of load balancers as the Compute API has them, and compare them. Pure.
 
 The fields are the API's, so a part is the body of the request that makes it. URLs are compared by
 the resources that they name, lists by what is in them.
@@ -58,7 +58,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
 
 
 class Address(_Part, frozen=True, kw_only=True):
-    """A reserved address; `users` are the URLs of what has it."""
+    """A reserved address; `users` are the URLs of the objects that use it."""
 
     address: str = ""
     address_type: str = ""
@@ -79,7 +79,7 @@ class HttpCheck(_Part, frozen=True, kw_only=True):
 
 
 class Http(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What a health check asks for."""
+    """The HTTP request of a health check."""
 
     port: int = 0
     request_path: str = ""
@@ -97,7 +97,7 @@ class Check(_Part, frozen=True, kw_only=True):
 
 
 class Allowed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a firewall rule lets through."""
+    """The protocol and ports that a firewall rule lets through."""
 
     protocol: str = msgspec.field(default="", name="IPProtocol")
     ports: tuple[str, ...] = ()
@@ -163,12 +163,12 @@ class Rule(_Part, frozen=True, kw_only=True):
 
     @property
     def marks(self) -> dict[str, str]:
-        """Our marks on it."""
+        """Our marks on the rule."""
         return LABELS.read(self.labels)
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the controller of backend services has made it: ours lead to target pools."""
+        """Whether the controller of backend services made the rule; ours lead to target pools."""
         return bool(self.backend_service) and self.load_balancing_scheme != INTERNAL
 
 
@@ -190,7 +190,7 @@ FORMS: Mapping[Kind, type[Any]] = {
     Kind.RULE: Rule,
     Kind.SERVICE: BackendService,
 }
-"""What each kind is decoded to."""
+"""The type to which each kind is decoded."""
 
 
 def differing(desired: Part, observed: Part) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ _AT_LEAST = frozenset(
 
 
 def merged(desired: Part, observed: Part) -> Part:
-    """Return what to put in the place of a part: as desired, but no less patient."""
+    """Return the part to write: as desired, but with intervals and thresholds at least as large."""
     if isinstance(desired, HttpCheck | Check) and isinstance(observed, HttpCheck | Check):
         most = {
             field: max(getattr(desired, field), getattr(observed, field)) for field in _AT_LEAST

@@ -1,4 +1,4 @@
-"""Plans the steps that make a load balancer as desired, or take it down. Pure.
+"""Plan the steps that make a load balancer as desired, or delete it. Pure.
 
 `plan` answers the steps that can be taken now, side by side; what they change goes into `Observed`
 and `plan` is asked again, until nothing is left to do.
@@ -126,7 +126,7 @@ def plan(desired: Desired, observed: Observed, place: Place) -> tuple[Step, ...]
 
 
 def _removal(desired: Desired, observed: Observed, rule: Rule) -> Iterator[Step]:
-    """Plan the end of a forwarding rule that is to be made anew: its address is held first."""
+    """Plan to delete a forwarding rule that is to be made anew; its address is reserved first."""
     name, held = desired.rule.name, observed.address(desired.rule.name)
     keeps = _keeps_address(desired, rule)
     if keeps and held is None and observed.reserved is None:
@@ -146,7 +146,7 @@ def _removal(desired: Desired, observed: Observed, rule: Rule) -> Iterator[Step]
 
 
 def _keeps_address(desired: Desired, rule: Rule) -> bool:
-    """Tell whether the next forwarding rule has the address of this one."""
+    """Tell whether the next forwarding rule keeps the address of this one."""
     if rule.load_balancing_scheme != desired.rule.load_balancing_scheme:
         return False
     if desired.requested_address not in {"", rule.address}:
@@ -240,7 +240,7 @@ def _backend(
 def with_groups(
     backend: BackendService, desired: Desired, observed: Observed, place: Place
 ) -> BackendService:
-    """Return the desired backend service with the groups of the zones that have hosts."""
+    """Return the desired backend service with the instance groups of the zones that have hosts."""
     zones = sorted(by_zone(desired.machines).keys() & observed.groups().keys())
     groups = tuple(
         Backend(place.url(place.in_zone(zone, "instanceGroups", desired.group))) for zone in zones
@@ -249,7 +249,7 @@ def with_groups(
 
 
 def _rule(desired: Desired, observed: Observed, rule: Rule | None) -> Iterator[Step]:
-    """Plan the forwarding rule, once there is what it leads to."""
+    """Plan the forwarding rule, once its target is there."""
     name = desired.rule.name
     held = observed.address(name)
     kept = held or observed.reserved
@@ -291,9 +291,9 @@ def _is_useless(desired: Desired, held: Address) -> bool:
 
 
 def is_still_free(desired: Desired, reserved: Address | None) -> bool:
-    """Tell whether an address that the Service had, and has no forwarding rule, is still its own.
+    """Tell whether the Service may use again a reserved address that its status shows.
 
-    Somebody has reserved it, so that it stays; no mark and no user says that it is another's.
+    It may if no mark names another Service, and nothing uses the address.
     """
     if reserved is None or reserved.users:
         return False
@@ -321,7 +321,7 @@ def own_check_firewalls(name: str) -> tuple[str, str]:
 
 
 def _leftovers(desired: Desired, observed: Observed) -> Iterator[Step]:
-    """Plan the end of what the load balancer has needed before."""
+    """Plan to delete parts that the load balancer no longer needs."""
     name = desired.rule.name
     if observed.address(name) is not None:
         # The forwarding rule has the address: released, it stays with it.
@@ -339,7 +339,7 @@ def _leftovers(desired: Desired, observed: Observed) -> Iterator[Step]:
 
 
 def _uses_check(desired: Desired, observed: Observed, name: str) -> bool:
-    """Tell whether the Service's own health check, which it needs no more, is still used."""
+    """Tell whether the Service's own health check, no longer needed, is still attached."""
     user = (
         observed.pool(name) if desired.backend is None else observed.backend(desired.backend.name)
     )
@@ -351,7 +351,7 @@ def _gone(observed: Observed, *keys: Key) -> Iterator[Step]:
 
 
 def leaves_shared_check(desired: Desired, observed: Observed) -> bool:
-    """Tell whether hosts are checked by the health check of nodes, and are not to be."""
+    """Tell whether the load balancer has the shared health check, but should no longer have it."""
     user: Pool | BackendService | None = observed.pool(desired.rule.name)
     if desired.backend is not None:
         user = observed.backend(desired.rule.name)
@@ -361,13 +361,13 @@ def leaves_shared_check(desired: Desired, observed: Observed) -> bool:
 
 
 def other_kind(desired: Desired, observed: Observed) -> bool:
-    """Tell whether there is a load balancer of the other kind, which has to go first."""
+    """Tell whether there is a load balancer of the other kind (internal or external) to delete."""
     rule = observed.rule(desired.rule.name)
     return rule is not None and rule.load_balancing_scheme != desired.rule.load_balancing_scheme
 
 
 def deletion(name: str, observed: Observed) -> tuple[Step, ...]:
-    """Return the steps to take down what is named after a load balancer; none if it is gone."""
+    """Return the steps to delete the parts named after a load balancer; none if they are gone."""
     if observed.rule(name) is not None:
         return (Delete(Kind.RULE, name),)
     users = tuple(_gone(observed, (Kind.POOL, name), (Kind.SERVICE, name), (Kind.ADDRESS, name)))

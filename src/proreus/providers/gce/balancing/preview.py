@@ -1,4 +1,4 @@
-"""Describes steps for `proreus plan`. Pure."""
+"""Describe steps for `proreus plan`. Pure."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Makes and takes away what load balancers share: instance groups, health checks, their rules."""
+"""Make and delete what load balancers share: instance groups, health checks, firewall rules."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ class SharedParts:
         cluster_id: ClusterId,
         keeps_groups: bool,
     ) -> None:
-        """Keep how to call Google; `keeps_groups` leaves instance groups to another controller."""
+        """Keep the client of Google; `keeps_groups`: another controller has the instance groups."""
         self.sweeps = Sweeps()
         self._api = api
         self._place = place
@@ -46,7 +46,7 @@ class SharedParts:
         self._groups = asyncio.Lock()
 
     async def ensure_groups(self, desired: Desired, record: Record) -> Observed:
-        """Make the instance groups as desired, of which all internal load balancers have need."""
+        """Make the instance groups, which all internal load balancers share, as desired."""
         if not desired.internal:
             return Observed()
         async with self._groups:
@@ -61,7 +61,7 @@ class SharedParts:
             )
 
     async def sweep(self, name: str, *, internal: bool) -> None:
-        """Delete what load balancers of a kind share, unless one of them uses it."""
+        """Delete the shared parts of a kind of load balancer, unless one of them uses it."""
         id_ = self._cluster_id.value()
         kind, firewall = Kind.HTTP_CHECK, naming.external_check_firewall(name, id_, shared=True)
         if internal:

@@ -1,4 +1,4 @@
-"""What there is of a load balancer, and the steps that change it: values, no decisions. Pure."""
+"""Define the observed state of a load balancer, and the steps: values, no decisions. Pure."""
 
 from collections.abc import Collection, Mapping
 
@@ -20,7 +20,7 @@ Key = tuple[Kind, str]
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """What there is of a load balancer.
+    """The observed state of a load balancer.
 
     Attributes:
         parts: The parts, by kind and name.
@@ -63,7 +63,7 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 def without(observed: Observed, kinds: Collection[Kind]) -> Observed:
-    """Return what there is but for parts of some kinds."""
+    """Return the observed state without the parts of some kinds."""
     parts = {key: one for key, one in observed.parts.items() if key[0] not in kinds}
     return msgspec.structs.replace(observed, parts=parts)
 
@@ -99,7 +99,7 @@ class AddHosts(msgspec.Struct, frozen=True):
 
 
 class RemoveHosts(msgspec.Struct, frozen=True):
-    """The step to take instances from the target pool, or from the group of a zone."""
+    """The step to remove instances from the target pool, or from the group of a zone."""
 
     kind: Kind
     name: str
@@ -114,7 +114,7 @@ class AttachCheck(msgspec.Struct, frozen=True):
 
 
 class DetachCheck(msgspec.Struct, frozen=True):
-    """The step to take the health check from the target pool."""
+    """The step to detach the health check from the target pool."""
 
     pool: str
     check: str
@@ -129,7 +129,7 @@ def key_of(kind: Kind, part: Part) -> Key:
 
 
 def pretend(observed: Observed, step: Step) -> Observed:
-    """Return what there is after a step; an address that Google chooses is not known before."""
+    """Return the state after a step; an address that Google chooses is not known before."""
     match step:
         case Insert(kind, part):
             return observed.with_part(key_of(kind, _new(part)), _new(part))

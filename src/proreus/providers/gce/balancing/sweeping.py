@@ -1,4 +1,4 @@
-"""Keeps those who take shared parts away apart from those who have just found them."""
+"""Keep deletions of shared parts apart from load balancers that have just found these parts."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,27 +6,27 @@ from contextlib import asynccontextmanager
 
 
 class Sweeps:
-    """A count of the times that something shared was taken away.
+    """A count of the deletions of shared parts.
 
     Whoever makes a load balancer looks at the count before and after: if it differs, what was
     observed may be gone since, such as the firewall rule for a health check that was made anew.
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin with no deletion."""
         self._count = 0
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
     async def count(self) -> int:
-        """Return the count, once nothing is being taken away."""
+        """Return the count, once no deletion is under way."""
         await self._idle.wait()
         return self._count
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Count what is taken away within."""
+        """Count a deletion, which is under way while the body runs."""
         self._running += 1
         self._idle.clear()
         try:

@@ -24,7 +24,7 @@ from proreus.providers.openstack.octavia.turns import Turn
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """The load balancer of a family, as Octavia describes it, with a Service's part of it.
+    """The load balancer of a family as Octavia describes it, with the parts that are a Service's.
 
     Both are None where it is to be made; then `subnet` says where, if it is known.
     """
@@ -39,7 +39,7 @@ class Addresses:
     """The floating IPs at the ports of load balancers."""
 
     def __init__(self, octavia: Octavia, networks: Networks) -> None:
-        """Keep how to call Octavia and Neutron."""
+        """Keep the clients of Octavia and Neutron."""
         self._octavia = octavia
         self._networks = networks
 
@@ -51,7 +51,7 @@ class Addresses:
         turn: Turn,
         before: Callable[[], Awaitable[None]] = nothing,
     ) -> str:
-        """Return the address of a load balancer; make its floating IP first if there is to be one.
+        """Return the address of a load balancer; first give it its floating IP, if it needs one.
 
         Raises:
             InvalidRequest: There cannot be one, or must be one.
@@ -157,7 +157,7 @@ class Addresses:
 
 
 def is_to_be_kept(ref: LoadBalancerRef) -> bool:
-    """Whether the Service, if it is still there, says that its floating address is to stay."""
+    """Tell whether the Service, if it still exists, asks to keep its floating IP."""
     annotations = ref.service.metadata.annotations if ref.service is not None else {}
     return annotations.get(f"{PREFIX}keep-floatingip", "").lower() == "true"
 

@@ -70,7 +70,7 @@ class Cases:
     """A reader of load balancers that decides the next step; it changes nothing."""
 
     def __init__(self, octavia: Octavia, networks: Networks, config: OpenStackConfig) -> None:
-        """Keep how to call Octavia and Neutron, and the cloud-config."""
+        """Keep the clients of Octavia and Neutron, and the cloud-config."""
         self._octavia = octavia
         self._networks = networks
         self._settings = config.load_balancer
@@ -137,7 +137,7 @@ class Cases:
     async def next_step(
         self, lb: LoadBalancer, options: Options, case: Case, observed: Balancer | None
     ) -> tuple[Step | None, Balancer | None]:
-        """Return the next step, and what has been observed until then.
+        """Return the next step for a load balancer, and its state as observed for that step.
 
         Raises:
             InvalidRequest: It makes something that the Service may not have.
@@ -167,7 +167,7 @@ class Cases:
         return step, observed
 
     async def surplus(self, found: Sequence[Described], ref: LoadBalancerRef) -> list[Balancer]:
-        """Return load balancers that a family has too many, made by requests without an answer.
+        """Return duplicates of a family's load balancer, made by requests without an answer.
 
         Raises:
             CloudError: Octavia does not tell.
@@ -186,7 +186,7 @@ class Cases:
     async def _choose(
         self, lb: LoadBalancer, options: Options, family: str, every: Sequence[Described]
     ) -> Described | None:
-        """Return the load balancer of a family; None if it is to be made."""
+        """Return the load balancer of a family; None if it has to be made."""
         found = [balancer for balancer in every if family_of(balancer) == family]
         named = await self._finder.named(lb, options, list(every))
         if named is not None:
@@ -211,7 +211,7 @@ class Cases:
     async def _check_parts(
         self, lb: LoadBalancer, options: Options, observed: Balancer | None
     ) -> None:
-        """Refuse parts that name what the Service may not, unless it has such parts already."""
+        """Refuse what annotations name and the Service may not use, but for parts that it has."""
         new = new_parts(options, observed)
         member_subnet = {name: id_ for name, id_ in new.items() if name == "member-subnet-id"}
         await self._networks.check(lb, member_subnet)
@@ -223,7 +223,7 @@ class Cases:
     def _place(
         self, lb: LoadBalancer, options: Options, family: str, subnet: str
     ) -> dict[str, object]:
-        """Return the fields that a load balancer keeps from its creation."""
+        """Return the fields that a load balancer gets at its creation, and keeps for ever."""
         requested = lb.requested_address
         is_own = bool(requested) and version_of(requested) == family and options.internal
         found = {

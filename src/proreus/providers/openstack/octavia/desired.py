@@ -109,12 +109,12 @@ def _refusal(lb: LoadBalancer, named: Described, tenants: Tenants) -> str:
 
 
 def named_places(options: Options) -> dict[str, str]:
-    """Return the networks, subnets and ports that annotations name, by these."""
+    """Return the networks, subnets and ports that annotations name, by annotation."""
     return {name: id_ for name, id_ in options.named.items() if name not in _PARTS}
 
 
 def new_parts(options: Options, observed: Balancer | None) -> dict[str, str]:
-    """Return what annotations name for parts, and no part has yet, by the annotations.
+    """Return the objects that annotations name for parts and no part has yet, by annotation.
 
     Args:
         options: What annotations ask.

@@ -15,7 +15,7 @@ class Finder:
     """A finder of a Service's load balancers by tags, or by name and status as officially."""
 
     def __init__(self, octavia: Octavia, networks: Networks, config: OpenStackConfig) -> None:
-        """Keep how to call Octavia and Neutron."""
+        """Keep the clients of Octavia and Neutron."""
         self._octavia = octavia
         self._networks = networks
         self._most = config.load_balancer.max_shared_lb
@@ -89,6 +89,6 @@ class Finder:
 
 
 def _written(ref: LoadBalancerRef) -> str:
-    """Return the load balancer that we have written into the Service's annotation."""
+    """Return the id of the load balancer that we wrote into the Service's annotation, or ""."""
     annotations = ref.service.metadata.annotations if ref.service is not None else {}
     return annotations.get(f"{PREFIX}load-balancer-id", "").strip()

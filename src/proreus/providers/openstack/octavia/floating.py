@@ -1,4 +1,4 @@
-"""Tell whose a floating IP is by its description. Pure.
+"""Tell to whom a floating IP belongs, by its description. Pure.
 
 Neutron lets a floating IP be described when it is made, so the description is its mark: the
 official manager's text, behind it the uids of Service and cluster, and whether it is to stay when
@@ -38,7 +38,7 @@ def description(ref: LoadBalancerRef, *, kept: bool = False) -> str:
 
 
 def descriptions(ref: LoadBalancerRef) -> tuple[str, ...]:
-    """Return what may be written on a Service's floating IPs, as Neutron filters by it.
+    """Return all descriptions that a Service's floating IPs can have, to filter Neutron's list.
 
     The official text proves something as long as the Service's status shows the address.
     """
@@ -47,7 +47,7 @@ def descriptions(ref: LoadBalancerRef) -> tuple[str, ...]:
 
 
 def owner(floating: Described) -> Owner | None:
-    """Return for whom a manager made a floating IP; None if somebody else made it."""
+    """Return the owner for whom a manager made a floating IP; None if somebody else made it."""
     text, proven, _ = _FORM.read(str(floating.get("description") or ""))
     found = _TEXT.fullmatch(text)
     if found is None:
@@ -61,7 +61,7 @@ def owner(floating: Described) -> Owner | None:
 
 
 def is_kept(floating: Described) -> bool:
-    """Tell whether a floating IP stays when its Service goes, as the Service asked last."""
+    """Tell whether a floating IP stays when its Service is deleted, as its description says."""
     return _KEPT in _FORM.read(str(floating.get("description") or ""))[2]
 
 

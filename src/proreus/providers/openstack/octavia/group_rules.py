@@ -57,7 +57,7 @@ class Spot(msgspec.Struct, frozen=True):
 
 
 class PortChange(msgspec.Struct, frozen=True):
-    """A port, and the security groups that it is to have."""
+    """A port, and the security groups that it should have."""
 
     port: Described
     groups: tuple[str, ...]
@@ -157,7 +157,7 @@ def rule_of(described: Described) -> Rule | None:
 
 
 def document(rule: Rule, group: str) -> Mapping[str, object]:
-    """Return the document to make a rule."""
+    """Return the document of Neutron's API that makes a rule."""
     return {
         "security_group_id": group,
         "direction": "ingress",

@@ -91,7 +91,7 @@ class OctaviaLoadBalancers:
         groups: SecurityGroups,
         config: OpenStackConfig,
     ) -> None:
-        """Keep how to call Octavia and Neutron, and the cloud-config."""
+        """Keep the clients of Octavia and Neutron, and the cloud-config."""
         self._octavia = octavia
         self._groups = groups
         self._settings = config.load_balancer
@@ -232,11 +232,11 @@ class OctaviaLoadBalancers:
         return Done(found=self._going.pop(ref.uid, None) == set())
 
     def _gone(self, ref: LoadBalancerRef, steps: Mapping[str, Step]) -> None:
-        """Note load balancers whose last step was taken, or which Octavia deletes already."""
+        """Note load balancers that need no further step, since their deletion has been sent."""
         self._going[ref.uid] -= {id_ for id_, step in steps.items() if is_last(step)}
 
     async def _withdraw(self, ref: LoadBalancerRef) -> Pending:
-        """Mark what goes with the Service, so that its address is not needed to find it."""
+        """Mark all objects of the Service, so that they are found without its address."""
         with self._turns.begin() as turn:
             found = await self._cases.found(ref)
             awaited = await self._withdrawal.mark(ref, found, turn)
@@ -346,7 +346,7 @@ class OctaviaLoadBalancers:
         return Record(valid(record, observed.hosts), write)
 
     async def _take(self, step: Step, id_: str, tags: Sequence[str], turn: Turn) -> bool:
-        """Take a step; return False if Octavia works on the load balancer after all."""
+        """Take a step; return False if Octavia still works on the load balancer."""
         try:
             with turn.change(id_):
                 await self._octavia.take(step, id_, tags)

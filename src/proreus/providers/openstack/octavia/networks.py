@@ -33,7 +33,7 @@ class Networks:
     """The part of Neutron that load balancers need."""
 
     def __init__(self, api: Api, reader: Reader, tenants: Tenants) -> None:
-        """Keep how to call Neutron, and `tenants`, by which Services may name objects."""
+        """Keep the client of Neutron, and `tenants`, by which Services may name objects."""
         self._api = api
         self._reader = reader
         self._tenants = tenants
@@ -64,7 +64,7 @@ class Networks:
         )
 
     async def _of_hosts(self, hosts: Iterable[Host], family: str) -> str:
-        """Return the subnet of the first host that is there; "" without one.
+        """Return the subnet of the first host that has one; "" without any.
 
         Others in the project may have the same address, in networks apart: only the ports of the
         host's own server tell.
@@ -198,7 +198,7 @@ class Networks:
                 raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
 
     async def describe(self, floating: Described, ref: LoadBalancerRef, *, kept: bool) -> None:
-        """Write on a floating IP for which Service it was made, and whether it outlives that."""
+        """Describe a floating IP: for which Service it was made, and whether it outlives that."""
         text = description(ref, kept=kept)
         if floating.get("description") != text:
             await self._change_floating(floating, {"description": text})

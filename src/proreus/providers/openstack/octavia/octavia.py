@@ -39,7 +39,7 @@ class Octavia:
     """The API of Octavia."""
 
     def __init__(self, api: Api) -> None:
-        """Keep how to call OpenStack."""
+        """Keep the client of OpenStack."""
         self._api = api
 
     async def balancers(self, parameters: Parameters) -> list[Described]:

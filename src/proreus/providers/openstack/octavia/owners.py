@@ -95,7 +95,7 @@ def of_parts(marks: Mapping[str, str], ref: LoadBalancerRef) -> tuple[str, ...]:
 
 
 def of_sharer(marks: Mapping[str, str], ref: LoadBalancerRef) -> tuple[str, ...]:
-    """Return the tags of a Service on a load balancer that was not made for it."""
+    """Return the tags that show a Service's use of a load balancer not made for it."""
     about = {key: marks[key] for key in (MARK_CLUSTER, MARK_CLUSTER_UID) if key in marks}
     return (*of_marks(about), name_of(ref), shared_tag(ref))
 
@@ -139,7 +139,7 @@ def own_names(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
 
 
 def mine(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
-    """Return the tags by which a part of a load balancer is the Service's."""
+    """Return the tags that make a part of a load balancer the Service's."""
     return own_names(described, ref) | {service_tag(ref.uid), made_tag(ref)}
 
 
@@ -241,7 +241,7 @@ def is_of_another_cluster(described: Described, cluster: ClusterIdentity) -> boo
 
 
 def makers(described: Described) -> tuple[Owner, ...]:
-    """Return for whom an object was made, by the best marks that it has; () without any."""
+    """Return the owners for whom an object was made, by the best marks it has; () without any."""
     if made := values(described, MADE):
         return tuple(read_one_value(value) for value in made)
     if marked := marked_for(described):
@@ -324,7 +324,7 @@ def sharers(described: Described) -> int:
 
 
 def with_tags(described: Described, desired: Iterable[str], ref: LoadBalancerRef) -> list[str]:
-    """Return the tags that a load balancer is to have: the observed and the desired ones.
+    """Return the tags that a load balancer should have: the observed and the desired ones.
 
     A tag by a former name of the cluster goes, and one of a former version.
     """

@@ -102,7 +102,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """The step to delete a part; a pool goes with its members and its monitor."""
+    """The step to delete a part; with a pool go its members and its monitor."""
 
     collection: str
     id: str
@@ -209,7 +209,7 @@ def _part(observed: Balancer) -> Step | None:
 
 
 def _kept(desired: Balancer, observed: Balancer, *, cascade: bool, is_known: bool) -> Step | None:
-    """Return what keeps the load balancer from being changed now, if anything does."""
+    """Return why the load balancer cannot be changed now, if so."""
     if observed.status == ERROR:
         is_needed = is_known or observed.others
         return Broken() if is_needed else deletion(observed, cascade=cascade)
@@ -220,7 +220,7 @@ def _kept(desired: Balancer, observed: Balancer, *, cascade: bool, is_known: boo
 
 
 def _surplus(desired: Balancer, observed: Balancer) -> Step | None:
-    """Return a part that is not desired, or that stands in the way of another."""
+    """Return a part that is not desired, or that keeps a desired one from being made."""
     protocols = {listener.key: listener.protocol for listener in desired.listeners}
     for listener in observed.listeners:
         if protocols.get(listener.key) != listener.protocol:

@@ -20,11 +20,11 @@ from proreus.providers.openstack.octavia.plan import (
 )
 
 _NEW = "new "
-"""The prefix of the id of what Octavia has not named yet."""
+"""The prefix of the id of a part to which Octavia has not given one yet."""
 
 
 def pretend(observed: Balancer | None, step: Step) -> Balancer | None:
-    """Return what Octavia would have after a step; what is new has no id yet."""
+    """Return the state in Octavia after a step; new parts have no id yet."""
     if isinstance(step, MakeBalancer):
         parts = step.desired.listeners if step.with_parts else ()
         listeners = tuple(_whole(part) for part in parts)
@@ -99,7 +99,7 @@ def _changed_pool(pool: Pool, step: Step) -> Pool:
 
 
 def part_changes(step: Step, observed: Balancer | None) -> Iterator[PartChange]:
-    """Return the lines of `proreus plan` about a step; `observed` is what there is before it."""
+    """Return the lines of `proreus plan` about a step; `observed` is the state before it."""
     match step:
         case MakeBalancer(desired):
             yield PartChange("create", f"load balancer {desired.name}", _text(desired.placed))

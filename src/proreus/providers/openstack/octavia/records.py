@@ -46,13 +46,13 @@ def written(made_from: str, hosts: str) -> str:
 
 
 def valid(record: str, hosts: str) -> str:
-    """Return what a record says was made from; "" if it was written beside other members."""
+    """Return the digest in a record; "" if the members are not those that it was written with."""
     made_from, _, beside = record.partition(".")
     return made_from if beside == hosts else ""
 
 
 def before(step: Step, described: Described, observed: Balancer, ref: LoadBalancerRef) -> Step:
-    """Return a step that also deletes a record which the step would make untrue.
+    """Return a step that also deletes the record, if the step would make that untrue.
 
     Args:
         step: The next step of the plan.

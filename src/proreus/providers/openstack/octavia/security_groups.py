@@ -59,7 +59,7 @@ class SecurityGroups:
     """The security groups of Services."""
 
     def __init__(self, api: Api, reader: Reader, settings: Settings) -> None:
-        """Keep how to call Neutron, and the section [LoadBalancer]."""
+        """Keep the client of Neutron, and the section [LoadBalancer]."""
         self._api = api
         self._reader = reader
         self._settings = settings
@@ -74,7 +74,7 @@ class SecurityGroups:
         subnets: Mapping[str, str],
         before: Callable[[], Awaitable[None]] = nothing,
     ) -> Pending | None:
-        """Let the load balancers reach the nodes; delete the group if none is to be managed.
+        """Let the load balancers reach the nodes; delete the group if it should not be managed.
 
         Args:
             lb: What the framework desires.
@@ -183,7 +183,7 @@ class SecurityGroups:
     async def _forget(
         self, ref: LoadBalancerRef, before: Callable[[], Awaitable[None]]
     ) -> Pending | None:
-        """Delete what is left of a time when groups were managed.
+        """Delete groups that are left from a time when groups were managed.
 
         One list shows of which Services.
         """
@@ -197,7 +197,7 @@ class SecurityGroups:
         return None
 
     async def _leftover(self) -> set[str]:
-        """Return the names of the Services' groups that there were at the first call."""
+        """Return the names of Services' groups that existed at the first call."""
         async with self._left_lock:
             if self._left is None:
                 found = await self._listed({"fields": ("id", "name")})
@@ -264,7 +264,7 @@ class SecurityGroups:
         )
 
     async def _ports(self, group: str, desired: Collection[Spot]) -> list[PortChange]:
-        """Return the ports that are to get a group or to lose it; "" is a group not yet made."""
+        """Return the ports that should get or lose a group; "" stands for a group not yet made."""
         attached = await self._reader.ports(*_GROUPS, [group], more=_GROUPS) if group else []
         servers = unreached(desired, attached)
         candidates = await self._reader.ports("device_id", servers, more=_GROUPS)

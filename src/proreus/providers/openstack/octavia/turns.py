@@ -19,7 +19,7 @@ class Turns:
     """A registry of the verbs at work, and of the load balancers that changed meanwhile."""
 
     def __init__(self) -> None:
-        """Begin with nothing changed."""
+        """Begin with no verb at work."""
         self.count = 0
         self.changes: dict[str, tuple[int, Turn]] = {}
         self.busy: set[str] = set()
@@ -27,7 +27,7 @@ class Turns:
 
     @contextmanager
     def begin(self) -> Iterator["Turn"]:
-        """Begin a turn: what is read within it may be the reason for a change."""
+        """Begin a turn: changes may be based on what is read from now on."""
         self._active += 1
         try:
             yield Turn(self)
@@ -41,7 +41,7 @@ class Turn:
     """The permission of one verb to change load balancers that nobody has changed since."""
 
     def __init__(self, turns: Turns) -> None:
-        """Note how much was changed until now."""
+        """Note how many changes there were until now."""
         self._turns = turns
         self._since = turns.count
 

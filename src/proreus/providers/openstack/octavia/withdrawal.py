@@ -1,4 +1,4 @@
-"""Mark every object that goes with a Service before anything of it is deleted.
+"""Mark every object of a Service before the first of them is deleted.
 
 What an official manager made is proven by the address in the Service's status. That proves nothing
 once a deletion has begun: the address may be somebody else's by then, and a manager that starts in
@@ -23,15 +23,15 @@ from proreus.providers.openstack.octavia.turns import Turn
 
 
 class Withdrawal:
-    """The writer of marks that prove what is a Service's when its status shows no address."""
+    """The writer of marks that prove ownership once the Service's status shows no address."""
 
     def __init__(self, octavia: Octavia, networks: Networks) -> None:
-        """Keep how to call Octavia and Neutron."""
+        """Keep the clients of Octavia and Neutron."""
         self._octavia = octavia
         self._networks = networks
 
     async def mark(self, ref: LoadBalancerRef, found: Sequence[Described], turn: Turn) -> str:
-        """Mark all that goes with a Service; return what it waits for, or "" if all has marks.
+        """Mark all objects of a Service; return what it waits for, or "" if all are marked.
 
         Args:
             ref: The Service.
@@ -61,7 +61,7 @@ class Withdrawal:
         return ""
 
     async def _mark_addresses(self, ref: LoadBalancerRef, found: Sequence[Described]) -> None:
-        """Write on each floating IP that it is the Service's, and whether it is to stay."""
+        """Describe each floating IP as the Service's, and whether it is to stay."""
         every = {id_of(floating): floating for floating in await self._networks.made_for(ref)}
         for balancer in found:
             if owners.is_made_for(balancer, ref):

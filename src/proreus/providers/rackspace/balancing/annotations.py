@@ -19,7 +19,7 @@ from proreus.providers.rackspace.balancing.parts import (
 )
 
 PREFIX: Final = "rackspace.com/load-balancer-"
-"""What all of them begin with."""
+"""The prefix of all annotations of this provider."""
 ALGORITHMS: Final = (
     "LEAST_CONNECTIONS",
     "RANDOM",

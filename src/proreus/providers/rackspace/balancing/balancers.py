@@ -44,7 +44,7 @@ class Balancers:
     """The Cloud Load Balancers of the account."""
 
     def __init__(self, api: Api) -> None:
-        """Keep how to call Rackspace."""
+        """Keep the client of Rackspace."""
         self._api = api
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._seen: set[str] = set()
@@ -93,7 +93,7 @@ class Balancers:
         parts: Mapping[Key, set[str]],
         made: Collection[int] = (),
     ) -> Observed:
-        """Read the load balancers that are a Service's, found by name or by its address.
+        """Read the load balancers that belong to a Service, found by name or by its address.
 
         Args:
             ref: The Service.
@@ -127,7 +127,7 @@ class Balancers:
         return Observed(tuple(sorted(read, key=lambda one: one.id)))
 
     async def details(self, ids: Iterable[int]) -> dict[int, Described | None]:
-        """Read load balancers by id; None for those that Rackspace does not find.
+        """Read load balancers by id; None for each that Rackspace does not find.
 
         Raises:
             CloudError: Rackspace does not tell.
@@ -170,7 +170,7 @@ class Balancers:
         return lambda now: _with_status(step.after(now), call.balancer, BUSY)
 
     async def _details(self, id_: int) -> Described | None:
-        """Read a load balancer, with its metadata in any case: they say whose it is."""
+        """Read a load balancer, always with its metadata, which say whose it is."""
         async with self._slots:
             found = await self._api.find(
                 "clb", "load_balancer_get", f"loadbalancers/{id_}", "loadBalancer"
@@ -183,7 +183,7 @@ class Balancers:
         return {**found, _METADATA: await self._part(id_, _METADATA)}
 
     async def _complete(self, described: Described, parts: Mapping[Key, set[str]]) -> Existing:
-        """Ask for desired parts that details lack: the documents do not promise all of them.
+        """Read parts that the details lack, since the documents do not promise all of them there.
 
         Those that details have shown once they show whenever they are set.
         """
@@ -208,6 +208,6 @@ def _with_status(observed: Observed, id_: int, status: str) -> Observed:
 
 
 def _noticed(task: "asyncio.Task[Sequence[Described]]") -> None:
-    """Retrieve the error of a list that nobody waits for any more."""
+    """Retrieve the error of a list for which nobody waits, so that Python does not complain."""
     if not task.cancelled():
         task.exception()

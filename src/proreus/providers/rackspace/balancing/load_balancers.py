@@ -80,7 +80,7 @@ MOST_STEPS: Final = 1000
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A Service: what is desired and what is observed."""
+    """A Service: its desired and its observed load balancers."""
 
     desired: Desired
     observed: Observed
@@ -91,7 +91,7 @@ class RackspaceLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
     def __init__(self, api: Api, config: RackspaceConfig) -> None:
-        """Keep how to call Rackspace, and the cloud-config."""
+        """Keep the client of Rackspace, and the cloud-config."""
         self._balancers = Balancers(api)
         self._config = config
         self._waits = Waits(PACE)
@@ -110,7 +110,7 @@ class RackspaceLoadBalancers:
         )
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """Ask for the nodes with ready pods where only these may get traffic.
+        """Choose the nodes with ready pods where only these may get traffic.
 
         ServiceNet has IPv4 only.
         """
@@ -255,7 +255,7 @@ class RackspaceLoadBalancers:
             )
 
     def _forget(self, uid: str) -> None:
-        """Let go of what is remembered of a Service between two verbs."""
+        """Forget what is remembered of a Service between two verbs."""
         self._waits.done(uid)
         self._made.pop(uid, None)
 
@@ -278,7 +278,7 @@ def _parts(settings: Settings) -> set[str]:
 
 
 def _observed_fingerprint(found: Sequence[Existing]) -> str:
-    """Return the digest of a Service's load balancers; "" if they are not all right."""
+    """Return the digest of a Service's load balancers; "" if not all of them are active."""
     is_one = len({one.vip_ids for one in found}) == 1
     if not is_one or any(one.status != ACTIVE for one in found):
         return ""

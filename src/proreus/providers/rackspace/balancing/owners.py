@@ -1,4 +1,4 @@
-"""Tell whose a Cloud Load Balancer is, by its metadata and its name. Pure.
+"""Tell to whom a Cloud Load Balancer belongs, by its metadata and its name. Pure.
 
 One that we make has the UIDs of Service and cluster in its metadata from the start, and its name
 holds the Service's UID.
@@ -25,7 +25,7 @@ def name_of(ref: LoadBalancerRef, key: Key) -> str:
 
 
 def has_our_form(name: str) -> bool:
-    """Tell whether a load balancer may be one of ours by its name, so that it is worth a request.
+    """Tell whether a load balancer's name has the form of ours, so that it is worth a request.
 
     One that somebody has renamed is found when its Service is ensured, and named again.
     """
@@ -33,7 +33,7 @@ def has_our_form(name: str) -> bool:
 
 
 def service_marks(ref: LoadBalancerRef) -> Mapping[str, str]:
-    """Return the metadata of what is a Service's; a value that is too long is cut."""
+    """Return the metadata that mark an object as a Service's; a value that is too long is cut."""
     of = marks(ref.cluster, ref.key, ref.uid)
     return {key: value[:LONGEST] for key, value in of.items() if value}
 
@@ -46,6 +46,6 @@ def is_ours(metadata: Mapping[str, str], name: str, ref: LoadBalancerRef) -> boo
 
 
 def is_marked(metadata: Mapping[str, str], ref: LoadBalancerRef) -> bool:
-    """Tell whether the metadata of a load balancer says whose it is."""
+    """Tell whether the metadata of a load balancer name an owner."""
     owner = owner_of(metadata)
     return owner is not None and verdict(ref, owners=(owner,)) is Verdict.MARKED

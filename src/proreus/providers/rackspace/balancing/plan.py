@@ -74,7 +74,7 @@ def is_settled(desired: Desired, observed: Observed) -> bool:
 
 
 def check_observed(desired: Desired, observed: Observed) -> None:
-    """Refuse what no step can mend.
+    """Refuse a state that no step can mend.
 
     Raises:
         InvalidRequest: The Service's families have changed, or the protocol of its only port: no
@@ -104,7 +104,7 @@ def check_observed(desired: Desired, observed: Observed) -> None:
 
 
 def check_states(observed: Observed) -> None:
-    """Tell of load balancers that take no changes any more; the others are as desired by then.
+    """Raise the error of load balancers whose state allows no change; others are as desired.
 
     Raises:
         CloudError: Rackspace's support has to end the state of a load balancer.
@@ -127,7 +127,7 @@ def addresses(desired: Desired, observed: Observed) -> tuple[str, ...]:
 def _sorted(
     desired: Desired, observed: Observed
 ) -> tuple[dict[Key, Existing], tuple[Existing, ...]]:
-    """Return those that stay by key, all of the same address, and the others.
+    """Return the load balancers that stay by key, all on one address, and all others.
 
     The address is that of the oldest that fits.
     """
@@ -218,7 +218,7 @@ def _access(settings: Settings, one: Existing) -> Step | None:
 
 
 def _last_denied(items: Sequence[Item]) -> list[Item]:
-    """Sort items so that what lets in goes before what keeps out."""
+    """Sort items of an access list so that ALLOW goes before DENY."""
     return sorted(items, key=lambda item: (item.type != "ALLOW", item))
 
 

@@ -22,11 +22,11 @@ from proreus.providers.rackspace.balancing.parts import (
 )
 
 NEW: Final = 0
-"""The id of what Rackspace has not named yet."""
+"""The id of a part to which Rackspace has not given one yet."""
 DELETE: Final = "load_balancer_delete"
 """The operation that ends a load balancer."""
 _IDLE: Final = {"minConnections": 0, "maxConnectionRate": 0, "rateInterval": 1}
-"""What connection throttling has to be given, and no longer means anything."""
+"""Values that connection throttling still requires, and that no longer mean anything."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -187,7 +187,7 @@ def remove_access(one: Existing, items: Sequence[Item]) -> Step:
 
 
 def set_monitor(one: Existing, monitor: Monitor | None) -> Step:
-    """Return the step to check nodes so, or no longer."""
+    """Return the step to set the health monitor of nodes, or to remove it."""
     after = replace(one.settings, monitor=monitor)
     if monitor is None:
         return _change(
@@ -199,7 +199,7 @@ def set_monitor(one: Existing, monitor: Monitor | None) -> Step:
 
 
 def set_persistence(one: Existing, persistence: str) -> Step:
-    """Return the step to let clients stay with a node by this, or no longer."""
+    """Return the step to set how clients stay with a node, or that they do not."""
     after = replace(one.settings, persistence=persistence)
     path, detail = "sessionpersistence", f"session persistence {persistence or 'off'}"
     if not persistence:
@@ -209,7 +209,7 @@ def set_persistence(one: Existing, persistence: str) -> Step:
 
 
 def set_throttle(one: Existing, most: int) -> Step:
-    """Return the step to let a client have so many connections; 0: as many as it likes."""
+    """Return the step to limit the connections of a client; 0 removes the limit."""
     after = replace(one.settings, max_connections=most)
     path, detail = "connectionthrottle", f"{most or 'any number of'} connections of a client"
     if not most:

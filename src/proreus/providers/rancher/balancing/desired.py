@@ -1,4 +1,4 @@
-"""Decides which load balancer of Rancher a Service should have. Pure."""
+"""Decide which load balancer of Rancher a Service should have. Pure."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Reads Rancher's descriptions of services. Pure."""
+"""Read Rancher's descriptions of services. Pure."""
 
 import contextlib
 import ipaddress

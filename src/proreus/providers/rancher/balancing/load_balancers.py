@@ -69,7 +69,7 @@ class RancherLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
     def __init__(self, api: Api) -> None:
-        """Keep how to call Rancher."""
+        """Keep the client of Rancher."""
         self._api = api
         self._sharing = Sharing()
         self._reader = Reader(api, self._sharing)
@@ -90,11 +90,11 @@ class RancherLoadBalancers:
         )
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """Ask for the nodes with ready pods where only these may get traffic; IPv4 only."""
+        """Choose the nodes with ready pods where only these may get traffic; IPv4 only."""
         return nodes_with_pods(service, "IPv4")
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
-        """Make or change the load balancer, as far as Rancher lets it at once."""
+        """Make or change the load balancer, as far as Rancher allows it now."""
         check(lb)
         failure = ""
         try:
@@ -187,7 +187,7 @@ class RancherLoadBalancers:
         return found
 
     async def _prepared(self, ref: LoadBalancerRef, desired: Desired) -> Observed:
-        """Make stack and external services once for all Services that are ensured side by side."""
+        """Make the stack and external services, once for all Services ensured at the same time."""
         async with self._turn:
             observed = await self._reader.observe(ref)
             if not observed.stack:
@@ -197,7 +197,7 @@ class RancherLoadBalancers:
             return await converge(observed, steps, functools.partial(self._take, ref))
 
     async def _tidy(self, ref: LoadBalancerRef, observed: Observed) -> None:
-        """Remove external services that nobody needs by now.
+        """Remove external services that no Service needs any more.
 
         Of Services that are ensured side by side, the last one to lead away from a node finds out.
         """

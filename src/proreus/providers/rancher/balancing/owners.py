@@ -1,4 +1,4 @@
-"""Tells whose services of Rancher are, by their descriptions and names. Pure.
+"""Tell to whom services of Rancher belong, by their descriptions and names. Pure.
 
 A load balancer has the UIDs of Service and cluster in its description; one that the official
 manager has made has the Service's UID in its name. An external service is shared by the load

@@ -99,7 +99,7 @@ class Balancer(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """What there is for a Service.
+    """The observed load balancer of a Service, with what belongs to it.
 
     Attributes:
         stack: The id of the stack; "" if there is none.

@@ -1,4 +1,4 @@
-"""Plans the steps that make a load balancer of Rancher as desired, or remove it.
+"""Plan the steps that make a load balancer of Rancher as desired, or remove it.
 
 Each round holds steps that need not wait for one another; the next round is planned from what
 Rancher answered. Rancher answers before its work is done: a state between two others is waited for.
@@ -39,7 +39,7 @@ from proreus.providers.rancher.operations import action, creation, removal, upda
 from proreus.providers.rancher.versions import Version
 
 NEW: Final = "new"
-"""The id of what Rancher has not named yet."""
+"""The id of a part to which Rancher has not given one yet."""
 _SETTLES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("requested", "registering", "deactivating", "updating-inactive"), "inactive"),
     **dict.fromkeys(("activating", "updating-active", "restarting", "rolling-back"), "active"),
@@ -59,7 +59,7 @@ _IMAGE: Final = "imageUuid"
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The call that is none: Rancher works on it."""
+    """The step that calls nothing: Rancher still works on something."""
 
     reason: str
 
@@ -83,7 +83,7 @@ After = Callable[[Observed], Observed]
 
 
 def preparation(desired: Desired, observed: Observed, version: Version) -> tuple[Step, ...]:
-    """Return the next steps to the external services of a Service's nodes, which others share."""
+    """Return the next steps to the external services of a Service's nodes, which Services share."""
     return tuple(
         step
         for host in _hosts(desired, observed)
@@ -103,7 +103,7 @@ def plan(desired: Desired, observed: Observed, version: Version) -> tuple[Step, 
 
 
 def tidying(observed: Observed) -> tuple[Step, ...]:
-    """Return the steps that remove external services which nobody needs."""
+    """Return the steps that remove external services that no Service needs."""
     return tuple(_unused(observed))
 
 
@@ -119,7 +119,7 @@ def deletion(observed: Observed) -> tuple[Step, ...]:
 
 
 def absorbed(observed: Observed, call: Change, made: Balancer | External) -> Observed:
-    """Return what there is after a change, from what Rancher answered."""
+    """Return the state after a change, from Rancher's answer."""
     if isinstance(made, Balancer):
         known = observed.balancer.links if observed.balancer is not None else frozenset()
         links = call.links if call.links is not None else made.links or known
@@ -266,7 +266,7 @@ def _creation(
 def _differing(
     desired: Desired, found: Balancer, version: Version, rules: frozenset[Rule]
 ) -> tuple[dict[str, Any], Balancer] | None:
-    """Return the fields that are updated in place, and the load balancer then; None if none is."""
+    """Return the fields to update in place, and the load balancer after that; None without any."""
     fields: dict[str, Any] = {}
     after = replace(found, is_marked=True)
     if not found.is_marked:
@@ -298,7 +298,7 @@ def _act(
 
 
 def _waits(observed: Observed, ids: Iterable[str]) -> tuple[Step, ...]:
-    """Wait until what the load balancer is made of works."""
+    """Return the step to wait, until the parts of the load balancer work."""
     needed = set(ids)
     for one in observed.externals:
         if one.id in needed and one.state != "active":
@@ -312,7 +312,7 @@ def _waits(observed: Observed, ids: Iterable[str]) -> tuple[Step, ...]:
 
 
 def _unused(observed: Observed, *, waits: bool = False) -> Iterator[Step]:
-    """Remove external services that nobody needs."""
+    """Remove external services that no Service needs."""
     for one in observed.externals:
         if one.id in observed.unused and one.state not in REMOVING:
             line = PartChange("delete", f"external service {one.name}")
@@ -322,7 +322,7 @@ def _unused(observed: Observed, *, waits: bool = False) -> Iterator[Step]:
 
 
 def _with(changed: External) -> After:
-    """Return the function that puts an external service in the place of what it was."""
+    """Return the effect that replaces an external service."""
 
     def after(now: Observed) -> Observed:
         rest = tuple(one for one in now.externals if one.id != changed.id)

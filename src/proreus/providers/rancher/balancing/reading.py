@@ -1,4 +1,4 @@
-"""Observes the load balancer of a Service: its service, its links, and external services."""
+"""Observe the load balancer of a Service: its service, its links, and external services."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -35,12 +35,12 @@ class Reader:
     """A reader of services."""
 
     def __init__(self, api: Api, sharing: Sharing) -> None:
-        """Keep how to call Rancher, and who needs what."""
+        """Keep the Rancher client, and the record of which Service needs which nodes."""
         self._api = api
         self._sharing = sharing
 
     async def balancer(self, ref: LoadBalancerRef) -> Balancer | None:
-        """Return the load balancer that is a Service's.
+        """Return the load balancer that belongs to a Service.
 
         Raises:
             CloudError: There are several, its name is another's, or Rancher does not tell.
@@ -62,7 +62,7 @@ class Reader:
         return documents.balancer(ours[0], self._api.version, owner, links)
 
     async def observe(self, ref: LoadBalancerRef, *, image: bool = True) -> Observed:
-        """Observe what there is for a Service.
+        """Observe the load balancer of a Service.
 
         Args:
             ref: The Service.
@@ -84,7 +84,7 @@ class Reader:
         )
 
     async def stack(self) -> str:
-        """Return the id of the stack of load balancers, or "".
+        """Return the id of the stack that holds load balancers, or "".
 
         Raises:
             Working: Rancher removes it.
@@ -128,7 +128,7 @@ class Reader:
     async def unused(
         self, externals: Iterable[External], cluster: ClusterIdentity, own: str
     ) -> frozenset[str]:
-        """Return those of this cluster that no Service needs and to which nobody else leads.
+        """Return this cluster's external services that no Service needs and nothing else leads to.
 
         A link that Rancher is removing still counts: what it leads to goes another time.
 

@@ -1,4 +1,4 @@
-"""Keeps apart who needs an external service and who removes it.
+"""Keep Services that need an external service apart from those that remove it.
 
 Load balancers of a cluster share the external services of nodes, and are worked on side by side. A
 verb says which nodes it needs before it looks at what is there; what is to be removed is compared
@@ -13,10 +13,10 @@ from proreus.cloudprovider.waits import Working
 
 
 class Sharing:
-    """Who needs the external services of which nodes."""
+    """A record of which Services need the external services of which nodes."""
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Begin with no need."""
         self._needs: dict[str, frozenset[str]] = {}
         self._going: set[str] = set()
 
@@ -31,7 +31,7 @@ class Sharing:
         self._needs[uid] = frozenset(nodes)
 
     def release(self, uid: str) -> None:
-        """Note that a Service needs none any more."""
+        """Note that a Service needs no node any more."""
         self._needs.pop(uid, None)
 
     def needed(self) -> frozenset[str]:
@@ -40,7 +40,7 @@ class Sharing:
 
     @contextmanager
     def going(self, node: str) -> Iterator[bool]:
-        """Keep others from needing a node meanwhile; give False if somebody does already."""
+        """Keep Services from needing a node while the body runs; yield False if one does now."""
         if node in self.needed() or node in self._going:
             yield False
             return
