@@ -32,7 +32,6 @@ from proreus.providers.gce.balancing.parts import (
     Group,
     HttpCheck,
     Kind,
-    Part,
     Pool,
     Rule,
     differing,
@@ -48,19 +47,18 @@ from proreus.providers.gce.balancing.plan import (
     other_kind,
     plan,
 )
-from proreus.providers.gce.balancing.preview import part_changes
 from proreus.providers.gce.balancing.steps import (
-    AddHosts,
-    AttachCheck,
     Change,
     Delete,
-    DetachCheck,
+    Hosts,
     Insert,
     Observed,
-    RemoveHosts,
+    PoolCheck,
     Step,
-    key_of,
-    pretend,
+    change,
+    hosts,
+    insert,
+    pool_check,
 )
 from proreus.providers.gce.names import Machine, machine
 from proreus.providers.gce.place import Place
@@ -125,7 +123,7 @@ def settled(want: Desired, before: Observed = NOTHING) -> tuple[list[Step], Obse
         return plan(want, observed, PLACE)
 
     def taken(observed: Observed, step: Step) -> Observed:
-        after = pretend(observed, step)
+        after = step.after(observed)
         rule = after.rule(NAME)
         if rule is not None and rule.address == "(new)":
             made = msgspec.structs.replace(rule, address=IP)
@@ -137,7 +135,11 @@ def settled(want: Desired, before: Observed = NOTHING) -> tuple[list[Step], Obse
 
 
 def shown(steps: Iterable[Step]) -> list[str]:
-    return [f"{one.action} {one.part}" for step in steps for one in part_changes(step)]
+    return [f"{one.action} {one.part}" for step in steps for one in step.lines]
+
+
+def calls(steps: Iterable[Step]) -> list[object]:
+    return [step.call for step in steps]
 
 
 def ready(want: Desired, *, without: tuple[tuple[Kind, str], ...] = ()) -> Observed:
@@ -188,19 +190,21 @@ def test_a_new_pool_gets_two_hundred_hosts_and_the_others_are_added() -> None:
     pool = observed.pool(NAME)
     assert pool is not None
     assert pool.machines == set(many)
-    sizes = [len(step.machines) for step in steps if isinstance(step, AddHosts)]
+    sizes = [len(one.machines) for one in calls(steps) if isinstance(one, Hosts)]
     assert sizes == [1000, 300]
-    (made,) = (step.part for step in steps if isinstance(step, Insert) and step.kind is Kind.POOL)
+    (made,) = (
+        one.part for one in calls(steps) if isinstance(one, Insert) and one.kind is Kind.POOL
+    )
     assert isinstance(made, Pool)
     assert len(made.instances) == 200
 
 
 def test_hosts_come_and_go_and_those_that_were_refused_are_not_tried_again() -> None:
     before = ready(desired(machines=(A,)))
-    assert plan(desired(machines=(B,)), before, PLACE) == (
-        AddHosts(Kind.POOL, NAME, (B,)),
-        RemoveHosts(Kind.POOL, NAME, (A,)),
-    )
+    assert calls(plan(desired(machines=(B,)), before, PLACE)) == [
+        Hosts(Kind.POOL, NAME, (B,), adds=True),
+        Hosts(Kind.POOL, NAME, (A,), adds=False),
+    ]
     refused = msgspec.structs.replace(before, refused={B: "gone"})
     assert plan(desired(), refused, PLACE) == ()
     fresh = Observed(refused={B: "gone"})
@@ -222,7 +226,7 @@ def test_a_rule_that_is_made_anew_keeps_its_address(want: Desired) -> None:
     before = ready(desired())
     assert is_obsolete(want, before)
     steps, after = settled(want, before)
-    first = steps[0]
+    first = steps[0].call
     assert isinstance(first, Insert)
     assert first.part == Address(
         name=NAME,
@@ -231,7 +235,7 @@ def test_a_rule_that_is_made_anew_keeps_its_address(want: Desired) -> None:
         address_type="EXTERNAL",
         network_tier="PREMIUM",
     )
-    assert steps[1] == Delete(Kind.RULE, NAME)
+    assert steps[1].call == Delete(Kind.RULE, NAME)
     rule = after.rule(NAME)
     assert rule is not None
     assert rule.address == IP
@@ -301,17 +305,17 @@ def test_a_held_address_that_nobody_asks_for_goes() -> None:
     held = Address(name=NAME, address="34.9.9.9", address_type="EXTERNAL", network_tier="PREMIUM")
     before = ready(desired(), without=((Kind.RULE, NAME),)).with_part((Kind.ADDRESS, NAME), held)
     steps, _ = settled(desired(load_balancer_ip="34.5.5.5"), before)
-    assert steps[0] == Delete(Kind.ADDRESS, NAME)
+    assert steps[0].call == Delete(Kind.ADDRESS, NAME)
     internal = msgspec.structs.replace(held, address_type="INTERNAL")
     before = before.with_part((Kind.ADDRESS, NAME), internal)
-    assert settled(desired(), before)[0][0] == Delete(Kind.ADDRESS, NAME)
+    assert settled(desired(), before)[0][0].call == Delete(Kind.ADDRESS, NAME)
 
 
 def test_only_a_tier_that_is_asked_for_replaces_another() -> None:
     standard = with_rule(ready(desired()), network_tier=STANDARD)
     assert plan(desired(), standard, PLACE) == ()
     want = desired(options=Options(is_tier_given=True))
-    assert plan(want, standard, PLACE) == (Delete(Kind.RULE, NAME),)
+    assert calls(plan(want, standard, PLACE)) == [Delete(Kind.RULE, NAME)]
 
 
 def test_another_health_check_takes_the_place_of_the_former_without_a_new_pool() -> None:
@@ -319,8 +323,9 @@ def test_another_health_check_takes_the_place_of_the_former_without_a_new_pool()
     want = desired(**LOCAL)
     assert leaves_shared_check(want, before)
     steps, after = settled(want, before)
-    assert DetachCheck(NAME, "projects/p/global/httpHealthChecks/k8s-1234-node") in steps
-    assert AttachCheck(NAME, f"projects/p/global/httpHealthChecks/{NAME}") in steps
+    checks_path = "projects/p/global/httpHealthChecks"
+    assert PoolCheck(NAME, f"{checks_path}/k8s-1234-node", adds=False) in calls(steps)
+    assert PoolCheck(NAME, f"{checks_path}/{NAME}", adds=True) in calls(steps)
     assert f"create firewall rule k8s-{NAME}-http-hc" in shown(steps)
     checks = after.parts[Kind.FIREWALL, f"k8s-{NAME}-http-hc"]
     assert isinstance(checks, Firewall)
@@ -347,9 +352,9 @@ def test_what_somebody_has_changed_is_changed_back() -> None:
     firewall = before.parts[key]
     assert isinstance(firewall, Firewall)
     open_ = msgspec.structs.replace(firewall, source_ranges=("0.0.0.0/0", "1.2.3.4/32"))
-    assert plan(desired(), before.with_part(key, open_), PLACE) == (
-        Change(Kind.FIREWALL, firewall, ("source_ranges",)),
-    )
+    (step,) = plan(desired(), before.with_part(key, open_), PLACE)
+    assert step.call == Change(Kind.FIREWALL, firewall)
+    assert step.lines == (PartChange("change", f"firewall rule k8s-fw-{NAME}", "source_ranges"),)
 
 
 def test_a_more_patient_health_check_stays_so() -> None:
@@ -413,10 +418,10 @@ def test_an_internal_protocol_is_changed_while_there_is_no_rule() -> None:
 def test_another_subnetwork_means_another_address() -> None:
     before = ready(desired(options=INTERNAL))
     want = desired(options=Options(internal=True, subnet="other"))
-    assert plan(want, before, PLACE) == (Delete(Kind.RULE, NAME),)
+    assert calls(plan(want, before, PLACE)) == [Delete(Kind.RULE, NAME)]
     held = Address(name=NAME, address=IP, address_type="INTERNAL", subnetwork=SUBNET)
     gone = before.with_part((Kind.RULE, NAME), None).with_part((Kind.ADDRESS, NAME), held)
-    assert settled(want, gone)[0][0] == Delete(Kind.ADDRESS, NAME)
+    assert settled(want, gone)[0][0].call == Delete(Kind.ADDRESS, NAME)
     unknown = desired_parts(balancer(), INTERNAL, Setting(PLACE, ID), (A, B), ("node",))
     assert plan(unknown, before, PLACE) == ()
 
@@ -445,7 +450,7 @@ def test_the_own_check_of_an_internal_one_goes_once_nothing_uses_it() -> None:
 def test_the_firewall_rule_of_older_managers_goes() -> None:
     before = ready(desired(options=INTERNAL))
     old = before.with_part((Kind.FIREWALL, NAME), Firewall(name=NAME))
-    assert plan(desired(options=INTERNAL), old, PLACE) == (Delete(Kind.FIREWALL, NAME),)
+    assert calls(plan(desired(options=INTERNAL), old, PLACE)) == [Delete(Kind.FIREWALL, NAME)]
 
 
 def test_groups_lose_what_is_no_host_and_have_a_thousand_at_most() -> None:
@@ -456,16 +461,16 @@ def test_groups_lose_what_is_no_host_and_have_a_thousand_at_most() -> None:
             (Kind.GROUP, "r-1-b"): Group("r-1-b", frozenset({B})),
         }
     )
-    add, remove = group_steps(many, groups)
-    assert isinstance(add, AddHosts)
+    add, remove = calls(group_steps(many, groups))
+    assert isinstance(add, Hosts)
     assert len(add.machines) == 1000
-    assert remove == RemoveHosts(Kind.GROUP, "r-1-b", (B,))
+    assert remove == Hosts(Kind.GROUP, "r-1-b", (B,), adds=False)
 
 
 def test_a_backend_service_waits_for_its_check_and_a_rule_for_its_backend_service() -> None:
     groups = Observed({(Kind.GROUP, "r-1-a"): Group("r-1-a", frozenset({A}))})
     want = desired(options=INTERNAL, machines=(A,))
-    assert {type(one) for one in plan(want, groups, PLACE)} == {Insert}
+    assert {type(one) for one in calls(plan(want, groups, PLACE))} == {Insert}
     assert not any(
         "service" in line or "rule a5" in line for line in shown(plan(want, groups, PLACE))
     )
@@ -480,7 +485,7 @@ def test_another_kind_is_told() -> None:
     assert not other_kind(desired(), Observed())
     assert not is_obsolete(desired(), Observed())
     before = ready(desired(options=INTERNAL))
-    steps = plan(desired(), before, PLACE)
+    steps = calls(plan(desired(), before, PLACE))
     assert Delete(Kind.RULE, NAME) in steps
     assert not any(isinstance(one, Insert) and one.kind is Kind.ADDRESS for one in steps)
 
@@ -528,37 +533,39 @@ def test_a_load_balancer_goes_from_the_rule_down(options: Options) -> None:
     own = {key: one for key, one in before.parts.items() if NAME in key[1]}
     held = Address(name=NAME, address=IP)
     observed = Observed({**own, (Kind.ADDRESS, NAME): held})
-    steps, after = foresee(observed, lambda seen: deletion(NAME, seen), pretend)
-    assert steps[0] == Delete(Kind.RULE, NAME)
+    steps, after = foresee(
+        observed, lambda seen: deletion(NAME, seen), lambda seen, step: step.after(seen)
+    )
+    assert steps[0].call == Delete(Kind.RULE, NAME)
     assert after.parts == {}
-    kinds = [step.kind for step in steps if isinstance(step, Delete)]
+    kinds = [one.kind for one in calls(steps) if isinstance(one, Delete)]
     user = Kind.SERVICE if options.internal else Kind.POOL
     checks = Kind.CHECK if options.internal else Kind.HTTP_CHECK
     assert kinds.index(user) < kinds.index(checks)
 
 
 def test_what_was_foreseen_of_a_pool_that_is_not_there_changes_nothing() -> None:
-    assert pretend(Observed(), AttachCheck(NAME, "x")) == Observed()
-    assert pretend(Observed(), AddHosts(Kind.POOL, NAME, (A,))) == Observed()
+    assert pool_check(NAME, "x", adds=True).after(Observed()) == Observed()
+    assert hosts(Kind.POOL, NAME, (A,), adds=True).after(Observed()) == Observed()
 
 
 def test_a_rule_waits_while_the_pool_has_another_affinity() -> None:
     want = desired(session_affinity="ClientIP")
     before = ready(desired(), without=((Kind.RULE, NAME),))
-    assert plan(want, before, PLACE) == (Delete(Kind.POOL, NAME),)
+    assert calls(plan(want, before, PLACE)) == [Delete(Kind.POOL, NAME)]
 
 
 def test_a_rule_waits_while_the_backend_service_has_another_protocol() -> None:
     want = desired((80, "UDP"), options=INTERNAL)
     before = ready(desired(options=INTERNAL), without=((Kind.RULE, NAME),))
     (step,) = plan(want, before, PLACE)
-    assert isinstance(step, Change)
+    assert isinstance(step.call, Change)
 
 
 def test_a_pool_s_check_waits_until_there_is_another() -> None:
     before = ready(desired(), without=((Kind.HTTP_CHECK, "k8s-1234-node"),))
     (step,) = plan(desired(), before, PLACE)
-    assert isinstance(step, Insert)
+    assert isinstance(step.call, Insert)
     other = before.pool(NAME)
     assert other is not None
     bare = before.with_part((Kind.POOL, NAME), msgspec.structs.replace(other, health_checks=()))
@@ -643,13 +650,13 @@ def test_descriptions_tell_their_owner() -> None:
 
 
 def test_each_step_in_words() -> None:
-    part: Part = Rule(name="r", protocol="TCP", all_ports=True)
+    check_ = "projects/p/global/httpHealthChecks/hc"
     words = [
-        *part_changes(Insert(Kind.RULE, part)),
-        *part_changes(Change(Kind.FIREWALL, Firewall(name="f"), ("allowed", "network"))),
-        *part_changes(RemoveHosts(Kind.GROUP, "r-1-a", (A,))),
-        *part_changes(AttachCheck("pool", "projects/p/global/httpHealthChecks/hc")),
-        *part_changes(DetachCheck("pool", "projects/p/global/httpHealthChecks/hc")),
+        *insert(Kind.RULE, Rule(name="r", protocol="TCP", all_ports=True)).lines,
+        *change(Kind.FIREWALL, Firewall(name="f"), ("allowed", "network")).lines,
+        *hosts(Kind.GROUP, "r-1-a", (A,), adds=False).lines,
+        *pool_check("pool", check_, adds=True).lines,
+        *pool_check("pool", check_, adds=False).lines,
     ]
     assert words == [
         PartChange("create", "forwarding rule r", "TCP all ports"),
@@ -658,4 +665,3 @@ def test_each_step_in_words() -> None:
         PartChange("change", "target pool pool", "health check hc"),
         PartChange("change", "target pool pool", "no health check hc"),
     ]
-    assert key_of(Kind.RULE, part) == (Kind.RULE, "r")

@@ -1,6 +1,6 @@
 """Take the steps of a plan, one call for each."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,22 +11,17 @@ from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing.observe import Observer
 from proreus.providers.gce.balancing.parts import Group, Kind, Part, Pool, Rule
 from proreus.providers.gce.balancing.steps import (
-    AddHosts,
-    AttachCheck,
     Change,
     Delete,
-    DetachCheck,
+    Effect,
+    Hosts,
     Insert,
-    Observed,
-    RemoveHosts,
+    PoolCheck,
     Step,
-    pretend,
+    hosts,
 )
 from proreus.providers.gce.names import Machine, instance_path, machine_in
 from proreus.providers.gce.place import Place
-
-Effect = Callable[[Observed], Observed]
-"""A function from the state observed before a step to the state after it."""
 
 
 class Applier:
@@ -48,23 +43,23 @@ class Applier:
         Raises:
             CloudError: Google refuses.
         """
-        match step:
+        match step.call:
             case Insert(kind, part):
-                return await self._insert(kind, part, group)
-            case Change(kind, part, _):
+                return await self._insert(kind, part, group, step.after)
+            case Change(kind, part):
                 await self._change(kind, part)
             case Delete(kind, name):
                 await self._api.delete(f"{kind.method}.delete", self._observer.path(kind, name))
-            case AddHosts() | RemoveHosts():
-                return await self._hosts(step, group)
-            case AttachCheck(pool, check) | DetachCheck(pool, check):
-                verb = "addHealthCheck" if isinstance(step, AttachCheck) else "removeHealthCheck"
+            case Hosts() as call:
+                return await self._hosts(call, group, step.after)
+            case PoolCheck(pool, check, adds):
+                verb = "addHealthCheck" if adds else "removeHealthCheck"
                 body = {"healthChecks": [{"healthCheck": self._place.url(check)}]}
                 path = f"{self._observer.path(Kind.POOL, pool)}/{verb}"
                 await self._api.change(f"targetPools.{verb}", path, body)
-        return lambda observed: pretend(observed, step)
+        return step.after
 
-    async def _insert(self, kind: Kind, part: Part, group: str) -> Effect:
+    async def _insert(self, kind: Kind, part: Part, group: str, after: Effect) -> Effect:
         operation = f"{kind.method}.insert"
         if isinstance(part, Group):
             path = self._observer.path(kind, "", part.name)
@@ -83,7 +78,7 @@ class Applier:
         if isinstance(part, Rule):
             made = await self._observer.find(kind, part.name)
             return lambda observed: observed.with_part((kind, part.name), made)
-        return lambda observed: pretend(observed, Insert(kind, part))
+        return after
 
     async def _change(self, kind: Kind, part: Part) -> None:
         path = self._observer.path(kind, part.name)
@@ -94,33 +89,26 @@ class Applier:
             return
         await self._api.change(f"{kind.method}.update", path, part)
 
-    async def _hosts(self, step: AddHosts | RemoveHosts, group: str) -> Effect:
-        is_group, adds = step.kind is Kind.GROUP, isinstance(step, AddHosts)
-        verb = "add" if adds else "remove"
-        verb += "Instances" if is_group else "Instance"
-        name, zone = (group, step.name) if is_group else (step.name, "")
-        path = f"{self._observer.path(step.kind, name, zone)}/{verb}"
+    async def _hosts(self, call: Hosts, group: str, after: Effect) -> Effect:
+        is_group = call.kind is Kind.GROUP
+        verb = f"{'add' if call.adds else 'remove'}Instance{'s' if is_group else ''}"
+        name, zone = (group, call.name) if is_group else (call.name, "")
+        path = f"{self._observer.path(call.kind, name, zone)}/{verb}"
+        by_text = {str(one): one for one in call.machines}
 
-        async def send(machines: list[Machine]) -> None:
-            urls = [self._url(one) for one in machines]
-            body = {"instances": [{"instance": url} for url in urls]}
-            await self._api.change(f"{step.kind.method}.{verb}", path, body)
+        async def send(texts: list[str]) -> None:
+            body = {"instances": [{"instance": self._url(by_text[text])} for text in texts]}
+            await self._api.change(f"{call.kind.method}.{verb}", path, body)
 
-        by_text = {str(one): one for one in step.machines}
-
-        async def send_texts(texts: list[str]) -> None:
-            await send([by_text[text] for text in texts])
-
-        refused = await all_but_refused(send_texts, by_text, _named)
-        if not adds:
+        refused = await all_but_refused(send, by_text, _named)
+        if not call.adds:
             # What Google does not know any more is no host any more.
-            return lambda observed: pretend(observed, step)
+            return after
         why = {by_text[text]: reason for text, reason in refused.items()}
-        added = AddHosts(
-            step.kind, step.name, tuple(one for one in step.machines if one not in why)
-        )
+        rest = tuple(one for one in call.machines if one not in why)
+        added = hosts(call.kind, call.name, rest, adds=True)
         return lambda observed: msgspec.structs.replace(
-            pretend(observed, added), refused={**observed.refused, **why}
+            added.after(observed), refused={**observed.refused, **why}
         )
 
     def _url(self, machine: Machine) -> str:

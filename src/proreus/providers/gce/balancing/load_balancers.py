@@ -40,7 +40,7 @@ from proreus.cloudprovider.mark_forms import LABELS, owned_object, owner_of
 from proreus.cloudprovider.ownership import verdict
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.refused import Refused
-from proreus.cloudprovider.steps import converge, foresee
+from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.gce import errors
 from proreus.providers.gce.api import Api
@@ -49,7 +49,7 @@ from proreus.providers.gce.balancing.annotations import (
     handled_elsewhere,
     read_options,
 )
-from proreus.providers.gce.balancing.apply import Applier, Effect
+from proreus.providers.gce.balancing.apply import Applier
 from proreus.providers.gce.balancing.desired import (
     FAMILY,
     Desired,
@@ -68,9 +68,8 @@ from proreus.providers.gce.balancing.plan import (
     other_kind,
     plan,
 )
-from proreus.providers.gce.balancing.preview import part_changes
 from proreus.providers.gce.balancing.shared import SharedParts
-from proreus.providers.gce.balancing.steps import Observed, Step, pretend, without
+from proreus.providers.gce.balancing.steps import Effect, Observed, Step, without
 from proreus.providers.gce.config import ILB_SUBSETS, SKIP_GROUPS, GCEConfig
 from proreus.providers.gce.identity import ClusterId
 from proreus.providers.gce.names import Machine
@@ -208,7 +207,7 @@ class GCELoadBalancers:
         except Refused as error:
             if not self._place.is_shared or not errors.is_forbidden(error):
                 raise
-            (change, *_) = part_changes(step)
+            change = step.lines[0]
             self._api.context.events.event(
                 lb.service,
                 "Normal",
@@ -216,7 +215,7 @@ class GCELoadBalancers:
                 f"Firewall change required by security admin: {change.action} {change.part} in the"
                 f" project {self._place.network_project}: {error.text}",
             )
-            return lambda before: pretend(before, step)
+            return step.after
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """Return what `ensure` would change."""
@@ -225,19 +224,19 @@ class GCELoadBalancers:
         desired, _ = await self._desired(lb, options)
         observed = await self._observer.observe(desired)
         check(desired, observed, lb.ref, self._config.tenants)
-        steps: tuple[Step, ...] = ()
+        gone: tuple[PartChange, ...] = ()
+        shared: tuple[PartChange, ...] = ()
         if other_kind(desired, observed):
             before = await self._observer.everything(lb.ref.name)
-            steps, _ = foresee(before, lambda seen: deletion(lb.ref.name, seen), pretend)
+            gone, _ = preview_plan(before, lambda seen: deletion(lb.ref.name, seen))
             kept = {key: one for key, one in observed.parts.items() if key not in before.parts}
             observed = Observed(kept)
         if desired.internal:
             groups = await self._observer.groups(desired.group)
-            more, after = foresee(groups, lambda seen: group_steps(desired.machines, seen), pretend)
-            steps += more
+            shared, after = preview_plan(groups, lambda seen: group_steps(desired.machines, seen))
             observed = msgspec.structs.replace(observed, parts={**observed.parts, **after.parts})
-        last, _ = foresee(observed, lambda seen: plan(desired, seen, self._place), pretend)
-        return [change for step in (*steps, *last) for change in part_changes(step)]
+        own, _ = preview_plan(observed, lambda seen: plan(desired, seen, self._place))
+        return (*gone, *shared, *own)
 
     def fingerprint(self, lb: LoadBalancer) -> str:
         """Return what `list_owned` shows if all is as desired."""

@@ -37,17 +37,14 @@ from proreus.providers.gce.balancing.parts import (
     merged,
 )
 from proreus.providers.gce.balancing.steps import (
-    AddHosts,
-    AttachCheck,
-    Change,
-    Delete,
-    DetachCheck,
-    Insert,
     Key,
     Observed,
-    RemoveHosts,
     Step,
-    key_of,
+    change,
+    delete,
+    hosts,
+    insert,
+    pool_check,
 )
 from proreus.providers.gce.names import Machine, last_part, path_in
 from proreus.providers.gce.place import Place
@@ -130,7 +127,7 @@ def _removal(desired: Desired, observed: Observed, rule: Rule) -> Iterator[Step]
     name, held = desired.rule.name, observed.address(desired.rule.name)
     keeps = _keeps_address(desired, rule)
     if keeps and held is None and observed.reserved is None:
-        yield Insert(
+        yield insert(
             Kind.ADDRESS,
             Address(
                 name=name,
@@ -142,7 +139,7 @@ def _removal(desired: Desired, observed: Observed, rule: Rule) -> Iterator[Step]
             ),
         )
         return
-    yield Delete(Kind.RULE, name)
+    yield delete(Kind.RULE, name)
 
 
 def _keeps_address(desired: Desired, rule: Rule) -> bool:
@@ -164,29 +161,29 @@ def _checks(desired: Desired, observed: Observed) -> Iterator[Step]:
 
 
 def _part(kind: Kind, part: Part, observed: Observed) -> Iterator[Step]:
-    there = observed.parts.get(key_of(kind, part))
+    there = observed.parts.get((kind, part.name))
     if there is None:
-        yield Insert(kind, part)
+        yield insert(kind, part)
     elif fields := differing(part, there):
-        yield Change(kind, merged(part, there), fields)
+        yield change(kind, merged(part, there), fields)
 
 
 def _pool(desired: Desired, want: Pool, observed: Observed, place: Place) -> Iterator[Step]:
     name, rule = desired.rule.name, observed.rule(desired.rule.name)
     pool = observed.pool(name)
     if pool is not None and rule is None and _has_other_affinity(desired, pool):
-        yield Delete(Kind.POOL, name)
+        yield delete(Kind.POOL, name)
         return
     has_check = (Kind.HTTP_CHECK, desired.check.name) in observed.parts
     if pool is None:
         if has_check:
             first = sorted(desired.machines - observed.refused.keys())[:MOST_AT_CREATION]
             urls = instance_urls(first, place)
-            yield Insert(Kind.POOL, msgspec.structs.replace(want, instances=urls))
+            yield insert(Kind.POOL, msgspec.structs.replace(want, instances=urls))
         return
     yield from _pool_check(want, pool, has_check=has_check)
-    hosts = desired.machines - observed.refused.keys()
-    yield from _hosts(Kind.POOL, name, hosts, pool.machines)
+    machines = desired.machines - observed.refused.keys()
+    yield from _hosts(Kind.POOL, name, machines, pool.machines)
 
 
 def _pool_check(desired: Pool, pool: Pool, *, has_check: bool) -> Iterator[Step]:
@@ -195,9 +192,9 @@ def _pool_check(desired: Pool, pool: Pool, *, has_check: bool) -> Iterator[Step]
     have = {path_in(one) for one in pool.health_checks}
     if other := sorted(have - {want}):
         if has_check:
-            yield DetachCheck(pool.name, other[0])
+            yield pool_check(pool.name, other[0], adds=False)
     elif want not in have and has_check:
-        yield AttachCheck(pool.name, want)
+        yield pool_check(pool.name, want, adds=True)
 
 
 def _has_other_affinity(desired: Desired, pool: Pool) -> bool:
@@ -208,9 +205,9 @@ def _has_other_affinity(desired: Desired, pool: Pool) -> bool:
 def _hosts(
     kind: Kind, name: str, desired: frozenset[Machine], observed: frozenset[Machine]
 ) -> Iterator[Step]:
-    for step, machines in ((AddHosts, desired - observed), (RemoveHosts, observed - desired)):
+    for machines, adds in ((desired - observed, True), (observed - desired, False)):
         if machines:
-            yield step(kind, name, tuple(sorted(machines)[:MOST_AT_ONCE]))
+            yield hosts(kind, name, tuple(sorted(machines)[:MOST_AT_ONCE]), adds=adds)
 
 
 def group_steps(machines: frozenset[Machine], observed: Observed) -> tuple[Step, ...]:
@@ -218,12 +215,12 @@ def group_steps(machines: frozenset[Machine], observed: Observed) -> tuple[Step,
     groups, steps = observed.groups(), list[Step]()
     zones = by_zone(machines)
     for zone in sorted({*zones, *groups}):
-        hosts = zones.get(zone, frozenset()) - observed.refused.keys()
+        wanted = zones.get(zone, frozenset()) - observed.refused.keys()
         group = groups.get(zone)
         if group is None:
-            steps.append(Insert(Kind.GROUP, Group(zone)))
+            steps.append(insert(Kind.GROUP, Group(zone)))
         else:
-            steps += _hosts(Kind.GROUP, zone, hosts, group.machines)
+            steps += _hosts(Kind.GROUP, zone, wanted, group.machines)
     return tuple(steps)
 
 
@@ -256,7 +253,7 @@ def _rule(desired: Desired, observed: Observed, rule: Rule | None) -> Iterator[S
     if rule is not None:
         return
     if held is not None and _is_useless(desired, held):
-        yield Delete(Kind.ADDRESS, name)
+        yield delete(Kind.ADDRESS, name)
         return
     leads_to = observed.pool(name)
     target: Pool | BackendService | None = leads_to
@@ -275,7 +272,7 @@ def _rule(desired: Desired, observed: Observed, rule: Rule | None) -> Iterator[S
                 address=kept.address,
                 network_tier=kept.network_tier if desired.pool else desired.rule.network_tier,
             )
-        yield Insert(Kind.RULE, made)
+        yield insert(Kind.RULE, made)
 
 
 def _is_useless(desired: Desired, held: Address) -> bool:
@@ -325,7 +322,7 @@ def _leftovers(desired: Desired, observed: Observed) -> Iterator[Step]:
     name = desired.rule.name
     if observed.address(name) is not None:
         # The forwarding rule has the address: released, it stays with it.
-        yield Delete(Kind.ADDRESS, name)
+        yield delete(Kind.ADDRESS, name)
     if desired.backend is not None and desired.backend.name != name:
         yield from _gone(observed, (Kind.SERVICE, name))
     if desired.backend is not None and (Kind.FIREWALL, naming.firewall(name)) in observed.parts:
@@ -347,7 +344,7 @@ def _uses_check(desired: Desired, observed: Observed, name: str) -> bool:
 
 
 def _gone(observed: Observed, *keys: Key) -> Iterator[Step]:
-    yield from (Delete(*key) for key in keys if key in observed.parts)
+    yield from (delete(*key) for key in keys if key in observed.parts)
 
 
 def leaves_shared_check(desired: Desired, observed: Observed) -> bool:
@@ -369,7 +366,7 @@ def other_kind(desired: Desired, observed: Observed) -> bool:
 def deletion(name: str, observed: Observed) -> tuple[Step, ...]:
     """Return the steps to delete the parts named after a load balancer; none if they are gone."""
     if observed.rule(name) is not None:
-        return (Delete(Kind.RULE, name),)
+        return (delete(Kind.RULE, name),)
     users = tuple(_gone(observed, (Kind.POOL, name), (Kind.SERVICE, name), (Kind.ADDRESS, name)))
     firewalls = [key for key in sorted(observed.parts) if key[0] is Kind.FIREWALL]
     checks = _gone(observed, (Kind.HTTP_CHECK, name), (Kind.CHECK, name))

@@ -1,9 +1,11 @@
-"""Define the observed state of a load balancer, and the steps: values, no decisions. Pure."""
+"""Make the steps that change a load balancer: call, effect and preview of each. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
+from proreus.cloudprovider.load_balancers import PartChange
+from proreus.cloudprovider.steps import PlannedCall
 from proreus.providers.gce.balancing.parts import (
     Address,
     BackendService,
@@ -13,7 +15,7 @@ from proreus.providers.gce.balancing.parts import (
     Pool,
     Rule,
 )
-from proreus.providers.gce.names import Machine
+from proreus.providers.gce.names import Machine, last_part
 
 Key = tuple[Kind, str]
 """A part by its kind and its name; an instance group by its zone."""
@@ -69,101 +71,109 @@ def without(observed: Observed, kinds: Collection[Kind]) -> Observed:
 
 
 class Insert(msgspec.Struct, frozen=True):
-    """The step to make a part."""
+    """The call that makes a part."""
 
     kind: Kind
     part: Part
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The step to change a part; `fields` are those that differ."""
+    """The call that changes a part."""
 
     kind: Kind
     part: Part
-    fields: tuple[str, ...]
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """The step to delete a part."""
+    """The call that deletes a part."""
 
     kind: Kind
     name: str
 
 
-class AddHosts(msgspec.Struct, frozen=True):
-    """The step to add instances to the target pool, or to the group of a zone."""
-
-    kind: Kind
-    name: str
-    machines: tuple[Machine, ...]
-
-
-class RemoveHosts(msgspec.Struct, frozen=True):
-    """The step to remove instances from the target pool, or from the group of a zone."""
+class Hosts(msgspec.Struct, frozen=True):
+    """The call that adds instances to the target pool or the group of a zone, or removes them."""
 
     kind: Kind
     name: str
     machines: tuple[Machine, ...]
+    adds: bool
 
 
-class AttachCheck(msgspec.Struct, frozen=True):
-    """The step to give the target pool a health check."""
-
-    pool: str
-    check: str
-
-
-class DetachCheck(msgspec.Struct, frozen=True):
-    """The step to detach the health check from the target pool."""
+class PoolCheck(msgspec.Struct, frozen=True):
+    """The call that adds a health check to the target pool, or removes it."""
 
     pool: str
     check: str
+    adds: bool
 
 
-Step = Insert | Change | Delete | AddHosts | RemoveHosts | AttachCheck | DetachCheck
+Step = PlannedCall[Insert | Change | Delete | Hosts | PoolCheck, Observed]
+Effect = Callable[[Observed], Observed]
+"""A function from the state observed before a step to the state after it."""
 
 
-def key_of(kind: Kind, part: Part) -> Key:
-    """Return the key of a part."""
-    return kind, part.name
+def insert(kind: Kind, part: Part) -> Step:
+    """Return the step to make a part; an address that Google chooses is not known before."""
+    made, detail = part, ""
+    if isinstance(part, Rule):
+        made = msgspec.structs.replace(part, address=part.address or "(new)")
+        ports = part.port_range or ",".join(part.ports) or "all ports"
+        detail = f"{part.protocol} {ports}"
+    line = PartChange("create", _title(kind, part.name), detail)
+    return PlannedCall(Insert(kind, part), _with(kind, part.name, made), (line,))
 
 
-def pretend(observed: Observed, step: Step) -> Observed:
-    """Return the state after a step; an address that Google chooses is not known before."""
-    match step:
-        case Insert(kind, part):
-            return observed.with_part(key_of(kind, _new(part)), _new(part))
-        case Change(kind, part):
-            return observed.with_part(key_of(kind, part), part)
-        case Delete(kind, name):
-            return observed.with_part((kind, name), None)
-        case AddHosts(kind, name, machines) | RemoveHosts(kind, name, machines):
-            return _with_hosts(observed, (kind, name), machines, adds=isinstance(step, AddHosts))
-        case AttachCheck(name, check_) | DetachCheck(name, check_):
-            pool = observed.pool(name)
-            if pool is None:
-                return observed
-            checks = (check_,) if isinstance(step, AttachCheck) else ()
-            changed = msgspec.structs.replace(pool, health_checks=checks)
-            return observed.with_part((Kind.POOL, name), changed)
-    raise AssertionError(step)
+def change(kind: Kind, part: Part, fields: tuple[str, ...]) -> Step:
+    """Return the step to change a part; `fields` are those that differ."""
+    line = PartChange("change", _title(kind, part.name), ", ".join(fields))
+    return PlannedCall(Change(kind, part), _with(kind, part.name, part), (line,))
 
 
-def _new(part: Part) -> Part:
-    if isinstance(part, Rule) and not part.address:
-        return msgspec.structs.replace(part, address="(new)")
-    return part
+def delete(kind: Kind, name: str) -> Step:
+    """Return the step to delete a part."""
+    line = PartChange("delete", _title(kind, name))
+    return PlannedCall(Delete(kind, name), _with(kind, name, None), (line,))
 
 
-def _with_hosts(
-    observed: Observed, key: Key, machines: tuple[Machine, ...], *, adds: bool
-) -> Observed:
-    part, these = observed.parts.get(key), frozenset(machines)
-    if isinstance(part, Group):
+def hosts(kind: Kind, name: str, machines: tuple[Machine, ...], *, adds: bool) -> Step:
+    """Return the step to add instances to the target pool or the group of a zone, or remove."""
+    these = frozenset(machines)
+
+    def after(before: Observed) -> Observed:
+        part = before.parts.get((kind, name))
+        if not isinstance(part, Group | Pool):
+            return before
         rest = part.machines | these if adds else part.machines - these
-        return observed.with_part(key, Group(part.name, rest))
-    if isinstance(part, Pool):
-        rest = part.machines | these if adds else part.machines - these
-        urls = tuple(f"zones/{one.zone}/instances/{one.name}" for one in sorted(rest))
-        return observed.with_part(key, msgspec.structs.replace(part, instances=urls))
-    return observed
+        changed: Part = Group(name, rest)
+        if isinstance(part, Pool):
+            urls = tuple(f"zones/{one.zone}/instances/{one.name}" for one in sorted(rest))
+            changed = msgspec.structs.replace(part, instances=urls)
+        return before.with_part((kind, name), changed)
+
+    title = _title(kind, name)
+    lines = (PartChange("create" if adds else "delete", f"{title} host {one}") for one in machines)
+    return PlannedCall(Hosts(kind, name, machines, adds), after, tuple(lines))
+
+
+def pool_check(pool: str, check: str, *, adds: bool) -> Step:
+    """Return the step to add a health check to the target pool, or remove it."""
+
+    def after(before: Observed) -> Observed:
+        part = before.pool(pool)
+        if part is None:
+            return before
+        changed = msgspec.structs.replace(part, health_checks=(check,) if adds else ())
+        return before.with_part((Kind.POOL, pool), changed)
+
+    detail = f"{'' if adds else 'no '}health check {last_part(check)}"
+    line = PartChange("change", _title(Kind.POOL, pool), detail)
+    return PlannedCall(PoolCheck(pool, check, adds), after, (line,))
+
+
+def _with(kind: Kind, name: str, part: Part | None) -> Effect:
+    return lambda before: before.with_part((kind, name), part)
+
+
+def _title(kind: Kind, name: str) -> str:
+    return f"{kind.word} {f'of {name}' if kind is Kind.GROUP else name}"
