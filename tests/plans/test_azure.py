@@ -17,20 +17,22 @@ from proreus.providers.azure.balancing.annotations import read_options
 from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.desired import Place
 from proreus.providers.azure.balancing.parts import (
-    DeleteAddress,
-    DeleteBalancer,
     Job,
-    Join,
-    JoinSet,
-    PutAddress,
-    PutBalancer,
-    PutGroup,
     Scene,
     State,
-    Step,
 )
 from proreus.providers.azure.balancing.plan import ingress, plan
-from proreus.providers.azure.balancing.preview import part_change, pretend
+from proreus.providers.azure.balancing.steps import (
+    Join,
+    Step,
+    delete_address,
+    delete_balancer,
+    join,
+    join_set,
+    put_address,
+    put_balancer,
+    put_group,
+)
 from proreus.providers.azure.config import AzureConfig
 from proreus.providers.azure.machines import part
 from proreus.testing import objects
@@ -121,7 +123,7 @@ EMPTY = State({False: None, True: None}, {}, NSG, sets={SET: MODEL})
 
 
 def kinds(steps: Sequence[Step]) -> list[str]:
-    return [type(one).__name__ for one in steps]
+    return [type(one.call).__name__ for one in steps]
 
 
 def after(
@@ -130,7 +132,7 @@ def after(
     """The steps until all is as desired, and what there is then."""
     place = at or scene()
     steps, found = foresee(
-        state, lambda now: plan(jobs, now, place), lambda now, step: pretend(now, step, place)
+        state, lambda now: plan(jobs, now, place), lambda now, step: step.after(now)
     )
     assert plan(jobs, found, place) == []
     return list(steps), found
@@ -213,9 +215,8 @@ def test_nodes_that_are_no_hosts_leave_and_strangers_stay() -> None:
     members = {pool: made.members[pool] | {stranger}}
     made = msgspec.structs.replace(made, members=members)
     steps, left = after([job(service(), NODES[:1])], made)
-    assert steps == [
-        Join(id_of(machine(2, of_set=True)), (), (scene().place.pool_id("IPv4", internal=False),))
-    ]
+    left_pool = scene().place.pool_id("IPv4", internal=False)
+    assert [one.call for one in steps] == [Join(id_of(machine(2, of_set=True)), (), (left_pool,))]
     assert left.members[pool] == {id_of(machine(1)), stranger}
 
 
@@ -289,12 +290,14 @@ def test_what_a_service_cannot_have_is_told() -> None:
 
 
 def test_each_step_has_a_line_in_a_preview() -> None:
-    everything: list[Step] = [
-        PutAddress("x/y", {}), DeleteAddress("x/y"), PutBalancer(internal=False, document={"properties": {}}),
-        DeleteBalancer(internal=True), PutGroup({"properties": {}}), Join("m/1", ("p/q",), ("p/r",)),
-        JoinSet("s/1", ("p/q",)),
+    place = scene().place
+    document: dict[str, Any] = {"properties": {}}
+    everything = [
+        put_address("x/y", {}, is_new=True), delete_address("x/y"),
+        put_balancer(place, None, document, internal=False), delete_balancer(place, internal=True),
+        put_group(place, NSG, document), join("m/1", ("p/q",), ("p/r",)), join_set("s/1", ("p/q",)),
     ]  # fmt: skip
-    lines = [part_change(one, EMPTY, scene()) for one in everything]
+    lines = [line for one in everything for line in one.lines]
     assert [(one.action, one.part, one.detail) for one in lines] == [
         ("create", "public IP y", ""),
         ("delete", "public IP y", ""),

@@ -24,16 +24,15 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.refused import Reason, Refused
-from proreus.cloudprovider.steps import converge, foresee
+from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress, Node, Service
 from proreus.providers.azure.api import Arm, Waiting
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.annotations import Options, read_options
 from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.desired import Place, is_of
-from proreus.providers.azure.balancing.parts import Job, Scene, State, Step
+from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.balancing.plan import KINDS, ingress, plan
-from proreus.providers.azure.balancing.preview import part_change, pretend
 from proreus.providers.azure.balancing.work import Work
 from proreus.providers.azure.ids import machine_id
 from proreus.providers.azure.machines import part
@@ -106,12 +105,8 @@ class AzureLoadBalancers:
         scene = self._scene(job.ref.cluster, [job])
         state = await Work(self._arm, scene).observe([job])
         _check_owner(state, job.ref)
-        steps, _ = foresee(
-            state,
-            lambda now: plan([job], now, scene),
-            lambda now, step: pretend(now, step, scene),
-        )
-        return [part_change(step, state, scene) for step in steps]
+        lines, _ = preview_plan(state, lambda now: plan([job], now, scene))
+        return lines
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List load balancers and public addresses with the cluster's mark."""
@@ -202,10 +197,7 @@ class AzureLoadBalancers:
     async def _converged(
         self, jobs: Sequence[Job], state: State, scene: Scene, work: Work
     ) -> State:
-        def steps(now: State) -> Sequence[Step]:
-            return plan(jobs, now, scene)
-
-        return await converge(state, steps, work.take)
+        return await converge(state, lambda now: plan(jobs, now, scene), work.take)
 
     def _scene(self, cluster: ClusterIdentity, jobs: Sequence[Job]) -> Scene:
         listers = self._arm.context.listers

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from proreus.providers.azure.balancing.documents import copied, named_ids
 from proreus.providers.azure.balancing.parts import Document
-from proreus.providers.azure.machines import Resource, primary_configurations, properties
+from proreus.providers.azure.machines import Resource, part, primary_configurations, properties
 
 _POOLS = "loadBalancerBackendAddressPools"
 
@@ -51,3 +51,19 @@ def other_balancer(interface: Resource, pool: str, own: Collection[str]) -> str:
             if other not in own and other.endswith("-internal") is is_internal:
                 return other
     return ""
+
+
+def model_interfaces(set_: Resource) -> list[Resource]:
+    """Return the interfaces in the model of a scale set, the primary one first."""
+    found = part(set_, "virtualMachineProfile", "networkProfile", "networkInterfaceConfigurations")
+    return sorted(found or (), key=lambda one: not properties(one).get("primary"))
+
+
+def model_pools(set_: Resource) -> list[str]:
+    """Return the ids of the pools that the model of a scale set names, in small letters."""
+    return [
+        pool
+        for one in model_interfaces(set_)[:1]
+        for configuration in primary_configurations(one).values()
+        for pool in named_ids(configuration, _POOLS)
+    ]

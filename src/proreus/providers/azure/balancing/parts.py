@@ -1,6 +1,6 @@
-"""Define the values of plans: jobs, settings, observed state and steps."""
+"""Define the values of plans: jobs, settings and observed state."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -62,54 +62,6 @@ class State(msgspec.Struct, frozen=True):
     sets: Mapping[str, Resource] = {}
     refused: Mapping[str, str] = {}
 
-
-class PutAddress(msgspec.Struct, frozen=True):
-    """Make or change a public address; `uid` is the Service that it is for."""
-
-    id: str
-    document: Document
-    uid: str = ""
-
-
-class DeleteAddress(msgspec.Struct, frozen=True):
-    """Delete a public address."""
-
-    id: str
-
-
-class PutBalancer(msgspec.Struct, frozen=True):
-    """Make or change a load balancer."""
-
-    internal: bool
-    document: Document
-
-
-class DeleteBalancer(msgspec.Struct, frozen=True):
-    """Delete a load balancer that has no parts left."""
-
-    internal: bool
-
-
-class PutGroup(msgspec.Struct, frozen=True):
-    """Change the security group."""
-
-    document: Document
-
-
-class Join(msgspec.Struct, frozen=True):
-    """Put a machine's interface into pools, and take it out of others."""
-
-    machine: str
-    add: Sequence[str] = ()
-    drop: Sequence[str] = ()
-
-
-class JoinSet(msgspec.Struct, frozen=True):
-    """Put the interfaces in a scale set's model into pools, so that new machines start there."""
-
-    set: str
-    add: Sequence[str] = ()
-    drop: Sequence[str] = ()
-
-
-Step = PutAddress | DeleteAddress | PutBalancer | DeleteBalancer | PutGroup | Join | JoinSet
+    def having(self, **fields: Any) -> "State":
+        """Return the state with other values in these fields."""
+        return msgspec.structs.replace(self, **fields)

@@ -24,25 +24,22 @@ from proreus.providers.azure.balancing.balancers import (
     listed,
     spots,
 )
-from proreus.providers.azure.balancing.documents import named_ids
 from proreus.providers.azure.balancing.index import Index, frontend_address, index
-from proreus.providers.azure.balancing.parts import (
-    DeleteAddress,
-    DeleteBalancer,
-    Document,
-    Job,
-    Join,
-    JoinSet,
-    PutAddress,
-    PutBalancer,
-    PutGroup,
-    Scene,
-    State,
+from proreus.providers.azure.balancing.memberships import model_pools
+from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
+from proreus.providers.azure.balancing.steps import (
     Step,
+    delete_address,
+    delete_balancer,
+    join,
+    join_set,
+    put_address,
+    put_balancer,
+    put_group,
 )
 from proreus.providers.azure.config import PoolType
 from proreus.providers.azure.ids import machine_id
-from proreus.providers.azure.machines import Resource, part, primary_configurations, properties
+from proreus.providers.azure.machines import Resource, part, properties
 
 KINDS = (False, True)
 """Public, and internal."""
@@ -56,7 +53,7 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     """
     where, known = spots(jobs, state, scene), index(state)
     check_additional(jobs, state, scene, known)
-    if first := _addresses(where):
+    if first := _addresses(where, state):
         return first
     desired = {
         internal: balancer(jobs, state, scene, where, internal=internal) for internal in KINDS
@@ -65,7 +62,7 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     rounds: Iterable[Callable[[], Sequence[Step]]] = (
         lambda: _stripped(jobs, state, scene, desired, known),
         lambda: _detached(state, desired, scene),
-        lambda: _balancers(state, desired),
+        lambda: _balancers(state, desired, scene),
         lambda: _joined(jobs, state, scene),
         lambda: _guarded(jobs, state, scene, where, known),
         lambda: _departed(jobs, where, known),
@@ -73,27 +70,27 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     return next((list(steps) for plan_ in rounds if (steps := plan_())), [])
 
 
-def _addresses(where: Spots) -> list[Step]:
+def _addresses(where: Spots, state: State) -> list[Step]:
     found: dict[str, Step] = {}
-    for (uid, _), one in where.items():
+    for one in where.values():
         if one.public is not None and one.public.document is not None:
+            id_ = one.public.id
             # Two Services may name one address: one write, and the other's comes next.
-            found.setdefault(
-                one.public.id.lower(), PutAddress(one.public.id, one.public.document, uid)
-            )
+            step = put_address(id_, one.public.document, is_new=id_.lower() not in state.addresses)
+            found.setdefault(id_.lower(), step)
     return list(found.values())
 
 
-def _balancers(state: State, desired: dict[bool, Document | None]) -> list[Step]:
+def _balancers(state: State, desired: dict[bool, Document | None], scene: Scene) -> list[Step]:
     found: list[Step] = []
     for internal, document in desired.items():
-        if not differs(state.balancers.get(internal), document):
+        observed = state.balancers.get(internal)
+        if not differs(observed, document):
             continue
-        is_gone = document is None
-        found.append(
-            DeleteBalancer(internal) if is_gone or document is None
-            else PutBalancer(internal, document)
-        )  # fmt: skip
+        if document is None:
+            found.append(delete_balancer(scene.place, internal=internal))
+        else:
+            found.append(put_balancer(scene.place, observed, document, internal=internal))
     return found
 
 
@@ -154,7 +151,7 @@ def _stripped(
         if going:
             strips.append(_strip(job, going, known))
     document = guard.changed(state.group, strips, ()) if strips else None
-    return [PutGroup(document)] if document is not None else []
+    return [put_group(scene.place, state.group, document)] if document is not None else []
 
 
 def _strip(job: Job, targets: Iterable[str], known: Index) -> guard.Strip:
@@ -183,7 +180,8 @@ def _guarded(
     if document is None:
         return []
     tags = {**marks.tags(document), **scene.place.config.shared_tags}
-    return [PutGroup({**document, "tags": tags} if tags else document)]
+    tagged = {**document, "tags": tags} if tags else document
+    return [put_group(scene.place, state.group, tagged)]
 
 
 def _node_addresses(job: Job, lb: LoadBalancer, scene: Scene) -> Iterator[str]:
@@ -204,9 +202,9 @@ def _departed(jobs: Sequence[Job], where: Spots, known: Index) -> list[Step]:
                 continue
             match departure(address, job.ref):
                 case Departure.DELETE:
-                    found.append(DeleteAddress(id_))
+                    found.append(delete_address(id_))
                 case Departure.UNTAG:
-                    found.append(PutAddress(id_, untagged(address, job.ref), job.ref.uid))
+                    found.append(put_address(id_, untagged(address, job.ref), is_new=False))
     return found
 
 
@@ -226,8 +224,8 @@ def _detached(state: State, desired: dict[bool, Document | None], scene: Scene) 
         id_: [pool for pool in model_pools(one) if pool in pools] for id_, one in state.sets.items()
     }
     return [
-        *(JoinSet(id_, drop=tuple(found)) for id_, found in sorted(sets.items()) if found),
-        *(Join(machine, drop=tuple(found)) for machine, found in sorted(drops.items())),
+        *(join_set(id_, drop=tuple(found)) for id_, found in sorted(sets.items()) if found),
+        *(join(machine, drop=tuple(found)) for machine, found in sorted(drops.items())),
     ]
 
 
@@ -255,7 +253,7 @@ def _joined(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     machines = sorted({*adds, *drops})
     return [
         *_models(adds, state),
-        *(Join(one, tuple(adds.get(one, ())), tuple(drops.get(one, ()))) for one in machines),
+        *(join(one, tuple(adds.get(one, ())), tuple(drops.get(one, ()))) for one in machines),
     ]
 
 
@@ -275,20 +273,4 @@ def _models(adds: dict[str, list[str]], state: State) -> list[Step]:
         for pool in pools:
             if pool.lower() not in model_pools(model) and pool not in found.setdefault(id_, []):
                 found[id_].append(pool)
-    return [JoinSet(id_, tuple(pools)) for id_, pools in sorted(found.items()) if pools]
-
-
-def model_interfaces(set_: Resource) -> list[Resource]:
-    """Return the interfaces in the model of a scale set, the primary one first."""
-    found = part(set_, "virtualMachineProfile", "networkProfile", "networkInterfaceConfigurations")
-    return sorted(found or (), key=lambda one: not properties(one).get("primary"))
-
-
-def model_pools(set_: Resource) -> list[str]:
-    """Return the ids of the pools that the model of a scale set names, in small letters."""
-    return [
-        pool
-        for one in model_interfaces(set_)[:1]
-        for configuration in primary_configurations(one).values()
-        for pool in named_ids(configuration, "loadBalancerBackendAddressPools")
-    ]
+    return [join_set(id_, tuple(pools)) for id_, pools in sorted(found.items()) if pools]

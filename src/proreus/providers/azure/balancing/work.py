@@ -4,29 +4,28 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource
-from proreus.providers.azure.balancing.addresses import Known
 from proreus.providers.azure.balancing.balancers import listed
-from proreus.providers.azure.balancing.memberships import other_balancer, with_pools
-from proreus.providers.azure.balancing.parts import (
+from proreus.providers.azure.balancing.memberships import (
+    model_interfaces,
+    other_balancer,
+    with_pools,
+)
+from proreus.providers.azure.balancing.parts import Job, Scene, State
+from proreus.providers.azure.balancing.plan import KINDS
+from proreus.providers.azure.balancing.steps import (
     DeleteAddress,
     DeleteBalancer,
-    Job,
     Join,
     JoinSet,
     PutAddress,
     PutBalancer,
     PutGroup,
-    Scene,
-    State,
     Step,
 )
-from proreus.providers.azure.balancing.plan import KINDS, model_interfaces
 from proreus.providers.azure.config import PoolType
 from proreus.providers.azure.ids import machine_id, resource_id
 from proreus.providers.azure.machines import by_id, part, properties
@@ -155,90 +154,87 @@ class Work:
         found = (machine_id(host.provider_id) for host in hosts)
         return {one.resource for one in found if one is not None}
 
-    async def take(self, state: State, step: Step) -> Change:  # noqa: PLR0911 - a table
+    async def take(self, state: State, step: Step) -> Change:
         """Take a step; return how it changes the observed state.
 
         Raises:
             CloudError: Azure refuses it, or does not answer.
         """
         async with self._slots:
-            match step:
-                case PutAddress():
-                    return await self._put_address(state, step)
-                case DeleteAddress():
-                    await self._arm.delete(operations.PUBLIC_IP_DELETE, step.id)
-                    return lambda now: _with(now, addresses=_without(now.addresses, step.id))
-                case PutBalancer():
-                    return await self._put_balancer(step)
-                case DeleteBalancer():
-                    id_ = self._scene.place.balancer_id(internal=step.internal)
+            match step.call:
+                case PutAddress() as call:
+                    return await self._put_address(state, call)
+                case PutBalancer() as call:
+                    return await self._put_balancer(call)
+                case PutGroup() as call:
+                    return await self._put_group(call)
+                case JoinSet() as call:
+                    return await self._join_set(state, call)
+                case Join() as call:
+                    if reason := await self._join(state, call):
+                        why = {call.machine: reason}
+                        return lambda now: now.having(refused={**now.refused, **why})
+                case DeleteAddress(id_):
+                    await self._arm.delete(operations.PUBLIC_IP_DELETE, id_)
+                case DeleteBalancer(internal):
+                    id_ = self._scene.place.balancer_id(internal=internal)
                     await self._arm.delete(operations.LOAD_BALANCER_DELETE, id_)
-                    return lambda now: _with(now, balancers={**now.balancers, step.internal: None})
-                case PutGroup():
-                    return await self._put_group(step)
-                case Join():
-                    return await self._join(state, step)
-                case JoinSet():
-                    return await self._join_set(state, step)
+            return step.after
 
-    async def _put_address(self, state: State, step: PutAddress) -> Change:
-        known = state.addresses.get(step.id.lower())
+    async def _put_address(self, state: State, call: PutAddress) -> Change:
+        known = state.addresses.get(call.id.lower())
         etag = str(known.get("etag", "")) if known else ""
-        found = await self._arm.put(operations.PUBLIC_IP_PUT, step.id, step.document, etag=etag)
-        return lambda now: _with(now, addresses={**now.addresses, step.id.lower(): found})
+        found = await self._arm.put(operations.PUBLIC_IP_PUT, call.id, call.document, etag=etag)
+        return lambda now: now.having(addresses={**now.addresses, call.id.lower(): found})
 
-    async def _put_balancer(self, step: PutBalancer) -> Change:
-        id_ = self._scene.place.balancer_id(internal=step.internal)
-        etag = str(step.document.get("etag", ""))
-        await self._arm.put(operations.LOAD_BALANCER_PUT, id_, step.document, etag=etag)
+    async def _put_balancer(self, call: PutBalancer) -> Change:
+        id_ = self._scene.place.balancer_id(internal=call.internal)
+        etag = str(call.document.get("etag", ""))
+        await self._arm.put(operations.LOAD_BALANCER_PUT, id_, call.document, etag=etag)
         # Azure fills in addresses and more; the next write needs its new ETag.
         found = await self._arm.get(operations.LOAD_BALANCER_GET, id_)
-        return lambda now: _with(now, balancers={**now.balancers, step.internal: found})
+        return lambda now: now.having(balancers={**now.balancers, call.internal: found})
 
-    async def _put_group(self, step: PutGroup) -> Change:
-        etag = str(step.document.get("etag", ""))
+    async def _put_group(self, call: PutGroup) -> Change:
+        etag = str(call.document.get("etag", ""))
         found = await self._arm.put(
-            operations.SECURITY_GROUP_PUT, self._scene.place.group_id(), step.document, etag=etag
+            operations.SECURITY_GROUP_PUT, self._scene.place.group_id(), call.document, etag=etag
         )
-        return lambda now: _with(now, group=found)
+        return lambda now: now.having(group=found)
 
-    async def _join(self, state: State, step: Join) -> Change:
+    async def _join(self, state: State, call: Join) -> str:
         try:
-            if _IN_SET in step.machine:
-                reason = await self._change_set_machine(step)
-            else:
-                reason = await self._change_interface(state, step)
+            if _IN_SET in call.machine:
+                return await self._change_set_machine(call)
+            return await self._change_interface(state, call)
         except Refused as error:
             if error.reason not in _LEFT_OUT:
                 raise
-            reason = str(error)
-        if reason:
-            return lambda now: _with(now, refused={**now.refused, step.machine: reason})
-        return lambda now: _with(now, members=_moved(now.members, step))
+            return str(error)
 
-    async def _change_interface(self, state: State, step: Join) -> str:
-        interface = state.interfaces.get(step.machine)
+    async def _change_interface(self, state: State, call: Join) -> str:
+        interface = state.interfaces.get(call.machine)
         if interface is None:
-            return "" if not step.add else "Azure shows no network interface of the machine"
-        if reason := _kept_out(interface, step.add, self._own):
+            return "" if not call.add else "Azure shows no network interface of the machine"
+        if reason := _kept_out(interface, call.add, self._own):
             return reason
-        document = with_pools(interface, step.add, step.drop)
+        document = with_pools(interface, call.add, call.drop)
         if document is None:
-            return _NO_ADDRESS if step.add else ""
+            return _NO_ADDRESS if call.add else ""
         etag = str(interface.get("etag", ""))
         await self._arm.put(operations.NIC_PUT, str(interface["id"]), document, etag=etag)
         return ""
 
-    async def _change_set_machine(self, step: Join) -> str:
-        machine = await self._arm.find(operations.SCALE_SET_VM_GET, step.machine)
+    async def _change_set_machine(self, call: Join) -> str:
+        machine = await self._arm.find(operations.SCALE_SET_VM_GET, call.machine)
         if machine is None:
-            return "" if not step.add else "Azure has no such machine"
+            return "" if not call.add else "Azure has no such machine"
         interfaces = list(
             part(machine, "networkProfileConfiguration", "networkInterfaceConfigurations") or ()
         )
-        changed = _changed_models(interfaces, step.add, step.drop, self._own)
+        changed = _changed_models(interfaces, call.add, call.drop, self._own)
         if isinstance(changed, str):
-            return changed if step.add else ""
+            return changed if call.add else ""
         network = {"networkInterfaceConfigurations": changed}
         body: Resource = {
             "location": machine.get("location"),
@@ -248,15 +244,15 @@ class Work:
             },
         }
         etag = str(machine.get("etag", ""))
-        await self._arm.put(operations.SCALE_SET_VM_PUT, step.machine, body, etag=etag)
+        await self._arm.put(operations.SCALE_SET_VM_PUT, call.machine, body, etag=etag)
         return ""
 
-    async def _join_set(self, state: State, step: JoinSet) -> Change:
-        model = state.sets[step.set]
+    async def _join_set(self, state: State, call: JoinSet) -> Change:
+        model = state.sets[call.set]
         interfaces = model_interfaces(model)
-        changed = _changed_models(interfaces, step.add, step.drop, self._own)
+        changed = _changed_models(interfaces, call.add, call.drop, self._own)
         if isinstance(changed, str):
-            return lambda now: _with(now, refused={**now.refused, step.set: changed})
+            return lambda now: now.having(refused={**now.refused, call.set: changed})
         profile = {"networkInterfaceConfigurations": changed}
         # Without the SKU: its capacity may be another one by now, and to write the one that was
         # read would delete the machines that came since. What is left out stays as it is.
@@ -266,7 +262,7 @@ class Work:
         }
         id_, etag = str(model["id"]), str(model.get("etag", ""))
         found = await self._arm.put(operations.SCALE_SET_PUT, id_, body, etag=etag)
-        return lambda now: _with(now, sets={**now.sets, step.set: found})
+        return lambda now: now.having(sets={**now.sets, call.set: found})
 
 
 _NO_ADDRESS: Final = "its network interface has no address of the family"
@@ -274,23 +270,6 @@ _NO_ADDRESS: Final = "its network interface has no address of the family"
 
 async def _nothing() -> None:
     return None
-
-
-def _with(state: State, **fields: Any) -> State:
-    return msgspec.structs.replace(state, **fields)
-
-
-def _without(known: Known, id_: str) -> Known:
-    return {key: one for key, one in known.items() if key != id_.lower()}
-
-
-def _moved(members: Mapping[str, frozenset[str]], step: Join) -> dict[str, frozenset[str]]:
-    found = dict(members)
-    for pool in step.add:
-        found[pool.lower()] = found.get(pool.lower(), frozenset()) | {step.machine}
-    for pool in step.drop:
-        found[pool.lower()] = found.get(pool.lower(), frozenset()) - {step.machine}
-    return found
 
 
 def _kept_out(interface: Mapping[str, Any], pools: Iterable[str], own: Collection[str]) -> str:
