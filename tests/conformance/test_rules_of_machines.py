@@ -281,7 +281,7 @@ async def test_an_id_that_names_no_machine_is_not_owned() -> None:
 @pytest.mark.parametrize(
     ("part", "seen"),
     [
-        (AScopeForEachMachine, "two machines that were made together have the scopes"),
+        (AScopeForEachMachine, "two machines that were made together have different scopes"),
         (ScopeOfTheLastAnswer, "scope answered '1' before describe, and '2' after it"),
         (ScopeFromAFile, "did I/O: open"),
         (ScopeFromTheNetwork, "did I/O: socket.getaddrinfo"),

@@ -59,7 +59,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Failed(Exception):
-    """The error for what a reconciler raised that is no Exception, such as SystemExit."""
+    """The error in place of one that a reconciler raised and is no Exception, as SystemExit."""
 
 
 class Reconciler(Protocol[T_contra, Observed, Change]):

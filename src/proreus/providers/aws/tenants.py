@@ -57,7 +57,7 @@ def owners_of(described: Described, cluster: ClusterTags) -> tuple[Owner, ...]:
 
 
 class Named:
-    """A check of what annotations name before a load balancer gets it."""
+    """A check of the objects that annotations name, before a load balancer gets them."""
 
     def __init__(self, api: "Api", place: Place, tenants: Tenants) -> None:
         """Keep the client of AWS, and `tenants`, by which Services may name objects."""

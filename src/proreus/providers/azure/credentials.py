@@ -90,7 +90,7 @@ class _Token(msgspec.Struct):
 
 
 async def find_cloud(config: AzureConfig, rest: "RestClient") -> Cloud:
-    """Return the addresses of the cloud; one with an endpoint of its own is asked.
+    """Return the addresses of the cloud; a cloud with its own endpoint is asked for them.
 
     Raises:
         CloudError: It does not answer.

@@ -81,5 +81,8 @@ class AzureInstances:
         found = await questions.named(target.name, target.group)
         if len(found) > 1:
             ids = ", ".join(sorted(str(one["id"]) for one in found))
-            raise IdentityConflict(f"{len(found)} machines are called {target.name}: {ids}")
+            raise IdentityConflict(
+                f"{len(found)} machines are called {target.name}: {ids}; start the kubelet"
+                " with --provider-id, or delete all but one"
+            )
         return found[0] if found else None

@@ -124,7 +124,7 @@ class Questions:
             return {}
 
     async def named(self, name: str, group: str) -> list[Resource]:
-        """Return the machines in a resource group whose Nodes have a name.
+        """Return the machines in a resource group whose Node has this name.
 
         Raises:
             CloudError: One of the lists could not be had.

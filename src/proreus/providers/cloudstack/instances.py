@@ -140,5 +140,7 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
     alike = found.by_name.get(whole) or found.by_name.get(short) or ()
     if len(alike) > 1:
         ids = ", ".join(sorted(map(id_of, alike)))
-        return IdentityConflict(f"{len(alike)} machines are called {wanted.name}: {ids}")
+        return IdentityConflict(
+            f"{len(alike)} machines are called {wanted.name}: {ids}; rename or delete all but one"
+        )
     return alike[0] if alike else NotFound()

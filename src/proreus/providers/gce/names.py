@@ -98,7 +98,7 @@ def last_part(url: str) -> str:
 
 
 def machine_in(url: str) -> Machine | None:
-    """Return the instance that a URL names, or a part of one from `zones/` on; None if none."""
+    """Return the instance in a URL, or in its end from `zones/` on; None if there is none."""
     found = re.search(r"zones/([^/]+)/instances/([^/]+)$", url)
     return machine(found[1], found[2]) if found else None
 

@@ -108,7 +108,7 @@ class LocalLoadBalancers:
         return HostPolicy()
 
     def fingerprint(self, desired: LoadBalancer) -> str:
-        """Return what `list_owned` shows if the kernel is as desired."""
+        """Return the fingerprint that `list_owned` shows if the kernel is as desired."""
         addresses = dict.fromkeys(desired.families, "")
         state, _ = plan.ensured(State(), desired, addresses, self._reach, sharing_key=_key(desired))
         return plan.sketch(state, desired.ref.uid)

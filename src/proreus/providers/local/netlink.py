@@ -130,7 +130,7 @@ def own_addresses() -> frozenset[str]:
 
 @contextmanager
 def _socket() -> Iterator[Any]:
-    """Open a socket for this thread, with strict checks of what it filters by."""
+    """Open a netlink socket for this thread; the kernel checks strictly what it filters by."""
     try:
         netlink = IPRoute(strict_check=True)
     except OSError as error:

@@ -30,7 +30,7 @@ _LOOPBACK: Final = "lo"
 
 
 class Interface(msgspec.Struct, frozen=True):
-    """A network interface that is up, with its addresses, each with its network's length."""
+    """A network interface that is up, with its addresses, each with its prefix length."""
 
     name: str
     addresses: tuple[ipaddress.IPv4Interface | ipaddress.IPv6Interface, ...] = ()

@@ -133,5 +133,7 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
     alike = found.by_name.get(wanted.name.lower(), ())
     if len(alike) > 1:
         ids = ", ".join(sorted(map(id_of, alike)))
-        return IdentityConflict(f"{len(alike)} servers are called {wanted.name}: {ids}")
+        return IdentityConflict(
+            f"{len(alike)} servers are called {wanted.name}: {ids}; rename or delete all but one"
+        )
     return alike[0] if alike else NotFound()

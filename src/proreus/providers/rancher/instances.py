@@ -118,5 +118,7 @@ def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudErro
     alike = named(node.metadata.name, hosts)
     if len(alike) > 1:
         ids = ", ".join(sorted(str(host.get("id")) for host in alike))
-        return IdentityConflict(f"{len(alike)} hosts are called {node.metadata.name}: {ids}")
+        return IdentityConflict(
+            f"{len(alike)} hosts are called {node.metadata.name}: {ids}; rename all but one"
+        )
     return alike[0] if alike else NotFound()

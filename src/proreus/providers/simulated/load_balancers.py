@@ -67,7 +67,7 @@ class SimulatedLoadBalancers:
         return HostPolicy(families=(FAMILY,))
 
     def fingerprint(self, desired: LoadBalancer) -> str:
-        """Return what `list_owned` shows for the load balancer if it is as desired."""
+        """Return the fingerprint that `list_owned` shows if the load balancer is as desired."""
         return desired_fingerprint(desired, self._region)
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
@@ -181,7 +181,7 @@ def conclude(desired: LoadBalancer, observed: Observed, region: str) -> EnsureAn
 
 
 def _shown(part: Part, of_service: dict[str, Part]) -> dict[str, Any]:
-    """Return what `list_owned` shows of a load balancer beyond its marks."""
+    """Return the addresses and the fingerprint that `list_owned` shows of a load balancer."""
     if not isinstance(part, Balancer):
         return {}
     observed = Observed(of_service)

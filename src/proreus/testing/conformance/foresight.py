@@ -58,7 +58,7 @@ async def _preview(started: Started, desired: LoadBalancer) -> tuple[PartChange,
     if isinstance(answer, NotSupported):
         raise NotOffered(f"{DECLARED['preview']}: {answer}", "preview")
     if isinstance(answer, CloudError):
-        raise Violated(f"preview answers {answer!r} where ensure does its work")
+        raise Violated(f"preview answers {answer!r}, although ensure succeeds")
     if not isinstance(answer, tuple) or not all(isinstance(one, PartChange) for one in answer):
         raise Violated(f"preview answers {answer!r} where a sequence of PartChange is due")
     writes = [f"{call.service}.{call.operation}" for call in started.new_calls() if not call.read]

@@ -39,14 +39,14 @@ async def ensured(site: Site) -> None:
 
 def _check_ingress(point: LoadBalancerIngress) -> None:
     if bool(point.ip) == bool(point.hostname):
-        raise Violated(f"an ingress must have an ip or a hostname, this one has neither: {point}")
+        raise Violated(f"an ingress must have either an ip or a hostname: {point}")
     if point.ip_mode not in _IP_MODES or (point.ip_mode and not point.ip):
         raise Violated(f"ip_mode must be VIP or Proxy, and is for an ip only: {point}")
     if point.ip:
         try:
             ipaddress.ip_address(point.ip)
         except ValueError as error:
-            raise Violated(f"the ingress has the ip {point.ip!r}") from error
+            raise Violated(f"the ip of the ingress is no IP address: {point.ip!r}") from error
 
 
 @rule(ensured, wants=(OBJECTS_LISTED,))

@@ -129,7 +129,7 @@ async def addresses(site: Site) -> None:
     (one,) = await site.nodes(started, 1)
     found = one.status.addresses
     if not any(address.type in _IP_TYPES for address in found):
-        raise Violated(f"the addresses are {[(a.type, a.address) for a in found]}")
+        raise Violated(f"there is no IP address among {[(a.type, a.address) for a in found]}")
     for address in found:
         _check_address(address)
 

@@ -58,9 +58,9 @@ class _Witness:
         requests = self._new_requests()
         name = f"{record.service}.{record.operation}"
         if requests.total() > 1:
-            self.unlogged.append(f"{_counted(requests)} were sent within the one call {name}")
+            self.unlogged.append(f"{_counted(requests)} were sent by the one call {name}")
         if record.read and any(method in _WRITING for method, _ in requests):
-            self.undeclared.append(f"{_counted(requests)} were sent within the call {name}")
+            self.undeclared.append(f"{_counted(requests)} were sent by the call {name}, a read")
 
     def note_requests(self) -> None:
         """Note the requests since the last call."""
@@ -119,7 +119,7 @@ async def calls_logged(site: Site) -> None:
     """
     async for verb, witness in _witnessed(site):
         if witness.unlogged:
-            raise Violated(f"{verb} sent {'; '.join(witness.unlogged)}")
+            raise Violated(f"{verb}: {'; '.join(witness.unlogged)}")
 
 
 @rule(capabilities, wants=("endpoint",))
@@ -131,7 +131,7 @@ async def writes_declared(site: Site) -> None:
     """
     async for verb, witness in _witnessed(site):
         if witness.undeclared:
-            raise Violated(f"{verb} sent, declared as read, {'; '.join(witness.undeclared)}")
+            raise Violated(f"{verb}: {'; '.join(witness.undeclared)}")
 
 
 @rule(capabilities)

@@ -51,7 +51,7 @@ async def scope(site: Site) -> None:
         if was != now:
             raise Violated(f"{what} answered {was!r} before describe, and {now!r} after it")
     if len(set(after)) > 1:
-        raise Violated(f"two machines that were made together have the scopes {after}")
+        raise Violated(f"two machines that were made together have different scopes: {after}")
     for id_ in ("another-cloud://region/i-0", "", *cut_off(nodes[0].spec.provider_id)):
         _scope(started, node("foreign", id_))
 

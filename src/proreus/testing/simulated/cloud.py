@@ -86,7 +86,7 @@ class Cloud:
         """Return the parts that the filters of `GET /v1/resources` let through."""
         kinds = {type_.__struct_config__.tag for type_ in KINDS.values()}
         if kind and kind not in kinds:
-            raise ApiError(400, "BadRequest", f"kind: one of {sorted(map(str, kinds))}")
+            raise ApiError(400, "BadRequest", f"kind must be one of {sorted(map(str, kinds))}")
         pairs = [tag.split("=", 1) for tag in tags]
         if any(len(pair) != len(("key", "value")) for pair in pairs):
             raise ApiError(400, "BadRequest", "tag: write KEY=VALUE")
@@ -108,7 +108,7 @@ class Cloud:
         except ValueError as error:
             raise ApiError(400, "BadRequest", "page_size or page_token is malformed") from error
         if limit < 1:
-            raise ApiError(400, "BadRequest", "page_size: at least 1")
+            raise ApiError(400, "BadRequest", "page_size must be at least 1")
         rest = [one for one in found if one.id > after]
         if len(rest) <= limit:
             return rest, ""

@@ -113,7 +113,7 @@ class Machines:
                     instance.version == taken.version and instance.overlaps(taken)
                     for instance in instances
                 ):
-                    raise ApiError(409, "Conflict", f"{other.id} has the pod CIDR {taken}")
+                    raise ApiError(409, "Conflict", f"{other.id} already has the pod CIDR {taken}")
         has = self._living(id_).pod_cidrs
         new = [str(instance) for instance in instances if str(instance) not in has]
         return self.change(id_, {"pod_cidrs": [*has, *new]})

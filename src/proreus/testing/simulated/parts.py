@@ -219,7 +219,7 @@ class Parts:
         found = self._table.keyed(kind_key(Route))
         routes = [other for other in found if isinstance(other, Route)]
         if any(other.destination == part.destination for other in routes):
-            raise ApiError(409, "Conflict", f"there is a route to {part.destination}")
+            raise ApiError(409, "Conflict", f"there is already a route to {part.destination}")
         if len(routes) >= self._settings().route_limit:
             raise ApiError(
                 409, "LimitExceeded", f"the route table is full, it has {len(routes)} routes"

@@ -216,7 +216,9 @@ def _new(rule: Allow, rules: Sequence[Resource]) -> dict[str, Any]:
     taken = {properties(one).get("priority") for one in rules}
     numbers = list(free_numbers(LOWEST, HIGHEST, {int(one) for one in taken if one is not None}))
     if not numbers:
-        raise CloudError("the security group has no free priority from 500 to 4095")
+        raise CloudError(
+            "the security group has no free priority from 500 to 4095: delete rules of it"
+        )
     found: dict[str, Any] = {
         "protocol": rule.protocol,
         "access": "Allow" if rule.sources else "Deny",

@@ -146,7 +146,7 @@ class CloudStackLoadBalancers:
         return found
 
     def fingerprint(self, lb: LoadBalancer) -> str:
-        """Return what `list_owned` shows if all is as desired."""
+        """Return the fingerprint that `list_owned` shows if all is as desired."""
         options = read_options(lb.service.metadata.annotations)
         return desired_digest(lb, options, self._inputs)
 

@@ -232,7 +232,7 @@ class Reader:
         return Address(ip, id_of(one), is_shared=claim == ip)
 
     async def _free(self, ref: LoadBalancerRef, network: Network) -> Address | None:
-        """Choose a free address; None where CloudStack shows none, and then chooses one itself."""
+        """Choose a free address; None where CloudStack shows none and has to choose one itself."""
         asked = {"allocatedonly": "false", "forvirtualnetwork": "true", "state": _FREE}
         if network.zone:
             asked["zoneid"] = network.zone

@@ -239,7 +239,7 @@ class GCELoadBalancers:
         return (*gone, *shared, *own)
 
     def fingerprint(self, lb: LoadBalancer) -> str:
-        """Return what `list_owned` shows if all is as desired."""
+        """Return the fingerprint that `list_owned` shows if all is as desired."""
         options = read_options(lb.service.metadata.annotations)
         return self._made_from(lb, options, lb.ref.last_ingress)
 

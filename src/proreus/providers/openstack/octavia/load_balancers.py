@@ -174,7 +174,7 @@ class OctaviaLoadBalancers:
         return [*found, *await self._groups.foresee(lb, subnets)]
 
     def fingerprint(self, lb: LoadBalancer) -> str:
-        """Return what `list_owned` shows if all is as desired, once for each family."""
+        """Return the fingerprint that `list_owned` shows for each family if all is as desired."""
         annotations = lb.service.metadata.annotations
         options = read_options(annotations, self._settings, self._classes)
         made_from = self._made_from(lb, options, annotations, lb.ref.last_ingress)

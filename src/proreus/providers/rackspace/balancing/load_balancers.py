@@ -143,7 +143,7 @@ class RackspaceLoadBalancers:
         return lines
 
     def fingerprint(self, lb: LoadBalancer) -> str:
-        """Return what `list_owned` shows if all is as desired."""
+        """Return the fingerprint that `list_owned` shows if all is as desired."""
         shown = {point.ip for point in lb.ref.last_ingress}
         if lb.requested_address and lb.requested_address not in shown:
             return ""

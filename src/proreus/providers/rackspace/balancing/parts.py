@@ -64,7 +64,7 @@ class Item(msgspec.Struct, frozen=True, order=True):
 
 
 class Monitor(msgspec.Struct, frozen=True):
-    """A health monitor; path and statuses are those of HTTP."""
+    """A health monitor; path and statuses are for HTTP only."""
 
     type: str
     delay: int

@@ -134,7 +134,7 @@ class RancherLoadBalancers:
         return (*stack, *lines)
 
     def fingerprint(self, lb: LoadBalancer) -> str:
-        """Return what `list_owned` shows if all is as desired."""
+        """Return the fingerprint that `list_owned` shows if all is as desired."""
         check(lb)
         return desired_fingerprint(desired_balancer(lb, self._api.version), self._api.version)
 
