@@ -42,7 +42,7 @@ class OVirtInstances:
     """The capability `Instances` of the provider `ovirt`."""
 
     def __init__(self, engine: Engine, places: Places, rules: Selection, scheme: str) -> None:
-        """Keep the engine's client and the cloud-config.
+        """Keep the engine's client, and the rules for places and addresses.
 
         Args:
             engine: Shows machines.

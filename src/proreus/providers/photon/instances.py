@@ -25,7 +25,7 @@ class PhotonInstances:
     """The capability `Instances` of the provider `photon`."""
 
     def __init__(self, api: Api, book: AddressBook, *, override_ip: bool) -> None:
-        """Keep the API client, the addresses and the clock.
+        """Keep the API client and the address book.
 
         Args:
             api: Asks Photon Controller.

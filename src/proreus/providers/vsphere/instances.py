@@ -45,7 +45,7 @@ class VSphereInstances:
     """The capability `Instances` of the provider `vsphere`."""
 
     def __init__(self, places: Mapping[str, Place], rules: Selection, labels: Labels) -> None:
-        """Keep the vCenters and their settings.
+        """Keep the vCenters, and the rules for addresses and zones.
 
         Args:
             places: The vCenters by name.

@@ -202,7 +202,7 @@ class Inventory:
         raise ConfigError((problem,))
 
     async def _listed(self, session: Session) -> list[Machine]:
-        """Read all machines anew, without the filter, as far as it tells which they are."""
+        """Read all machines anew, without the filter; only the properties that identify them."""
         views = await self._views(session)
         try:
             found = await self.client.retrieve(session, collected({_MACHINE: _IDENTITY}, views))

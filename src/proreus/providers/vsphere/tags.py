@@ -77,7 +77,7 @@ class Tags:
         *,
         deadline: float,
     ) -> None:
-        """Keep the REST client's settings; read nothing yet.
+        """Keep the vCenter and the categories; read nothing yet.
 
         Args:
             vcenter: Which vCenter, and with which credentials.

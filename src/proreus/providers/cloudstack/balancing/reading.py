@@ -142,7 +142,7 @@ class Reader:
         return observed, network
 
     async def users(self, address: str, rules: Collection[Rule]) -> list[Described]:
-        """Return the rules of other Services and owners that use an address."""
+        """Return all rules on an address but these, whoever owns them."""
         mine = {one.id for one in rules}
         return [one for one in await self._rules({"publicipid": address}) if id_of(one) not in mine]
 

@@ -183,9 +183,9 @@ class SecurityGroups:
     async def _forget(
         self, ref: LoadBalancerRef, before: Callable[[], Awaitable[None]]
     ) -> Pending | None:
-        """Delete groups that are left from a time when groups were managed.
+        """Delete the Service's group that is left from a time when groups were managed.
 
-        One list shows of which Services.
+        The first call lists which Services have one.
         """
         left = await self._leftover()
         if name_of(ref) not in left:

@@ -278,7 +278,7 @@ def _parts(settings: Settings) -> set[str]:
 
 
 def _observed_fingerprint(found: Sequence[Existing]) -> str:
-    """Return the digest of a Service's load balancers; "" if not all of them are active."""
+    """Return the digest of a Service's load balancers; "" unless all are active on one address."""
     is_one = len({one.vip_ids for one in found}) == 1
     if not is_one or any(one.status != ACTIVE for one in found):
         return ""

@@ -104,7 +104,7 @@ def check_observed(desired: Desired, observed: Observed) -> None:
 
 
 def check_states(observed: Observed) -> None:
-    """Raise the error of load balancers whose state allows no change; others are as desired.
+    """Raise the error of load balancers that take no changes, once the others are as desired.
 
     Raises:
         CloudError: Rackspace's support has to end the state of a load balancer.

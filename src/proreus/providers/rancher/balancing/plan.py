@@ -83,7 +83,7 @@ After = Callable[[Observed], Observed]
 
 
 def preparation(desired: Desired, observed: Observed, version: Version) -> tuple[Step, ...]:
-    """Return the next steps to the external services of a Service's nodes, which Services share."""
+    """Return the next steps for the external services of a Service's nodes, which others share."""
     return tuple(
         step
         for host in _hosts(desired, observed)
