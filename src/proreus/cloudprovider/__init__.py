@@ -138,6 +138,7 @@ from proreus.cloudprovider.steps import (
     preview_plan,
     take_round,
 )
+from proreus.cloudprovider.volumes import handle_of, per_volume
 from proreus.cloudprovider.whole import Objects, per_object
 from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
 
@@ -248,6 +249,7 @@ __all__ = [
     "foresee",
     "form_body",
     "free_numbers",
+    "handle_of",
     "in_bulk",
     "in_parts",
     "json_body",
@@ -262,6 +264,7 @@ __all__ = [
     "per_object",
     "per_route",
     "per_service",
+    "per_volume",
     "preview_plan",
     "read_config",
     "read_one_value",

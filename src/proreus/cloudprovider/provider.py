@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 import msgspec
 
-from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.errors import CloudError, ConfigError
 from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.instances import Instances
 from proreus.cloudprovider.load_balancers import LoadBalancers
 from proreus.cloudprovider.routes import Routes
 from proreus.kube.admission import Webhook
-from proreus.kube.objects import Node
+from proreus.kube.objects import Node, PersistentVolume
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -65,10 +65,20 @@ class Clusters(Protocol):
 
 
 class Volumes(Protocol):
-    """Go's capability PVLabeler: topology labels of volumes."""
+    """Go's capability PVLabeler: topology labels of volumes, by which pods stay near them.
 
-    async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
-        """Return the labels of the volume; empty for volumes of other clouds."""
+    It only reads: standbys and commands that only look ask it, too.
+    """
+
+    async def labels(
+        self, volumes: Sequence[PersistentVolume]
+    ) -> Mapping[str, Mapping[str, str] | CloudError]:
+        """Return zone and region of each volume, by its name; nothing for those of other clouds.
+
+        A volume that may be used in several zones has them in one label, `a__b`. The answer for a
+        volume that is not there is `InvalidRequest`. `per_volume` makes this of a function for
+        one volume.
+        """
 
 
 class SSHKeys(Protocol):

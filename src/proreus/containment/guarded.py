@@ -39,6 +39,7 @@ from proreus.containment.answers import Verb
 from proreus.containment.clusters import GuardedClusters
 from proreus.containment.faults import Fault
 from proreus.containment.guard import Guard
+from proreus.containment.volumes import GuardedVolumes
 from proreus.kube.objects import Node, Service
 
 LIST_SECONDS: Final = 50.0
@@ -80,6 +81,8 @@ class _Guarded(CloudProvider):
             self.routes = GuardedRoutes(provider.routes, guard)
         if provider.pod_cidrs is not None:
             self.pod_cidrs = GuardedPodCIDRs(provider.pod_cidrs, guard)
+        if provider.volumes is not None:
+            self.volumes = GuardedVolumes(provider.volumes, guard)
         if provider.clusters is not None:
             self.clusters = GuardedClusters(provider.clusters, guard)
 

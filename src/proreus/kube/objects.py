@@ -10,6 +10,7 @@ Field names follow the Kubernetes API in Python's case.
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -264,6 +265,20 @@ class ConfigMap(msgspec.Struct, frozen=True):
     data: Mapping[str, str] = {}
 
 
+class PersistentVolume(msgspec.Struct, frozen=True):
+    """A PersistentVolume; its spec is plain, since each cloud's plugin has fields of its own."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Mapping[str, Any] = {}
+
+
+class StorageClass(msgspec.Struct, frozen=True, rename="camel"):
+    """A StorageClass: whether its claims may grow."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    allow_volume_expansion: bool = False
+
+
 class Namespace(msgspec.Struct, frozen=True):
     """A Namespace; the UID of kube-system identifies the cluster."""
 
@@ -299,7 +314,14 @@ class CertificateSigningRequest(msgspec.Struct, frozen=True):
 
 
 KubeObject = (
-    Node | Service | EndpointSlice | Secret | ConfigMap | Namespace | CertificateSigningRequest
+    Node
+    | Service
+    | EndpointSlice
+    | Secret
+    | ConfigMap
+    | Namespace
+    | CertificateSigningRequest
+    | PersistentVolume
 )
 
 

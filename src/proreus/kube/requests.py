@@ -12,8 +12,10 @@ from proreus.kube.objects import (
     EndpointSlice,
     Namespace,
     Node,
+    PersistentVolume,
     Secret,
     Service,
+    StorageClass,
 )
 from proreus.kube.patch import Patch
 from proreus.kube.whole import with_whole_taints
@@ -106,6 +108,12 @@ ENDPOINT_SLICES = Resource(
 )
 SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True, type=Secret)
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=ConfigMap)
+PERSISTENT_VOLUMES = Resource(
+    "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, type=PersistentVolume
+)
+STORAGE_CLASSES = Resource(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, type=StorageClass
+)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=Namespace)
 CERTIFICATE_SIGNING_REQUESTS = Resource(
     "certificates.k8s.io",

@@ -34,6 +34,7 @@ from proreus.kube.objects import (
     KubeObject,
     Namespace,
     Node,
+    PersistentVolume,
     Secret,
     Service,
 )
@@ -63,6 +64,7 @@ _API: Final[dict[type[KubeObject], tuple[str, str]]] = {
     ConfigMap: ("v1", "ConfigMap"),
     Namespace: ("v1", "Namespace"),
     CertificateSigningRequest: ("certificates.k8s.io/v1", "CertificateSigningRequest"),
+    PersistentVolume: ("v1", "PersistentVolume"),
 }
 
 

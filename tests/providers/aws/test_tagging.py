@@ -7,6 +7,7 @@ import pytest
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.provider import CloudProvider
+from proreus.testing.volumes import labels_of
 from proreus.testing.waiting import until
 
 from ..surroundings import Clock, Objects  # noqa: TID252 - pytest imports tests by path
@@ -167,14 +168,13 @@ async def test_labels_of_a_volume_are_its_zone_and_region(aws: StrictAWS) -> Non
         "topology.kubernetes.io/region": "us-east-1",
     }
     async with started(config_text(aws, network.vpc)) as provider:
-        assert provider.volumes is not None
         for handle in (volume, f"aws://us-east-1b/{volume}", f"aws:///us-east-1b/{volume}"):
             of_tree = {"awsElasticBlockStore": {"volumeID": handle}}
-            assert await provider.volumes.labels(of_tree) == labels
+            assert await labels_of(provider, of_tree) == labels
         csi = {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": volume}}
-        assert await provider.volumes.labels(csi) == labels
+        assert await labels_of(provider, csi) == labels
         foreign = {"csi": {"driver": "other", "volumeHandle": volume}}
-        assert await provider.volumes.labels(foreign) == {}
+        assert await labels_of(provider, foreign) == {}
         for handle, said in (("vol-x", "vol-x"), ("vol-0123456789abcdef0", "no volume")):
             with pytest.raises(InvalidRequest, match=said):
-                await provider.volumes.labels({"awsElasticBlockStore": {"volumeID": handle}})
+                await labels_of(provider, {"awsElasticBlockStore": {"volumeID": handle}})

@@ -1,8 +1,11 @@
 """Routes of pods, and labels of disks."""
 
+import functools
+
 import pytest
 
 from proreus.cloudprovider import CloudError, Done, InvalidRequest, Pending, Route
+from proreus.testing.volumes import labels_of
 
 from .balancing import node
 from .emulator import seed
@@ -134,8 +137,7 @@ async def test_labels_of_disks(azure: Emulator) -> None:
         )
     region = {"topology.kubernetes.io/region": "westeurope"}
     async with started(azure) as provider:
-        assert provider.volumes is not None
-        labels = provider.volumes.labels
+        labels = functools.partial(labels_of, provider)
         csi = {"driver": "disk.csi.azure.com", "volumeHandle": compute("disks", "zonal")}
         zonal = {"topology.kubernetes.io/zone": "westeurope-3", **region}
         assert await labels({"csi": csi}) == zonal

@@ -6,6 +6,7 @@ from proreus.cloudprovider import Instance, InstanceState, InvalidRequest, NotFo
 from proreus.cloudprovider.errors import CloudError, IdentityConflict
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, NodeAddress
 from proreus.testing import objects
+from proreus.testing.volumes import labels_of
 
 from .emulator.server import Emulator
 from .emulator.world import World
@@ -225,12 +226,11 @@ async def test_a_machine_without_a_specification_has_the_official_type(
 async def test_a_volume_is_labelled_with_zone_and_region(emulator: Emulator) -> None:
     id_ = emulator.world.add_volume("cn-bj-b")
     async with started(emulator) as provider:
-        assert provider.volumes is not None
         source = {"csi": {"driver": "csi-cdsplugin", "volumeHandle": id_}}
-        labels = await provider.volumes.labels(source)
+        labels = await labels_of(provider, source)
         assert labels == {LABEL_ZONE: "zoneB", LABEL_REGION: "bj"}
-        assert await provider.volumes.labels({"csi": {"driver": "x", "volumeHandle": id_}}) == {}
+        assert await labels_of(provider, {"csi": {"driver": "x", "volumeHandle": id_}}) == {}
         for handle in ("v-none", "vol 1"):
             source = {"csi": {"driver": "csi-cdsplugin", "volumeHandle": handle}}
             with pytest.raises(InvalidRequest):
-                await provider.volumes.labels(source)
+                await labels_of(provider, source)

@@ -9,6 +9,7 @@ from proreus.cloudprovider.errors import ConfigError
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, Node, NodeAddress
 from proreus.providers.cloudstack.routes import next_hop
 from proreus.testing import objects
+from proreus.testing.volumes import labels_of
 
 from .emulator.server import Emulator
 from .emulator.world import ZONE
@@ -107,20 +108,18 @@ async def test_a_volume_has_the_labels_of_its_zone(emulator: Emulator) -> None:
     id_ = str(uuid.uuid4())
     emulator.world.volumes[id_] = {"id": id_, **ZONE}
     async with started(emulator, "region = north") as provider:
-        assert provider.volumes is not None
         source = {"csi": {"driver": "csi.cloudstack.apache.org", "volumeHandle": id_}}
-        assert await provider.volumes.labels(source) == {
+        assert await labels_of(provider, source) == {
             LABEL_ZONE: "zone-1",
             LABEL_REGION: "north",
         }
         other = {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": id_}}
-        assert await provider.volumes.labels(other) == {}
+        assert await labels_of(provider, other) == {}
 
 
 @pytest.mark.parametrize("handle", ["vol-1", "0b5e3a1c-0000-4000-8000-0000000000ff"])
 async def test_a_volume_that_there_is_not_is_refused(emulator: Emulator, handle: str) -> None:
     async with started(emulator) as provider:
-        assert provider.volumes is not None
         source = {"csi": {"driver": "csi.cloudstack.apache.org", "volumeHandle": handle}}
         with pytest.raises(InvalidRequest, match=handle):
-            await provider.volumes.labels(source)
+            await labels_of(provider, source)

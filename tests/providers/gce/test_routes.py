@@ -14,6 +14,7 @@ from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
 from proreus.providers.gce.machines import AliasRange, Interface
 from proreus.providers.gce.pod_cidrs import changed_ranges
 from proreus.providers.gce.routes import DESCRIPTION, route_name
+from proreus.testing.volumes import labels_of
 
 from .cloud.server import Gce
 from .cloud.world import NETWORK, PROJECT, REGION, ZONES
@@ -129,10 +130,9 @@ def disk(gce: Gce, name: str, zone: str = "", zones: tuple[str, ...] = ()) -> No
         gce.world.put(f"projects/{PROJECT}/{place}/disks/{name}", {"name": name, **more})
 
 
-async def labels(gce: Gce, source: Mapping[str, object]) -> dict[str, str]:
+async def labels(gce: Gce, source: Mapping[str, object], **metadata: Any) -> dict[str, str]:
     async with started(config_text(gce)) as provider:
-        assert provider.volumes is not None
-        return dict(await provider.volumes.labels(source))
+        return dict(await labels_of(provider, source, **metadata))
 
 
 async def test_a_zonal_disk(gce: Gce) -> None:
@@ -172,6 +172,9 @@ async def test_a_disk_that_is_not_there_or_in_two_zones(gce: Gce) -> None:
     disk(gce, "pd", ZONES[1])
     with pytest.raises(InvalidRequest, match="several persistent disks pd, in us-central1-a, us"):
         await labels(gce, {"gcePersistentDisk": {"pdName": "pd"}})
+    labelled = {LABEL_ZONE: ZONES[1]}
+    found = await labels(gce, {"gcePersistentDisk": {"pdName": "pd"}}, labels=labelled)
+    assert found[LABEL_ZONE] == ZONES[1]
     with pytest.raises(InvalidRequest, match="is no persistent disk"):
         await labels(gce, {"gcePersistentDisk": {"pdName": "a/../b"}})
 

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.refused import Refused
+from proreus.testing.volumes import labels_of
 
 from .wire import Wire, said, started, uuid
 
@@ -16,8 +17,7 @@ DRIVER = "cinder.csi.openstack.org"
 
 async def labels(wire: Wire, source: Mapping[str, object]) -> Mapping[str, str]:
     async with started(wire.config()) as provider:
-        assert provider.volumes is not None
-        return await provider.volumes.labels(source)
+        return await labels_of(provider, source)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.testing.volumes import labels_of
 
 from .emulator.server import REGION, Emulator
 from .site import started
@@ -35,8 +36,7 @@ async def test_a_volume_has_the_region_and_no_zone(
 ) -> None:
     emulator.volumes = {ID: volume(ID, "data"), OTHER: volume(OTHER, "more")}
     async with started(emulator) as provider:
-        assert provider.volumes is not None
-        assert await provider.volumes.labels(source) == expected
+        assert await labels_of(provider, source) == expected
     assert emulator.calls == calls
 
 
@@ -46,6 +46,5 @@ async def test_a_volume_that_is_not_there_or_not_clear_is_refused(
 ) -> None:
     emulator.volumes = {ID: volume(ID, "data"), OTHER: volume(OTHER, "more")}
     async with started(emulator) as provider:
-        assert provider.volumes is not None
         with pytest.raises(InvalidRequest, match=handle):
-            await provider.volumes.labels({"cinder": {"volumeID": handle}})
+            await labels_of(provider, {"cinder": {"volumeID": handle}})

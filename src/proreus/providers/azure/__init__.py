@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from proreus.cloudprovider.provider import CloudProvider
+from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.azure.api import Arm
 from proreus.providers.azure.balancing.load_balancers import AzureLoadBalancers
 from proreus.providers.azure.config import AzureConfig
@@ -55,6 +56,6 @@ class AzureCloud(CloudProvider):
         await arm.connect()
         self.instances = AzureInstances(arm)
         self.load_balancers = AzureLoadBalancers(arm)
-        self.volumes = AzureVolumes(arm)
+        self.volumes = per_volume(AzureVolumes(arm).labels)
         if self._config.route_table_name:
             self.routes = AzureRoutes(arm)

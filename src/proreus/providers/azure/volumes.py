@@ -6,7 +6,7 @@ from typing import Final
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.volumes import handle_of
-from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
+from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, PersistentVolume
 from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm
 from proreus.providers.azure.ids import resource_id
@@ -18,26 +18,26 @@ _KIND: Final = re.compile(r"Microsoft\.Compute/disks", re.IGNORECASE)
 
 
 class AzureVolumes:
-    """The capability `Volumes` of the provider `azure`."""
+    """The labels of volumes of the provider `azure`."""
 
     def __init__(self, arm: Arm) -> None:
         """Keep the client of Azure."""
         self._arm = arm
 
-    async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
+    async def labels(self, volume: PersistentVolume) -> Mapping[str, str]:
         """Return zone and region of a managed disk; nothing for others.
 
         Args:
-            volume_source: The spec of a PersistentVolume: `azureDisk`, or `csi` with the driver of
+            volume: A PersistentVolume with `azureDisk`, or `csi` with the driver of
                 Azure's disks.
 
         Raises:
             InvalidRequest: The id is none of a managed disk, or there is no such disk.
             CloudError: Azure does not tell.
         """
-        source = volume_source.get("azureDisk")
+        source = volume.spec.get("azureDisk")
         in_tree = source.get("diskURI") if isinstance(source, Mapping) else None
-        id_ = str(in_tree or "") or handle_of(volume_source, in_tree="", driver=DRIVER)
+        id_ = str(in_tree or "") or handle_of(volume, in_tree="", driver=DRIVER)
         if not id_:
             return {}
         found = resource_id(id_)

@@ -11,6 +11,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
+from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.baidu.api import Api
 from proreus.providers.baidu.balancing.load_balancers import BaiduLoadBalancers
 from proreus.providers.baidu.config import BaiduConfig
@@ -61,4 +62,4 @@ class BaiduCloud(CloudProvider):
         self.routes = BaiduRoutes(
             api, machines, context, vpc=config.vpc_id, cluster_id=config.cluster_id
         )
-        self.volumes = BaiduVolumes(api, region=config.region)
+        self.volumes = per_volume(BaiduVolumes(api, region=config.region).labels)

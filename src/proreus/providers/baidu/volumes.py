@@ -7,7 +7,7 @@ from typing import Final
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.cloudprovider.volumes import handle_of
-from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
+from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, PersistentVolume
 from proreus.providers.baidu.api import Api, Call
 from proreus.providers.baidu.machines import zone_of
 
@@ -17,24 +17,24 @@ _ID: Final = re.compile(r"v-[0-9A-Za-z]{1,60}")
 
 
 class BaiduVolumes:
-    """The capability `Volumes` of the provider `baidu`."""
+    """The labels of volumes of the provider `baidu`."""
 
     def __init__(self, api: Api, *, region: str) -> None:
         """Keep the client of the cloud, and the region of the cloud-config."""
         self._api = api
         self._region = region
 
-    async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
+    async def labels(self, volume: PersistentVolume) -> Mapping[str, str]:
         """Return zone and region of a volume; nothing for those of other clouds.
 
         Args:
-            volume_source: The spec of a PersistentVolume: `csi` with the driver of CDS.
+            volume: A PersistentVolume with `csi` of the driver of CDS.
 
         Raises:
             InvalidRequest: The id is none, or there is no such volume.
             CloudError: The cloud does not tell.
         """
-        id_ = handle_of(volume_source, in_tree="", driver=DRIVER)
+        id_ = handle_of(volume, in_tree="", driver=DRIVER)
         if not id_:
             return {}
         if not _ID.fullmatch(id_):

@@ -11,6 +11,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
+from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.cloudstack.api import Api
 from proreus.providers.cloudstack.balancing.load_balancers import CloudStackLoadBalancers
 from proreus.providers.cloudstack.config import CloudStackConfig
@@ -58,7 +59,7 @@ class CloudStackCloud(CloudProvider):
         machines = Machines(api)
         self.instances = CloudStackInstances(machines, region=self._config.global_.region)
         self.load_balancers = CloudStackLoadBalancers(api, machines, self._config).offered()
-        self.volumes = CloudStackVolumes(api, region=self._config.global_.region)
+        self.volumes = per_volume(CloudStackVolumes(api, region=self._config.global_.region).labels)
         if vpc := self._config.route.vpc_id:
             if version < ROUTES_SINCE:
                 shown = ".".join(map(str, version))

@@ -7,7 +7,7 @@ from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.volumes import handle_of
-from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
+from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, PersistentVolume
 from proreus.providers.cloudstack.api import Api
 from proreus.providers.cloudstack.config import UUID
 
@@ -16,24 +16,24 @@ DRIVER: Final = "csi.cloudstack.apache.org"
 
 
 class CloudStackVolumes:
-    """The capability `Volumes` of the provider `cloudstack`."""
+    """The labels of volumes of the provider `cloudstack`."""
 
     def __init__(self, api: Api, *, region: str) -> None:
         """Keep the client of CloudStack, and the region of the cloud-config or ""."""
         self._api = api
         self._region = region
 
-    async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
+    async def labels(self, volume: PersistentVolume) -> Mapping[str, str]:
         """Return zone and region of a volume; nothing for those of other clouds.
 
         Args:
-            volume_source: The spec of a PersistentVolume: `csi` with CloudStack's driver.
+            volume: A PersistentVolume with `csi` of CloudStack's driver.
 
         Raises:
             InvalidRequest: The id is none, or there is no such volume.
             CloudError: CloudStack does not tell.
         """
-        id_ = handle_of(volume_source, in_tree="", driver=DRIVER)
+        id_ = handle_of(volume, in_tree="", driver=DRIVER)
         if not id_:
             return {}
         if not UUID.fullmatch(id_):

@@ -12,6 +12,7 @@ import msgspec
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.provider import CloudProvider
+from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing.annotations import INTERNAL_BEFORE
 from proreus.providers.gce.balancing.desired import CHECK_RANGES
@@ -70,7 +71,7 @@ class GCECloud(CloudProvider):
         reader = Reader(api, place.project)
         self.instances = GCEInstances(reader, place)
         self.routes = GCERoutes(api, place)
-        self.volumes = GCEVolumes(api, place)
+        self.volumes = per_volume(GCEVolumes(api, place).labels)
         self.pod_cidrs = GCEPodCIDRs(api, reader, place, config.global_.secondary_range_name)
         self.ssh_keys = GCESSHKeys(api, place.project)
         if config.load_balancer.enabled:

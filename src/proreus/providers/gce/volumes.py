@@ -8,7 +8,8 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
+from proreus.cloudprovider.volumes import BETWEEN_ZONES
+from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, PersistentVolume
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.names import last_part, region_of
 from proreus.providers.gce.place import Place
@@ -16,8 +17,6 @@ from proreus.providers.gce.place import Place
 DRIVER: Final = "pd.csi.storage.gke.io"
 IN_TREE: Final = "gcePersistentDisk"
 BEING_MADE: Final = "placeholder-for-provisioning"
-BETWEEN_ZONES: Final = "__"
-"""Stands between the zones of a regional disk in a label."""
 
 _HANDLE: Final = re.compile(r"projects/([^/]+)/(zones|regions)/([^/]+)/disks/([^/]+)")
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -40,13 +39,13 @@ class Named(msgspec.Struct, frozen=True):
     is_regional: bool | None = None
 
 
-def named_disk(volume_source: Mapping[str, object]) -> Named | None:
+def named_disk(volume: PersistentVolume) -> Named | None:
     """Return the disk of a PersistentVolume; None if it is none of Google's, or not made yet. Pure.
 
     Raises:
         InvalidRequest: Its name cannot be one.
     """
-    source, csi = volume_source.get(IN_TREE), volume_source.get("csi")
+    source, csi = volume.spec.get(IN_TREE), volume.spec.get("csi")
     if isinstance(source, Mapping):
         name = str(source.get("pdName") or "")
         if not name or name == BEING_MADE:
@@ -76,23 +75,24 @@ def labels_of(disk: Disk) -> Mapping[str, str]:
 
 
 class GCEVolumes:
-    """The capability `Volumes` of the provider `gce`."""
+    """The labels of volumes of the provider `gce`."""
 
     def __init__(self, api: Api, place: Place) -> None:
         """Keep the client of Google, and where disks are."""
         self._api = api
         self._place = place
 
-    async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
+    async def labels(self, volume: PersistentVolume) -> Mapping[str, str]:
         """Return zone and region of a persistent disk; nothing for other volumes.
 
-        A disk that is named without its zone is looked for in the region and its managed zones.
+        A disk that is named without its zone is looked for in the region and its managed zones;
+        of several, it is the one in the zone that the PersistentVolume is labelled with.
 
         Raises:
             InvalidRequest: There is no such disk, or there are several.
             CloudError: Google does not tell.
         """
-        named = named_disk(volume_source)
+        named = named_disk(volume)
         if named is None:
             return {}
         paths = self._paths(named)
@@ -102,10 +102,13 @@ class GCEVolumes:
             where = named.place or f"the region {self._place.region} and its managed zones"
             raise InvalidRequest(f"there is no persistent disk {named.name} in {where}")
         if len(disks) > 1:
+            label = volume.metadata.labels.get(LABEL_ZONE)
+            disks = [one for one in disks if labels_of(one)[LABEL_ZONE] == label] or disks
+        if len(disks) > 1:
             places = ", ".join(sorted(last_part(one.zone or one.region) for one in disks))
             raise InvalidRequest(
-                f"there are several persistent disks {named.name}, in {places}: name it by the CSI"
-                f" driver {DRIVER}, whose handle has the zone"
+                f"there are several persistent disks {named.name}, in {places}: label the volume"
+                f" with {LABEL_ZONE}, or name it by the CSI driver {DRIVER}"
             )
         return labels_of(disks[0])
 

@@ -15,6 +15,7 @@ import msgspec
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.provider import CloudProvider
+from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.openstack.api import Api, user_agent_part
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.credentials import CloudOf, login
@@ -86,7 +87,7 @@ class OpenStackCloud(CloudProvider):
         self.instances = OpenStackInstances(
             reader, self._config.networking, region=found.region, regional=regional
         )
-        self.volumes = OpenStackVolumes(self._api)
+        self.volumes = per_volume(OpenStackVolumes(self._api).labels)
         if self._config.load_balancer.enabled:
             networks = Networks(self._api, reader, self._config.tenants)
             groups = SecurityGroups(self._api, reader, self._config.load_balancer)

@@ -11,6 +11,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
+from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.rackspace.api import Api
 from proreus.providers.rackspace.balancing.load_balancers import RackspaceLoadBalancers
 from proreus.providers.rackspace.config import RackspaceConfig
@@ -54,6 +55,6 @@ class RackspaceCloud(CloudProvider):
         api = self.closing(Api(self._config, context))
         await api.connect()
         self.instances = RackspaceInstances(RackspaceServers(api), region=api.region)
-        self.volumes = RackspaceVolumes(api)
+        self.volumes = per_volume(RackspaceVolumes(api).labels)
         if self._config.cloud_load_balancers.enabled:
             self.load_balancers = RackspaceLoadBalancers(api, self._config).offered()

@@ -5,7 +5,7 @@ from typing import Final
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.volumes import handle_of
-from proreus.kube.objects import LABEL_REGION
+from proreus.kube.objects import LABEL_REGION, PersistentVolume
 from proreus.providers.nova.machines import id_of
 from proreus.providers.nova.names import is_uuid
 from proreus.providers.rackspace.api import Api
@@ -15,26 +15,26 @@ DRIVER: Final = "cinder.csi.openstack.org"
 
 
 class RackspaceVolumes:
-    """The capability `Volumes` of the provider `rackspace`."""
+    """The labels of volumes of the provider `rackspace`."""
 
     def __init__(self, api: Api) -> None:
         """Keep the client of Cloud Block Storage."""
         self._api = api
 
-    async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
+    async def labels(self, volume: PersistentVolume) -> Mapping[str, str]:
         """Return the region of a volume; nothing for those of other clouds.
 
         No zone: servers have none, so no node could have the volume's.
 
         Args:
-            volume_source: The spec of a PersistentVolume: `cinder`, or `csi` with Cinder's driver.
+            volume: A PersistentVolume with `cinder`, or `csi` with Cinder's driver.
                 Kubernetes' own provider took a volume's name, too, and a part of its id.
 
         Raises:
             InvalidRequest: There is no such volume, or there are several.
             CloudError: Cloud Block Storage does not tell.
         """
-        handle = handle_of(volume_source, in_tree="cinder", driver=DRIVER)
+        handle = handle_of(volume, in_tree="cinder", driver=DRIVER)
         if not handle:
             return {}
         found = await self._found(handle)

@@ -14,6 +14,7 @@ from proreus.providers.simulated.instances import SimulatedInstances
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers
 from proreus.providers.simulated.pod_cidrs import SimulatedPodCIDRs
 from proreus.providers.simulated.routes import SimulatedRoutes
+from proreus.providers.simulated.volumes import SimulatedVolumes
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -22,7 +23,7 @@ __all__ = ["SimulatedCloud"]
 
 
 class SimulatedCloud(CloudProvider):
-    """A simulated cloud with instances, load balancers, routes and pod CIDRs."""
+    """A simulated cloud with instances, load balancers, routes, pod CIDRs and volumes."""
 
     name: ClassVar[str] = "simulated"
     config_type: ClassVar[type[msgspec.Struct] | None] = SimulatedConfig
@@ -45,3 +46,4 @@ class SimulatedCloud(CloudProvider):
         self.load_balancers = SimulatedLoadBalancers(api, settings.region)
         self.pod_cidrs = SimulatedPodCIDRs(api, settings.region, settings.batch_size)
         self.routes = SimulatedRoutes(api, settings.region)
+        self.volumes = SimulatedVolumes(api, settings.batch_size)

@@ -46,6 +46,21 @@ class Machines(msgspec.Struct, frozen=True):
     missing_names: tuple[str, ...] = ()
 
 
+class Volume(msgspec.Struct, frozen=True):
+    """A volume as the cloud shows it."""
+
+    id: str
+    region: str
+    zones: tuple[str, ...]
+
+
+class Volumes(msgspec.Struct, frozen=True):
+    """The answer to a bulk read of volumes."""
+
+    volumes: tuple[Volume, ...] = ()
+    missing_ids: tuple[str, ...] = ()
+
+
 class Rejection(msgspec.Struct, frozen=True):
     """A target that was not added."""
 
@@ -129,6 +144,12 @@ class Api:
         body = json_body({"ids": ids, "names": names})
         request = Request("instances.batch_get", "POST", "instances:batchGet", body=body, read=True)
         return await self._rest.call(request, Machines)
+
+    async def batch_get_volumes(self, ids: Sequence[str]) -> Volumes:
+        """Read volumes by ids, in one call."""
+        body = json_body({"ids": ids})
+        request = Request("volumes.batch_get", "POST", "volumes:batchGet", body=body, read=True)
+        return await self._rest.call(request, Volumes)
 
     async def change_pod_cidrs(self, id_: str, verb: str, cidrs: Sequence[str]) -> Machine:
         """Assign ("assign") or release ("release") blocks of pod addresses of an instance."""

@@ -23,7 +23,8 @@ own. A refusal has the body `{"error": {"code": CODE, "message": TEXT}}`:
     429 Throttled         the quota is used up; header `Retry-After` in seconds
     500 Internal          an injected failure
 
-Ids are `PREFIX-` and 12 hexadecimal digits: `i-` instances, `addr-`, `lb-`, `lsn-`, `fw-`, `rt-`.
+Ids are `PREFIX-` and 12 hexadecimal digits: `i-` instances, `vol-` volumes, `addr-`, `lb-`, `lsn-`,
+`fw-`, `rt-`.
 Lists are paged: `page_size` (at most, and by default, the setting `page_size`) and `page_token`;
 the answer's `next_page_token` is "" on the last page.
 
@@ -49,6 +50,15 @@ whole call with 400. What is neither in `instances` nor among the missing was no
 `pod_cidrs` are blocks of pod addresses. Assigning adds those that the instance does not have yet;
 one that overlaps a block of another instance is refused (Conflict). Releasing one that it does
 not have is no error. A terminated instance has none.
+
+Volumes (created by the admin API only)
+=======================================
+
+    POST /v1/volumes:batchGet            {"ids": [...]} -> {"volumes": [V...], "missing_ids": [...]}
+
+    V = {"id", "region", "zones": [ZONE...]}
+
+A volume can be used in its zones, or in the whole region if it has none.
 
 Parts: address, load_balancer, listener, firewall, route
 ========================================================
@@ -105,6 +115,8 @@ Admin API (own token)
                                          id, system_uuid or addresses is filled in
     PATCH  /admin/instances/{id}         {changes} -> I; "state" stops and starts
     DELETE /admin/instances/{id}         terminates
+    POST   /admin/volumes                {"volumes": [V...]} -> {"volumes": [V...]}; an empty id or
+                                         region is filled in
     GET    /admin/state                  {"instances": [I...], "parts": [P...]}, never stale
     DELETE /admin/parts/{id}             removes a part, used or not: somebody else's deletion
     POST   /admin/faults                 Fault -> {}
@@ -115,15 +127,23 @@ Admin API (own token)
                                          "last": {OPERATION: when the last call ended}}
 
 Admin calls are neither logged nor delayed. Settings, faults, calls and quotas live in memory: a
-restart forgets them; instances and parts are on disk before a call is answered. Operations are
-named COLLECTION.VERB: instances.list, instances.get, instances.batch_get,
-instances.assign_pod_cidrs, instances.release_pod_cidrs, resources.list,
+restart forgets them; instances, volumes and parts are on disk before a call is answered. Operations
+are named COLLECTION.VERB: instances.list, instances.get, instances.batch_get,
+instances.assign_pod_cidrs, instances.release_pod_cidrs, volumes.batch_get, resources.list,
 listeners.create, listeners.get, listeners.update, listeners.delete,
 load_balancers.list_targets, load_balancers.add_targets, load_balancers.remove_targets, ...
 """
 
 from proreus.testing.simulated.admin import Admin, AdminError, Counters
-from proreus.testing.simulated.model import Address, Call, Fault, FaultMode, Instance, Settings
+from proreus.testing.simulated.model import (
+    Address,
+    Call,
+    Fault,
+    FaultMode,
+    Instance,
+    Settings,
+    Volume,
+)
 from proreus.testing.simulated.process import SimulatedCloudProcess
 
 __all__ = [
@@ -137,4 +157,5 @@ __all__ = [
     "Instance",
     "Settings",
     "SimulatedCloudProcess",
+    "Volume",
 ]

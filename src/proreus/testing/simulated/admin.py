@@ -8,7 +8,7 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from proreus.testing.simulated.model import Call, Fault, Instance, Settings
+from proreus.testing.simulated.model import Call, Fault, Instance, Settings, Volume
 
 
 class Counters(msgspec.Struct, frozen=True):
@@ -64,6 +64,11 @@ class Admin:
         """Start machines; return them with all fields filled in."""
         answer = await self._call("POST", "instances", {"instances": list(machines)})
         return msgspec.convert(answer["instances"], tuple[Instance, ...])
+
+    async def create_volumes(self, volumes: Iterable[Volume]) -> tuple[Volume, ...]:
+        """Make volumes; return them with all fields filled in."""
+        answer = await self._call("POST", "volumes", {"volumes": list(volumes)})
+        return msgspec.convert(answer["volumes"], tuple[Volume, ...])
 
     async def change(self, id_: str, **changes: object) -> None:
         """Change fields of a machine."""

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from proreus.testing.simulated.dataplane import DataPlane
+from proreus.testing.simulated.disks import Disks
 from proreus.testing.simulated.machines import Machines
 from proreus.testing.simulated.model import (
     AddressPart,
@@ -45,6 +46,7 @@ class Cloud:
         self._settings = settings
         self._store = Store(state, now)
         self.machines = Machines(self._store.instances, self.settings, now, chance)
+        self.disks = Disks(self._store.volumes, self.settings, chance)
         self.parts = Parts(self._store.parts, self.machines, self.settings, now, chance)
         self.dataplane = DataPlane(self.parts, self.settings, now)
         self.configure({})

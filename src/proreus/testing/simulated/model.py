@@ -89,6 +89,14 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     terminated: float = 0.0
 
 
+class Volume(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume. Given to the admin API, an empty id or region is filled in."""
+
+    id: str = ""
+    region: str = ""
+    zones: tuple[str, ...] = ()
+
+
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A target of a load balancer."""
 

@@ -38,6 +38,10 @@ class _BatchGet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: tuple[str, ...] = ()
 
 
+class _VolumeIds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    ids: tuple[str, ...]
+
+
 class _AddTargets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     targets: tuple[Target, ...]
 
@@ -50,7 +54,7 @@ class _PodCIDRs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pod_cidrs: tuple[str, ...]
 
 
-_Body = TypeVar("_Body", _BatchGet, _AddTargets, _RemoveTargets, _PodCIDRs)
+_Body = TypeVar("_Body", _BatchGet, _VolumeIds, _AddTargets, _RemoveTargets, _PodCIDRs)
 Run = Callable[[Cloud, ApiRequest], Awaitable[Answer]]
 
 
@@ -88,6 +92,11 @@ async def _batch_get(cloud: Cloud, request: ApiRequest) -> Answer:
     return Answer(
         {"instances": instances, "missing_ids": missing_ids, "missing_names": missing_names}
     )
+
+
+async def _batch_get_volumes(cloud: Cloud, request: ApiRequest) -> Answer:
+    found, missing = cloud.disks.batch_get(_decode(request, _VolumeIds).ids)
+    return Answer({"volumes": msgspec.to_builtins(found), "missing_ids": missing})
 
 
 async def _assign_pod_cidrs(cloud: Cloud, request: ApiRequest) -> Answer:
@@ -181,6 +190,9 @@ OPERATIONS: tuple[Operation, ...] = (
         run=_release_pod_cidrs,
     ),
     Operation("instances.batch_get", "POST", "/v1/instances:batchGet", read=True, run=_batch_get),
+    Operation(
+        "volumes.batch_get", "POST", "/v1/volumes:batchGet", read=True, run=_batch_get_volumes
+    ),
     Operation("resources.list", "GET", "/v1/resources", read=True, run=_list_resources),
     Operation("load_balancers.list_targets", "GET", f"{_LB}/targets", read=True, run=_list_targets),
     Operation(

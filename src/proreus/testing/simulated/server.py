@@ -11,7 +11,14 @@ import msgspec
 from aiohttp import web
 
 from proreus.testing.simulated.cloud import Cloud
-from proreus.testing.simulated.model import ApiError, Call, Fault, FaultMode, Instance
+from proreus.testing.simulated.model import (
+    ApiError,
+    Call,
+    Fault,
+    FaultMode,
+    Instance,
+    Volume,
+)
 from proreus.testing.simulated.operations import (
     OPERATIONS,
     Answer,
@@ -53,6 +60,7 @@ class Server:
             ("POST", "/admin/instances", self._create_instances),
             ("PATCH", "/admin/instances/{id}", self._change_instance),
             ("DELETE", "/admin/instances/{id}", self._terminate_instance),
+            ("POST", "/admin/volumes", self._create_volumes),
             ("GET", "/admin/state", self._get_state),
             ("DELETE", "/admin/parts/{id}", self._remove_part),
             ("POST", "/admin/faults", self._add_fault),
@@ -152,6 +160,10 @@ class Server:
     async def _terminate_instance(self, api_request: ApiRequest) -> dict[str, Any]:
         self._cloud.machines.terminate(api_request.id)
         return {}
+
+    async def _create_volumes(self, api_request: ApiRequest) -> dict[str, Any]:
+        volumes = msgspec.convert(api_request.body.get("volumes"), tuple[Volume, ...])
+        return {"volumes": msgspec.to_builtins(self._cloud.disks.create(volumes))}
 
     async def _get_state(self, api_request: ApiRequest) -> dict[str, Any]:
         del api_request

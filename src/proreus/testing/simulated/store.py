@@ -14,9 +14,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from proreus.testing.simulated.model import AnyPart, Instance
+from proreus.testing.simulated.model import AnyPart, Instance, Volume
 
-_Row = TypeVar("_Row", Instance, AnyPart)
+_Row = TypeVar("_Row", Instance, Volume, AnyPart)
 
 Key = tuple[str, ...]
 """What objects are found by: `("name", NAME)`; parts also by `("tag", KEY, VALUE)` and
@@ -167,7 +167,7 @@ class Table(Generic[_Row]):
 
 
 class Store:
-    """The tables `instances` and `parts` of one state file."""
+    """The tables `instances`, `volumes` and `parts` of one state file."""
 
     def __init__(self, path: Path, now: Callable[[], float]) -> None:
         """Open the state file or make it."""
@@ -181,6 +181,9 @@ class Store:
             )
         self.instances: Table[Instance] = Table(
             self._database, "instances", msgspec.json.Decoder(Instance), now, instance_keys
+        )
+        self.volumes: Table[Volume] = Table(
+            self._database, "volumes", msgspec.json.Decoder(Volume), now, lambda _: ()
         )
         self.parts: Table[AnyPart] = Table(
             self._database, "parts", msgspec.json.Decoder(AnyPart), now, part_keys
