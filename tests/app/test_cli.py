@@ -205,6 +205,8 @@ def test_a_second_signal_ends_the_process_at_once(hang: str, second: signal.Sign
         (("*", "-route", "-nodeipam", "-service-lb-controller", "service"), {"cloud-node", "cloud-node-lifecycle", "service"}),
         (("node-route-controller",), {"route"}),
         (("kubelet-serving",), {"kubelet-serving"}),
+        (("pvlabel",), {"pvlabel"}),
+        (("*", "persistentvolume-label-controller"), {"cloud-node", "cloud-node-lifecycle", "nodeipam", "pvlabel", "route", "service"}),
         ((), set()),
     ],
 )  # fmt: skip

@@ -13,6 +13,9 @@ from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecyc
 from proreus.controllers.environment import Environment, Runnable
 from proreus.controllers.node_ipam.controller import NodeIpamController
 from proreus.controllers.node_ipam.plan import Mode
+from proreus.controllers.persistent_volume_label.controller import (
+    PersistentVolumeLabelController,
+)
 from proreus.controllers.route.controller import RouteController
 from proreus.controllers.service.controller import ServiceController
 from proreus.controllers.settings import Settings
@@ -155,6 +158,15 @@ CONTROLLERS: tuple[Descriptor, ...] = (
             Rule(_CERTIFICATES, "signers", ("approve",), ("kubernetes.io/kubelet-serving",)),
             _EVENTS,
         ),
+        opt_in=True,
+    ),
+    Descriptor(
+        name="persistentvolume-label-controller",
+        alias="pvlabel",
+        capability="volumes",
+        create=PersistentVolumeLabelController,
+        account="pvl-controller",
+        rules=(Rule("", "persistentvolumes", ("get", *_WATCH, "patch")), _EVENTS),
         opt_in=True,
     ),
 )

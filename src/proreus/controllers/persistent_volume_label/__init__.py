@@ -1,0 +1,1 @@
+"""The controller `persistentvolume-label-controller` and the webhook `persistentvolume-label`."""
