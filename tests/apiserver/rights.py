@@ -30,6 +30,8 @@ GRANTED: Final = (
     (MANAGERS, Options(cloud_config_secret=SECRET)),
     (MANAGERS, Options(cloud_provider="gce")),
     (MANAGERS, Options(controllers=("kubelet-serving",))),
+    (MANAGERS, Options(controllers=("persistentvolume-label-controller",))),
+    (MANAGERS, Options(webhooks=("*",))),
     (APART, Options(use_service_account_credentials=True)),
     (APART, Options(use_service_account_credentials=True, controllers=("kubelet-serving",))),
 )

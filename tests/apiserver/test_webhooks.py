@@ -21,6 +21,7 @@ from proreus.cloudprovider import (
 )
 from proreus.kube import config
 from proreus.kube.client import Client
+from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import NotFound, StatusError
 from proreus.kube.objects import ConfigMap
 from proreus.kube.requests import CONFIG_MAPS, Resource
@@ -34,6 +35,7 @@ CONFIGURATIONS = {
     kind: Resource(GROUP, "v1", f"{kind.lower()}s", kind, namespaced=False, type=dict)
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 }
+NOWHERE = ClientConfig(server="http://127.0.0.1:1")
 PORTS_TRIED = 20
 
 
@@ -124,7 +126,7 @@ async def host(directory: Path, authority: Authority) -> AsyncIterator[int]:
     (directory / "tls.crt").write_bytes(certificate)
     (directory / "tls.key").write_bytes(key)
     flags: dict[str, Any] = {
-        "webhooks": ("*",),
+        "webhooks": ("guard", "mark"),
         "webhook_bind_address": "127.0.0.1",
         "webhook_tls_cert_file": str(directory / "tls.crt"),
         "webhook_tls_private_key_file": str(directory / "tls.key"),
@@ -135,7 +137,7 @@ async def host(directory: Path, authority: Authority) -> AsyncIterator[int]:
         async with AsyncExitStack() as stack:
             options = Options(**flags, webhook_secure_port=port)
             try:
-                await stack.enter_async_context(webhook_server(options, Guarded(None)))
+                await stack.enter_async_context(webhook_server(options, Guarded(None), NOWHERE))
             except CannotListen:
                 if tried == PORTS_TRIED - 1:
                     raise
@@ -175,11 +177,11 @@ async def test_nothing_is_bound_unless_a_webhook_is_enabled() -> None:
         Options(webhooks=("-guard",)),
         Options(webhooks=("*",), webhook_secure_port=0),
     ):
-        async with webhook_server(options, Guarded(None)) as port:
+        async with webhook_server(options, Guarded(None), NOWHERE) as port:
             assert port == 0
 
 
 async def test_an_unknown_webhook_is_refused_at_the_start() -> None:
     with pytest.raises(FlagError, match=r"--webhooks: unknown webhook 'gard'.*did you mean guard"):
-        async with webhook_server(Options(webhooks=("gard",)), Guarded(None)):
+        async with webhook_server(Options(webhooks=("gard",)), Guarded(None), NOWHERE):
             pass

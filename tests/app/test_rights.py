@@ -88,6 +88,19 @@ def test_only_chosen_controllers_and_needed_caches_get_rights() -> None:
     assert not any(resource == "endpointslices" for resource, _ in found)
 
 
+def test_volumes_are_read_and_labelled_under_an_account_of_their_own() -> None:
+    chosen = [one for one in CONTROLLERS if one.alias == "pvlabel"]
+    found = rights(roles(APART, chosen=chosen), "pvl-controller")
+    verbs = ("get", "list", "patch", "watch")
+    assert found == {("", "persistentvolumes", verb, "") for verb in verbs}
+    assert "persistentvolumes" not in {one[1] for one in rights(roles(Options()))}
+
+
+def test_webhooks_that_are_enabled_get_rights_to_read() -> None:
+    more = rights(roles(Options(webhooks=("*",)))) - rights(roles(Options()))
+    assert more == {("", "storageclasses", "get", "")}
+
+
 def test_rules_of_one_resource_are_merged_unless_they_name_objects() -> None:
     get, patch = Rule("", "nodes", ("get",)), Rule("", "nodes", ("patch", "get"))
     named = Rule("", "nodes", ("delete",), ("a",))

@@ -10,7 +10,7 @@ from proreus.app.options import Options
 from proreus.app.servers import ServersError, settings
 from proreus.app.status import routes
 from proreus.app.status.source import Source
-from proreus.app.webhooks import enabled, tls_settings
+from proreus.app.webhooks import enabled, ready, tls_settings
 from proreus.cloudprovider import CloudProvider
 from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import ConfigError
@@ -40,7 +40,9 @@ async def servers(
 
 
 @asynccontextmanager
-async def admission(options: Options, provider: CloudProvider) -> AsyncIterator[None]:
+async def admission(
+    options: Options, provider: CloudProvider, config: ClientConfig
+) -> AsyncIterator[None]:
     """Serve the webhooks of `provider` that `--webhooks` enables, while the body runs.
 
     Raises:
@@ -48,7 +50,7 @@ async def admission(options: Options, provider: CloudProvider) -> AsyncIterator[
     """
     async with AsyncExitStack() as stack:
         with _as_servers_error():
-            await stack.enter_async_context(webhook_server(options, provider))
+            await stack.enter_async_context(webhook_server(options, provider, config))
         yield
 
 
@@ -104,8 +106,12 @@ async def _start(
 
 
 @asynccontextmanager
-async def webhook_server(options: Options, provider: CloudProvider) -> AsyncIterator[int]:
+async def webhook_server(
+    options: Options, provider: CloudProvider, config: ClientConfig
+) -> AsyncIterator[int]:
     """Serve the webhooks while the body runs; yields the port, 0 without webhooks.
+
+    `config` is the way to the API server, which our own webhooks read.
 
     Any client is let in, as by Go's host: what a webhook answers changes nothing by itself.
 
@@ -120,13 +126,16 @@ async def webhook_server(options: Options, provider: CloudProvider) -> AsyncIter
     if not chosen or not options.webhook_secure_port:
         yield 0
         return
-    async with serve(
-        webhooks.app(chosen),
-        options.webhook_bind_address,
-        options.webhook_secure_port,
-        flag="--webhook-secure-port",
-        tls=ServerTLS(tls_settings(options)),
-    ) as port:
+    async with (
+        ready(chosen, options, config) as handlers,
+        serve(
+            webhooks.app(handlers),
+            options.webhook_bind_address,
+            options.webhook_secure_port,
+            flag="--webhook-secure-port",
+            tls=ServerTLS(tls_settings(options)),
+        ) as port,
+    ):
         yield port
 
 

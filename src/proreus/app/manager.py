@@ -75,7 +75,7 @@ async def run(options: Options, given: CloudProvider | None, config: ClientConfi
         provider = given or await _from_secret(options, config, health, stop)
         if provider is None:
             return 0
-        async with admission(options, provider):
+        async with admission(options, provider, config):
             return await _lead(options, provider, config, (health, state), stop)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from proreus.app import webhooks
 from proreus.app.caches import config_map_names
 from proreus.app.options import Options
 from proreus.controllers.table import ON_BY_DEFAULT, Descriptor, Rule
@@ -70,7 +71,7 @@ def roles(
     for one in chosen:
         accounts[one.account].extend(own(one.rules))
     apart = options.use_service_account_credentials
-    main = [*_shared(needs)]
+    main = [*_shared(needs), *webhooks.rules(options)]
     if not apart:
         main.extend(rule for rules in accounts.values() for rule in rules)
     if options.secure_port:

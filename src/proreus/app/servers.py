@@ -59,7 +59,9 @@ async def servers(
 
 
 @asynccontextmanager
-async def admission(options: Options, provider: CloudProvider) -> AsyncIterator[None]:
+async def admission(
+    options: Options, provider: CloudProvider, config: ClientConfig
+) -> AsyncIterator[None]:
     """Serve the webhooks of `provider` that `--webhooks` enables, while the body runs.
 
     Raises:
@@ -70,7 +72,7 @@ async def admission(options: Options, provider: CloudProvider) -> AsyncIterator[
         return
     from proreus.app import listening  # noqa: PLC0415 - see `load`
 
-    async with listening.admission(options, provider):
+    async with listening.admission(options, provider, config):
         yield
 
 

@@ -2,29 +2,124 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
+import msgspec
+
+from proreus.app import readonly
+from proreus.app.caches import config_maps
 from proreus.app.options import Options
-from proreus.cloudprovider import CloudProvider
-from proreus.kube.admission import Webhook
+from proreus.cloudprovider import CloudProvider, ClusterIdentity, Volumes
+from proreus.controllers.persistent_volume_claim_resize import webhook as resize
+from proreus.controllers.persistent_volume_label import webhook as label
+from proreus.controllers.persistent_volume_label.questions import VolumeQuestions
+from proreus.controllers.table import Rule
+from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
+from proreus.kube.client import Client
+from proreus.kube.config import ClientConfig
+from proreus.kube.requests import NAMESPACES
 from proreus.serving.tls_settings import Settings
 
-WEBHOOKS: Final[Mapping[str, Webhook]] = MappingProxyType({})
+USER_AGENT: Final = "proreus/webhooks"
+
+Handler = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
+
+
+class Means(msgspec.Struct, frozen=True):
+    """The means of our own webhooks: a client that only reads, and questions to the cloud."""
+
+    client: Client
+    volumes: VolumeQuestions
+
+
+class OwnWebhook(msgspec.Struct, frozen=True):
+    """A webhook of our own, for every cloud: path, handler, and what it asks of the API server."""
+
+    path: str
+    handler: Callable[[Means], Handler]
+    rules: tuple[Rule, ...] = ()
+
+
+WEBHOOKS: Final[Mapping[str, OwnWebhook]] = MappingProxyType(
+    {
+        "persistentvolume-label": OwnWebhook(
+            label.PATH, lambda means: label.admission(means.volumes.ask)
+        ),
+        "persistentvolumeclaim-resize": OwnWebhook(
+            resize.PATH,
+            lambda means: resize.admission(means.client),
+            (Rule("storage.k8s.io", "storageclasses", ("get",)),),
+        ),
+    }
+)
 """Our own webhooks for every cloud, by name; a provider's of the same name replaces one."""
+
+
+class _HasPath(Protocol):
+    @property
+    def path(self) -> str:
+        """The path of the URL."""
+
+
+H = TypeVar("H", bound=_HasPath)
 
 
 def enabled(
     options: Options, provider: CloudProvider
-) -> tuple[Mapping[str, Webhook], tuple[str, ...]]:
+) -> tuple[Mapping[str, OwnWebhook | Webhook], tuple[str, ...]]:
     """Return the webhooks to serve, by name, and the problems with `--webhooks`."""
     return select(options.webhooks, {**WEBHOOKS, **provider.webhooks})
 
 
+def rules(options: Options) -> tuple[Rule, ...]:
+    """Return what our own webhooks that `--webhooks` enables ask of the API server."""
+    chosen, _ = select(options.webhooks, WEBHOOKS)
+    return tuple(rule for webhook in chosen.values() for rule in webhook.rules)
+
+
+@asynccontextmanager
+async def ready(
+    chosen: Mapping[str, OwnWebhook | Webhook], options: Options, config: ClientConfig
+) -> AsyncIterator[Mapping[str, Webhook]]:
+    """Give our own webhooks their means while the body runs; yields all with their handlers."""
+    async with readonly.client(config, USER_AGENT) as client:
+        questions = VolumeQuestions(lambda: opened(options, client))
+        means = Means(client, questions)
+        try:
+            yield {
+                name: Webhook(one.path, one.handler(means)) if isinstance(one, OwnWebhook) else one
+                for name, one in chosen.items()
+            }
+        finally:
+            await questions.close()
+
+
+@asynccontextmanager
+async def opened(options: Options, client: Client) -> AsyncIterator[Volumes | None]:
+    """Open a provider that can only read while the body runs; yields its capability `Volumes`.
+
+    It gets no nodes and no Services to look at: where a volume is does not depend on them.
+
+    Raises:
+        CloudError: It cannot be started.
+        KubeError: The API server cannot be asked.
+    """
+    provider = await readonly.configured(options, client)
+    system = await client.get(NAMESPACES, "kube-system")
+    cluster = ClusterIdentity(name=options.cluster_name, uid=system.metadata.uid)
+    listers = {**readonly.listers((), (), ()), **await config_maps(client, provider.needs)}
+    async with readonly.started(
+        provider, cluster, listers, flags=options.provider_flags
+    ) as started:
+        yield started.volumes
+
+
 def select(
-    wanted: Sequence[str], known: Mapping[str, Webhook]
-) -> tuple[Mapping[str, Webhook], tuple[str, ...]]:
+    wanted: Sequence[str], known: Mapping[str, H]
+) -> tuple[Mapping[str, H], tuple[str, ...]]:
     """Return the webhooks that `--webhooks` enables, by name, and the problems with it.
 
     "*" is all, "name" that one, "-name" not that one; what is named wins over "*".
@@ -61,9 +156,7 @@ def tls_settings(options: Options) -> Settings:
     )
 
 
-def _hint(item: str, known: Mapping[str, Webhook]) -> str:
-    if not known:
-        return "; there are none"
+def _hint(item: str, known: Mapping[str, H]) -> str:
     close = difflib.get_close_matches(item.removeprefix("-"), known, n=1)
     return f"; there are {', '.join(sorted(known))}" + (
         f": did you mean {close[0]}?" if close else ""

@@ -1,0 +1,1 @@
+"""Refuse claims that cannot grow: the webhook `persistentvolumeclaim-resize`."""
