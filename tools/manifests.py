@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import yaml
 
+from proreus.app.webhooks import WEBHOOKS
 from proreus.controllers.table import CONTROLLERS
 from proreus.testing.controlplane import ControlPlaneError
 from proreus.testing.controlplane.assets import cache, lock
@@ -157,7 +158,8 @@ def what_is_more(
 def roles() -> str:
     """Return the file from which the chart makes its roles.
 
-    For one account, and one for each controller; and what each opt-in controller needs besides.
+    For one account, and one for each controller; and what each opt-in controller, and
+    each webhook, needs besides.
 
     They suffice for every way of election, since a chart does not know which will be asked for.
     """
@@ -173,6 +175,10 @@ def roles() -> str:
                 place[name] = what_is_more(found[name], more, one.alias)
         with_leases_of(found[name], printed_roles("--enable-leader-migration", *flags))
     found["opt-in"] = opt_in
+    found["webhooks"] = {
+        name: what_is_more(printed_roles(), printed_roles(f"--webhooks={name}"), name)
+        for name in WEBHOOKS
+    }
     source = "roles that `proreus roles` prints"
     return GENERATED.replace("source named here", source) + yaml.safe_dump(found, sort_keys=False)
 

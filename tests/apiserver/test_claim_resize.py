@@ -1,29 +1,14 @@
 """Claims grow, or do not, alike by Kubernetes' own plug-in and by the webhook without it."""
 
-import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import pytest
-
-from proreus.kube.errors import StatusError
-from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import STORAGE_CLASSES, Resource
-from proreus.testing.controlplane import ControlPlane
 from proreus.testing.waiting import until
 
-from .site import Site, set_up
-from .webhook_site import NO_FINALIZERS, WebhookSite
+from .claims import Claims, without_plug_in
+from .site import Site
+from .webhook_site import WebhookSite
 
-CLAIMS: Final = Resource(
-    "",
-    "v1",
-    "persistentvolumeclaims",
-    "PersistentVolumeClaim",
-    namespaced=True,
-    type=dict[str, Any],
-)
 WEBHOOK: Final = {
     "name": "persistentvolumeclaim-resize.proreus.test",
     "rules": [
@@ -41,73 +26,6 @@ NOT_EXPANDABLE: Final = (
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc"
     " must support resize"
 )
-
-
-class Claims:
-    """Claims of one test, and the classes that they have."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        suffix = uuid.uuid4().hex[:8]
-        self.gold, self.silver = f"gold-{suffix}", f"silver-{suffix}"
-
-    async def make_classes(self) -> None:
-        for name, grows in ((self.gold, True), (self.silver, False)):
-            body = {
-                "metadata": {"name": name},
-                "provisioner": "disks.example",
-                "allowVolumeExpansion": grows,
-            }
-            await self._site.client.create(STORAGE_CLASSES, body)
-
-    async def make(self, class_: str | None, *, phase: str = "Bound", annotation: str = "") -> str:
-        name = f"claim-{uuid.uuid4().hex[:8]}"
-        key = "volume.beta.kubernetes.io/storage-class"
-        spec: dict[str, Any] = {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-            "volumeName": "some",
-        }
-        if class_ is not None:
-            spec["storageClassName"] = class_
-        body = {
-            "metadata": {"name": name, "annotations": {key: annotation} if annotation else {}},
-            "spec": spec,
-        }
-        await self._site.client.create(CLAIMS, body, "default")
-        status = {"status": {"phase": phase, "capacity": {"storage": "1Gi"}}}
-        await self._site.client.patch(
-            CLAIMS, name, Patch(PatchType.MERGE, status), "default", subresource="status"
-        )
-        return name
-
-    async def refusal(self, name: str, size: str) -> str:
-        """Change the size of a claim; why it is refused, "" if it is not."""
-        body = {"spec": {"resources": {"requests": {"storage": size}}}}
-        try:
-            await self._site.client.patch(CLAIMS, name, Patch(PatchType.MERGE, body), "default")
-        except StatusError as exc:
-            return f"{exc.code}: {exc.message}"
-        return ""
-
-    async def clear(self) -> None:
-        for one in (await self._site.client.list(CLAIMS, "default")).items:
-            name = one["metadata"]["name"]
-            await self._site.client.patch(CLAIMS, name, NO_FINALIZERS, "default")
-            await self._site.client.delete(CLAIMS, name, "default")
-        for name in (self.gold, self.silver):
-            await self._site.client.delete(STORAGE_CLASSES, name)
-
-
-@pytest.fixture
-async def without_plug_in(tmp_path: Path) -> AsyncIterator[Site]:
-    """A site whose API server does not look at claims itself."""
-    disabled = "--disable-admission-plugins=ServiceAccount,PersistentVolumeClaimResize"
-    async with (
-        ControlPlane(extra_apiserver_args=(disabled,)) as plane,
-        set_up(plane, tmp_path) as site,
-    ):
-        yield site
 
 
 async def judge(claims: Claims) -> None:
@@ -147,12 +65,14 @@ async def test_the_plug_in_judges_so(site: Site) -> None:
         await claims.clear()
 
 
-async def test_the_webhook_judges_as_the_plug_in_does(
-    without_plug_in: Site, tmp_path: Path
-) -> None:
-    site, claims = without_plug_in, Claims(without_plug_in)
+async def test_the_webhook_judges_as_the_plug_in_does(tmp_path: Path) -> None:
+    async with without_plug_in(tmp_path) as site:
+        await judged_by_the_webhook(site, tmp_path)
+
+
+async def judged_by_the_webhook(site: Site, directory: Path) -> None:
+    claims, webhooks = Claims(site), WebhookSite(site, directory)
     await claims.make_classes()
-    webhooks = WebhookSite(site, tmp_path)
     silver = await claims.make(claims.silver)
     async with (
         site.lone_manager(*webhooks.flags),

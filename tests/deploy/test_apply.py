@@ -19,6 +19,12 @@ EVERYTHING: Final[dict[str, Any]] = {
     "imagePullSecrets": [{"name": "pull"}],
     "apiServer": {"host": "10.1.2.3"},
     "tls": {"existingSecret": "cert", "serverName": "ccm"},
+    "webhooks": {
+        "persistentVolumeLabel": True,
+        "persistentVolumeClaimResize": True,
+        "failurePolicy": "Fail",
+        "annotations": {"a": "b"},
+    },
     "rbac": {"extraRules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]},
     "serviceAccount": {"annotations": {"a": "b"}},
     "podAnnotations": {"a": "b"},

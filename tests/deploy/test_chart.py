@@ -36,6 +36,11 @@ def test_helm_finds_no_fault_with_the_chart(programs: Programs, values: dict[str
         ({"args": {"--v": 2}}, "--v"),
         ({"image": {"digest": "sha256:12"}}, "digest"),
         ({"args": {"cloud-provider": "aws"}}, "use cloudProvider"),
+        (
+            {"webhooks": {"persistentVolumeLabel": True}, "args": {"webhook-secure-port": 1}},
+            "args.webhook-secure-port",
+        ),
+        ({"webhooks": {"failurePolicy": "Never"}}, "failurePolicy"),
         ({"cloudConfig": {"content": "x", "existingSecret": "other"}}, "give one"),
         ({"args": {"leader-elect-resource-name": "mine"}}, "set rbac.create to false"),
         ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
@@ -207,6 +212,19 @@ def test_the_api_server_is_named_for_a_cluster_without_kube_proxy(programs: Prog
         ("ConfigMap", {"metrics": {"dashboard": {"enabled": True}}}, True),
         ("ServiceAccount", {"serviceAccount": {"create": False, "name": "x"}}, False),
         ("ClusterRole", {"rbac": {"create": False}}, False),
+        ("MutatingWebhookConfiguration", {}, False),
+        ("MutatingWebhookConfiguration", {"webhooks": {"persistentVolumeLabel": True}}, True),
+        (
+            "ValidatingWebhookConfiguration",
+            {"webhooks": {"persistentVolumeClaimResize": True}},
+            True,
+        ),
+        ("Secret", {"webhooks": {"persistentVolumeLabel": True}}, True),
+        (
+            "Secret",
+            {"webhooks": {"persistentVolumeLabel": True, "tls": {"existingSecret": "mine"}}},
+            False,
+        ),
     ],
 )
 def test_values_decide_what_there_is(

@@ -47,6 +47,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{/* The webhooks that are enabled, joined by commas. */}}
+{{- define "ccm.webhooks" -}}
+{{- $names := list }}
+{{- if .Values.webhooks.persistentVolumeLabel }}{{ $names = append $names "persistentvolume-label" }}{{ end }}
+{{- if .Values.webhooks.persistentVolumeClaimResize }}{{ $names = append $names "persistentvolumeclaim-resize" }}{{ end }}
+{{- join "," $names }}
+{{- end }}
+
+{{- define "ccm.webhookSecret" -}}
+{{- default (printf "%s-webhook" (include "ccm.fullname" .)) .Values.webhooks.tls.existingSecret }}
+{{- end }}
+
 {{/* The flags as a list of the form --flag=value: the chart's own, then `args` over them. */}}
 {{- define "ccm.args" -}}
 {{- $flags := dict "cloud-provider" .Values.cloudProvider "leader-elect" true "secure-port" .Values.securePort }}
@@ -57,9 +69,16 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $_ := set $flags "tls-cert-file" "/etc/proreus/tls/tls.crt" }}
 {{- $_ := set $flags "tls-private-key-file" "/etc/proreus/tls/tls.key" }}
 {{- end }}
-{{- range $own := list "cloud-provider" "cloud-config" "secure-port" "tls-cert-file" "tls-private-key-file" }}
-{{- if hasKey $.Values.args $own }}
-{{- fail (printf "args.%s is set by the chart: use cloudProvider, cloudConfig, securePort or tls instead" $own) }}
+{{- $own := list "cloud-provider" "cloud-config" "secure-port" "tls-cert-file" "tls-private-key-file" }}
+{{- with include "ccm.webhooks" . }}
+{{- $_ := set $flags "webhook-secure-port" $.Values.webhooks.port }}
+{{- $_ := set $flags "webhook-tls-cert-file" "/etc/proreus/webhook-tls/tls.crt" }}
+{{- $_ := set $flags "webhook-tls-private-key-file" "/etc/proreus/webhook-tls/tls.key" }}
+{{- $own = concat $own (list "webhook-secure-port" "webhook-tls-cert-file" "webhook-tls-private-key-file") }}
+{{- end }}
+{{- range $flag := $own }}
+{{- if hasKey $.Values.args $flag }}
+{{- fail (printf "args.%s is set by the chart: use cloudProvider, cloudConfig, securePort, tls or webhooks instead" $flag) }}
 {{- end }}
 {{- end }}
 {{- range $flag, $value := .Values.args }}
@@ -72,6 +91,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- else }}
 {{- $_ := set $flags $flag $value }}
 {{- end }}
+{{- end }}
+{{- with include "ccm.webhooks" . }}
+{{- $_ := set $flags "webhooks" (append (without (splitList "," (get $flags "webhooks")) "") . | join ",") }}
 {{- end }}
 {{- range $flag, $value := $flags }}
 - {{ printf "--%s=%v" $flag $value | quote }}

@@ -64,6 +64,14 @@ spec:
           hostPort: {{ .Values.securePort }}
           {{- end }}
           protocol: TCP
+        {{- if include "ccm.webhooks" . }}
+        - name: webhook
+          containerPort: {{ .Values.webhooks.port }}
+          {{- if .Values.hostNetwork }}
+          hostPort: {{ .Values.webhooks.port }}
+          {{- end }}
+          protocol: TCP
+        {{- end }}
       {{- include "ccm.probes" . | nindent 6 }}
       {{- with .Values.resources }}
       resources:
@@ -90,6 +98,11 @@ spec:
           mountPath: /etc/proreus/tls
           readOnly: true
         {{- end }}
+        {{- if include "ccm.webhooks" . }}
+        - name: webhook-tls
+          mountPath: /etc/proreus/webhook-tls
+          readOnly: true
+        {{- end }}
         {{- with .Values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -108,6 +121,12 @@ spec:
     - name: tls
       secret:
         secretName: {{ . }}
+        defaultMode: 0440
+    {{- end }}
+    {{- if include "ccm.webhooks" . }}
+    - name: webhook-tls
+      secret:
+        secretName: {{ include "ccm.webhookSecret" . }}
         defaultMode: 0440
     {{- end }}
     {{- with .Values.extraVolumes }}
