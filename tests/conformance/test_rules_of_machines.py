@@ -136,7 +136,14 @@ class NeverStopped(Changed):
     def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
         if not isinstance(answer, Instance):
             return answer
-        return msgspec.structs.replace(answer, state=InstanceState.RUNNING)
+        return msgspec.structs.replace(answer, state=InstanceState.RUNNING, powered_off=False)
+
+
+class OffWhileItRuns(Changed):
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        if not isinstance(answer, Instance):
+            return answer
+        return msgspec.structs.replace(answer, powered_off=True)
 
 
 class AScopeForEachMachine(SimulatedInstances):
@@ -246,6 +253,7 @@ BROKEN: dict[str, type] = {
     "foreign-nodes": ForeignIsAbsent,
     "scope": AScopeForEachMachine,
     "stopped": NeverStopped,
+    "powered-off": OffWhileItRuns,
     "batch-asked-only": AnswersForOthers,
     "batch-full": HalfBatches,
     "malformed-id": OneBadForAll,

@@ -87,7 +87,11 @@ async def test_a_terminated_instance_is_a_tombstone_for_its_own_id_only(
 
 @pytest.mark.parametrize(
     ("state", "seen"),
-    [("stopped", InstanceState.STOPPED), ("terminating", InstanceState.TERMINATING)],
+    [
+        ("stopped", InstanceState.STOPPED),
+        ("suspended", InstanceState.STOPPED),
+        ("terminating", InstanceState.TERMINATING),
+    ],
 )
 async def test_states_are_distinguished(
     cloud: SimulatedCloudProcess, instances: Instances, state: str, seen: InstanceState
@@ -97,6 +101,7 @@ async def test_states_are_distinguished(
     said = await instances.describe([node_of(one)])
     assert isinstance(said["node-0"], Instance)
     assert said["node-0"].state is seen
+    assert said["node-0"].powered_off is (state == "stopped")
 
 
 async def test_another_machine_under_the_same_name_is_a_conflict(

@@ -43,6 +43,12 @@ class Instance(msgspec.Struct, frozen=True):
 
     `self_reported` is True where the addresses are not the cloud's word but repeat what the Node
     says of itself: no serving certificate is approved by them.
+
+    `powered_off` is True only where the cloud itself says that the machine, which is STOPPED, has
+    no power, and that nothing is about to change that: nothing of it writes to a volume any more.
+    With `--node-out-of-service-taint` its volumes are then given to other nodes without asking it
+    (KEP-2268). So it is False for machines that are suspended, paused, hibernated or still
+    stopping, whose memory goes on later, and for whatever was found out by asking the machine.
     """
 
     provider_id: str
@@ -54,6 +60,7 @@ class Instance(msgspec.Struct, frozen=True):
     additional_labels: Mapping[str, str] = {}
     state: InstanceState = InstanceState.RUNNING
     self_reported: bool = False
+    powered_off: bool = False
 
 
 class NotFound(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from proreus.cloudprovider.instances import (
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.kube.objects import Node
 from proreus.providers.aws.instances import MOST_ALONE, AWSInstances
+from proreus.providers.aws.machines import is_powered_off
 
 from .site import Network, config_text, node, node_of, started
 from .strict.process import StrictAWS
@@ -183,6 +184,33 @@ async def test_what_is_gone_and_what_is_stopped(aws: StrictAWS) -> None:
         "name": NotFound(),
         "id in name": NotFound(),
     }
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "may_hibernate", "is_off"),
+    [
+        ("stopped", "Client.UserInitiatedShutdown", False, True),
+        ("stopped", "Server.SpotInstanceShutdown", False, True),
+        ("stopped", "", False, True),
+        ("stopped", "Client.UserInitiatedShutdown", True, True),
+        ("stopped", "Client.InstanceInitiatedShutdown", True, True),
+        ("stopped", "Client.UserInitiatedHibernate", True, False),
+        ("stopped", "Client.UserInitiatedHibernate", False, False),
+        ("stopped", "Server.SpotInstanceShutdown", True, False),
+        ("stopping", "Client.UserInitiatedShutdown", False, False),
+        ("running", "", False, False),
+    ],
+)
+def test_a_stopped_instance_is_powered_off_unless_it_may_be_hibernated(
+    state: str, reason: str, *, may_hibernate: bool, is_off: bool
+) -> None:
+    described = {
+        "State": {"Name": state},
+        "StateReason": {"Code": reason},
+        "HibernationOptions": {"Configured": may_hibernate},
+    }
+    assert is_powered_off(described) is is_off
+    assert is_powered_off({"State": {"Name": state}}) is (state == "stopped")
 
 
 async def test_a_bad_id_costs_one_more_call_and_only_itself(aws: StrictAWS) -> None:

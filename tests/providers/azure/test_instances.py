@@ -17,6 +17,7 @@ from proreus.cloudprovider import (
 )
 from proreus.kube.objects import Node
 from proreus.providers.azure import AzureCloud
+from proreus.providers.azure.machines import is_powered_off
 
 from .emulator import seed
 from .emulator.server import Emulator, Fault
@@ -178,6 +179,8 @@ async def test_power_states(
     for one in found.values():
         assert isinstance(one, Instance)
         assert one.state is expected
+        is_settled = provisioning == "Succeeded"
+        assert one.powered_off is (is_settled and power in {"stopped", "deallocated"})
 
 
 async def test_public_addresses_are_external(azure: Emulator) -> None:
@@ -248,3 +251,12 @@ async def test_without_rights_to_the_subscription_machines_are_asked_for_one_by_
     assert {one.state for one in found.values() if isinstance(one, Instance)} == {
         InstanceState.RUNNING
     }
+
+
+def test_a_hibernated_machine_is_deallocated_but_not_powered_off() -> None:
+    machine = {"properties": {"provisioningState": "Succeeded"}}
+    off = seed.view("deallocated")
+    asleep = {"statuses": [*off["statuses"], {"code": "HibernationState/Hibernated"}]}
+    assert is_powered_off(machine, off)
+    assert not is_powered_off(machine, asleep)
+    assert not is_powered_off(machine, None)

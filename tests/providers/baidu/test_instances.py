@@ -82,6 +82,7 @@ async def test_states_are_those_of_the_cloud(
         found = (await describe(provider, node("node-1", id_)))["node-1"]
     assert isinstance(found, Instance)
     assert found.state is state
+    assert found.powered_off is (status == "Stopped")
 
 
 async def test_a_released_machine_is_gone_and_a_deleted_one_is_a_tombstone(

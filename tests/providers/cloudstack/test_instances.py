@@ -108,6 +108,7 @@ async def test_states(emulator: Emulator, state: str, expected: InstanceState) -
     async with started(emulator) as provider:
         found = machine(await describe(provider, node("node-1", PREFIX + id_)), "node-1")
     assert found.state is expected
+    assert found.powered_off is (state == "Stopped")
 
 
 async def test_500_nodes_cost_one_request_and_those_without_provider_id_one_more(

@@ -176,7 +176,9 @@ async def test_a_name_that_no_instance_can_have_is_absent_without_a_call(gce: Gc
 )
 async def test_states(gce: Gce, status: str, state: InstanceState) -> None:
     gce.run("n1", status=status)
-    assert machine_of((await answers(gce, "n1"))["n1"]).state is state
+    found = machine_of((await answers(gce, "n1"))["n1"])
+    assert found.state is state
+    assert found.powered_off is (status == "TERMINATED")
 
 
 async def test_a_provider_id_of_another_form_or_project_is_refused(gce: Gce) -> None:

@@ -119,6 +119,24 @@ def test_only_a_server_that_is_shut_off_is_stopped(status: str, state: InstanceS
 
 
 @pytest.mark.parametrize(
+    ("status", "power", "task", "is_off"),
+    [
+        ("SHUTOFF", 4, None, True),
+        ("SHUTOFF", 4, "powering-on", False),
+        ("SHUTOFF", 1, None, False),  # the hypervisor has another word than Nova
+        ("ACTIVE", 4, None, False),
+        ("SUSPENDED", 4, None, False),
+        ("SHELVED_OFFLOADED", 4, None, False),
+    ],
+)
+def test_a_server_is_powered_off_if_nova_and_its_hypervisor_say_so_and_nothing_goes_on(
+    status: str, power: int, task: str | None, *, is_off: bool
+) -> None:
+    seen = {"OS-EXT-STS:power_state": power, "OS-EXT-STS:task_state": task}
+    assert machine({"status": status, **seen}).powered_off is is_off
+
+
+@pytest.mark.parametrize(
     ("name", "id_", "type_"),
     [
         ("m1.large", "7", "m1.large"),

@@ -72,6 +72,7 @@ async def test_states(emulator: Emulator, status: str, expected: InstanceState) 
             found = (await describe(provider, node("node-1", provider_id)))["node-1"]
             assert isinstance(found, Instance)
             assert found.state is expected
+            assert found.powered_off is (status == "SHUTOFF")
 
 
 async def test_of_several_servers_of_a_name_the_active_one_is_meant(emulator: Emulator) -> None:

@@ -15,6 +15,7 @@ from proreus.providers.vsphere.config import Nodes
 from proreus.providers.vsphere.machines import (
     Machine,
     Nic,
+    is_powered_off,
     machine,
     state_of,
     static_addresses,
@@ -190,6 +191,7 @@ def test_metadata_without_addresses_say_nothing(content: object) -> None:
     [
         ("poweredOn", "connected", InstanceState.RUNNING),
         ("poweredOff", "connected", InstanceState.STOPPED),
+        ("poweredOff", "", InstanceState.STOPPED),
         ("suspended", "connected", InstanceState.STOPPED),
         ("poweredOff", "disconnected", InstanceState.UNKNOWN),
         ("poweredOff", "inaccessible", InstanceState.UNKNOWN),
@@ -199,7 +201,9 @@ def test_metadata_without_addresses_say_nothing(content: object) -> None:
 def test_only_what_a_host_says_is_stopped(
     power: str, connection: str, state: InstanceState
 ) -> None:
-    assert state_of(Machine(REF, power=power, connection=connection)) is state
+    found = Machine(REF, power=power, connection=connection)
+    assert state_of(found) is state
+    assert is_powered_off(found) is ((power, connection) == ("poweredOff", "connected"))
 
 
 @pytest.mark.parametrize(

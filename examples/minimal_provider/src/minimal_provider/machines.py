@@ -45,4 +45,5 @@ def instance(server: Server) -> Instance:
         zone=server.zone,
         addresses=(NodeAddress("InternalIP", server.address),),
         state=STATES.get(server.status, InstanceState.UNKNOWN),
+        powered_off=server.status == "off",
     )

@@ -24,9 +24,26 @@ _STATES = {
 """Others, such as stopping, say nothing yet."""
 
 
+_HIBERNATED = "Client.UserInitiatedHibernate"
+"""Why an instance is "stopped" whose memory lies on its disk (API StateReason)."""
+_SHUT_DOWN = frozenset({"Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown"})
+
+
 def state_of(described: Described) -> str:
     """Return EC2's word for the state of an instance."""
     return str(described.get("State", {}).get("Name", ""))
+
+
+def is_powered_off(described: Described) -> bool:
+    """Tell whether an instance is stopped and not hibernated.
+
+    EC2 calls both stopped. Where an instance can hibernate, as Spot instances may be made to, the
+    reason must say that it was shut down.
+    """
+    reason = str(described.get("StateReason", {}).get("Code", ""))
+    may_hibernate = bool(described.get("HibernationOptions", {}).get("Configured"))
+    is_off = state_of(described) == "stopped" and reason != _HIBERNATED
+    return is_off and (not may_hibernate or reason in _SHUT_DOWN)
 
 
 def zone_of(described: Described) -> str:
@@ -66,6 +83,7 @@ def instance(
         addresses=addresses(described, families),
         additional_labels=labels,
         state=_STATES.get(state_of(described), InstanceState.UNKNOWN),
+        powered_off=is_powered_off(described),
     )
 
 

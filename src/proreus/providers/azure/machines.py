@@ -12,7 +12,9 @@ Resource = Mapping[str, Any]
 
 STOPPED: Final = frozenset({"deallocated", "deallocating", "stopped"})
 """Power states in which nothing of a machine writes to its disks any more."""
+_OFF: Final = STOPPED - {"deallocating"}
 _POWER: Final = "powerstate/"
+_HIBERNATION: Final = "hibernationstate/"
 _STATES: Final = {"running": InstanceState.RUNNING, "starting": InstanceState.RUNNING}
 
 
@@ -53,13 +55,27 @@ def state(machine: Resource, view: Resource | None) -> InstanceState:
     provisioning = str(part(machine, "provisioningState") or "").lower()
     if provisioning == "deleting":
         return InstanceState.TERMINATING
-    statuses = (view or {}).get("statuses") or ()
-    codes = (str(one.get("code", "")).lower() for one in statuses)
-    power = next((code.removeprefix(_POWER) for code in codes if code.startswith(_POWER)), "")
+    power = _code(view, _POWER)
     if power in STOPPED:
         is_settled = provisioning == "succeeded"
         return InstanceState.STOPPED if is_settled else InstanceState.UNKNOWN
     return _STATES.get(power, InstanceState.UNKNOWN)
+
+
+def is_powered_off(machine: Resource, view: Resource | None) -> bool:
+    """Tell whether a machine is stopped or deallocated, and not hibernated.
+
+    Azure shows a hibernated machine as deallocated, with a status of its own beside that.
+    """
+    is_stopped = state(machine, view) is InstanceState.STOPPED
+    return is_stopped and _code(view, _POWER) in _OFF and not _code(view, _HIBERNATION)
+
+
+def _code(view: Resource | None, kind: str) -> str:
+    """Return what the instance view says of a kind of state; "" if nothing."""
+    statuses = (view or {}).get("statuses") or ()
+    codes = (str(one.get("code", "")).lower() for one in statuses)
+    return next((code.removeprefix(kind) for code in codes if code.startswith(kind)), "")
 
 
 def zone(machine: Resource, view: Resource | None) -> str:
@@ -147,6 +163,7 @@ def instance(
         region=region(machine),
         addresses=addresses(name, interface, public),
         state=state(machine, view),
+        powered_off=is_powered_off(machine, view),
     )
 
 

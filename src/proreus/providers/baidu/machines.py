@@ -57,6 +57,7 @@ def instance(machine: Mapping[str, Any], *, region: str, known_as: str) -> Insta
         region=LABEL_VALUE.clean(region),
         addresses=(NodeAddress("InternalIP", address), NodeAddress("Hostname", address)),
         state=state_of(machine),
+        powered_off=machine.get("status") == "Stopped",
     )
 
 

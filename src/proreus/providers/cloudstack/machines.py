@@ -55,6 +55,7 @@ def instance(machine: Mapping[str, Any], *, region: str, known_as: str) -> Insta
         region=LABEL_VALUE.clean(region) or zone,
         addresses=found,
         state=_STATES.get(str(machine.get("state", "")), InstanceState.RUNNING),
+        powered_off=machine.get("state") == "Stopped",
     )
 
 

@@ -95,6 +95,7 @@ def instance(described: Described, *, project: str, stack_type: str, known_as: s
         region=region_of(key.zone),
         addresses=addresses(described, stack_type),
         state=_STATES.get(described.status, InstanceState.RUNNING),
+        powered_off=described.status == "TERMINATED",
     )
 
 

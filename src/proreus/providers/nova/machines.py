@@ -16,6 +16,8 @@ _STATES = {
     "UNKNOWN": InstanceState.UNKNOWN,
 }
 """All others count as running, as officially: a paused or a rebooting server is no stopped one."""
+_SHUTDOWN = 4
+"""Nova's number for a hypervisor that has no power for a server."""
 
 
 def id_of(described: Described) -> str:
@@ -26,6 +28,13 @@ def id_of(described: Described) -> str:
 def state_of(server: Described) -> InstanceState:
     """Return the state of a server."""
     return _STATES.get(str(server.get("status", "")).upper(), InstanceState.RUNNING)
+
+
+def is_powered_off(server: Described) -> bool:
+    """Tell whether a server is shut off, its hypervisor says so too, and no task goes on."""
+    power = server.get("OS-EXT-STS:power_state", _SHUTDOWN)
+    task = server.get("OS-EXT-STS:task_state")
+    return state_of(server) is InstanceState.STOPPED and power == _SHUTDOWN and not task
 
 
 def flavor_of(server: Described) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import msgspec
 from proreus.cloudprovider.instances import Instance
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import NodeAddress
-from proreus.providers.nova.machines import Described, id_of, state_of
+from proreus.providers.nova.machines import Described, id_of, is_powered_off, state_of
 from proreus.providers.openstack.config import Networking
 from proreus.providers.openstack.names import provider_id
 
@@ -54,6 +54,7 @@ def instance(
         region=region,
         addresses=addresses(server, wires, networking),
         state=state_of(server),
+        powered_off=is_powered_off(server),
     )
 
 

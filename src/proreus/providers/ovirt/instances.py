@@ -144,6 +144,7 @@ class OVirtInstances:
             region=labels.region,
             addresses=found,
             state=state,
+            powered_off=state is InstanceState.STOPPED,
         )
 
 

@@ -9,6 +9,7 @@ from proreus.kube.objects import NodeAddress
 from proreus.providers.photon.documents import Connection, Networks
 
 STARTED: Final = "STARTED"
+STOPPED: Final = "STOPPED"
 DELETED: Final = "DELETED"
 """The state of a machine that is gone, while Photon Controller still shows it."""
 OUTSIDE: Final = ("00:50:56", "00:0c:29")
@@ -18,7 +19,7 @@ _STATES: Final[Mapping[str, InstanceState]] = {
     "CREATING": InstanceState.RUNNING,
     STARTED: InstanceState.RUNNING,
     "SUSPENDED": InstanceState.STOPPED,
-    "STOPPED": InstanceState.STOPPED,
+    STOPPED: InstanceState.STOPPED,
     DELETED: InstanceState.TERMINATING,
 }
 

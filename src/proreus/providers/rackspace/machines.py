@@ -6,7 +6,14 @@ from typing import Final
 
 from proreus.cloudprovider.instances import Instance
 from proreus.kube.objects import NodeAddress
-from proreus.providers.nova.machines import Described, flavor_of, id_of, state_of, type_of
+from proreus.providers.nova.machines import (
+    Described,
+    flavor_of,
+    id_of,
+    is_powered_off,
+    state_of,
+    type_of,
+)
 from proreus.providers.rackspace.names import provider_id
 
 SERVICENET: Final = "private"
@@ -35,6 +42,7 @@ def instance(server: Described, *, region: str, known_as: str) -> Instance:
         region=region,
         addresses=addresses(server),
         state=state_of(server),
+        powered_off=is_powered_off(server),
     )
 
 

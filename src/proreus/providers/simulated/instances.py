@@ -14,10 +14,12 @@ from proreus.kube.objects import Node, NodeAddress
 from proreus.providers.simulated.api import Api, Machine, Machines
 from proreus.providers.simulated.ids import instance_id, provider_id
 
+_STOPPED = "stopped"
 _TERMINATED = "terminated"
 _STATES = {
     "running": InstanceState.RUNNING,
-    "stopped": InstanceState.STOPPED,
+    _STOPPED: InstanceState.STOPPED,
+    "suspended": InstanceState.STOPPED,
     "terminating": InstanceState.TERMINATING,
 }
 
@@ -121,6 +123,7 @@ def _matched(node: Node, machine: Machine) -> InstanceAnswer:
         ),
         additional_labels=machine.labels,
         state=_STATES.get(machine.state, InstanceState.UNKNOWN),
+        powered_off=machine.state == _STOPPED,
     )
 
 

@@ -20,7 +20,13 @@ from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, Node
 from proreus.providers.vsphere.addresses import Selection, addresses
 from proreus.providers.vsphere.config import Labels
 from proreus.providers.vsphere.inventory import Inventory
-from proreus.providers.vsphere.machines import Snapshot, described, state_of, type_of
+from proreus.providers.vsphere.machines import (
+    Snapshot,
+    described,
+    is_powered_off,
+    state_of,
+    type_of,
+)
 from proreus.providers.vsphere.names import parsed, provider_id, target
 from proreus.providers.vsphere.plan import Index, Match, Unproven, absence, match, vcenter_of
 from proreus.providers.vsphere.soap import Ref
@@ -200,6 +206,7 @@ class VSphereInstances:
             addresses=found,
             additional_labels={LABEL_VCENTER: label} if len(self._places) > 1 else {},
             state=state,
+            powered_off=is_powered_off(machine),
         )
 
 

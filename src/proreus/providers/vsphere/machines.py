@@ -180,6 +180,11 @@ def state_of(found: Machine) -> InstanceState:
     return states.get(found.power, InstanceState.UNKNOWN)
 
 
+def is_powered_off(found: Machine) -> bool:
+    """Tell whether a host that the vCenter reaches gives a machine no power."""
+    return (found.connection, found.power) == (CONNECTED, "poweredOff")
+
+
 def type_of(found: Machine) -> str:
     """Return the instance type, as officially; "" as long as the vCenter does not tell the size."""
     if not found.cpus:

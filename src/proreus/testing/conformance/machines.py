@@ -276,6 +276,23 @@ async def stopped(site: Site) -> None:
             raise Violated(f"its state is {found.state}")
 
 
+@rule(machine_found, wants=("stop_machine",))
+async def powered_off(site: Site) -> None:
+    """`powered_off` is said of STOPPED machines only, and never of one that runs.
+
+    Set `Instance.powered_off` only where the cloud itself shows a machine without power: with
+    `--node-out-of-service-taint` its volumes move on at once. Leave it out where you cannot tell.
+    """
+    started = await site.start()
+    (one,) = await site.nodes(started, 1)
+    name = one.metadata.name
+    running = instance(name, await describe(started, [one]))
+    await site.cloud.stop_machine(name)
+    for found in (running, instance(name, await describe(started, [one]))):
+        if found.powered_off and (found is running or found.state is not InstanceState.STOPPED):
+            raise Violated(f"powered_off is True, and its state is {found.state}")
+
+
 @rule(machine_found)
 async def batch_asked_only(site: Site) -> None:
     """`describe` answers for the nodes asked about, and for no others.
@@ -361,6 +378,7 @@ RULES = (
     unreadable_id,
     foreign_nodes,
     stopped,
+    powered_off,
     batch_asked_only,
     batch_full,
     malformed_id,

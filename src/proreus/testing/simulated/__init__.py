@@ -42,10 +42,10 @@ Instances (created and ended by the admin API only)
          "addresses": [{"type": "InternalIP"|"ExternalIP"|"Hostname"|"InternalDNS", "address"}],
          "pod_cidrs": [CIDR...]}
 
-`state` is running, stopped, terminating or terminated. A terminated instance stays visible for
-`tombstone` seconds; with 0 it vanishes at once. Names need not be unique: `names` finds all. A
-bulk read takes at most `batch_limit` ids and names together, and one malformed id refuses the
-whole call with 400. What is neither in `instances` nor among the missing was not answered.
+`state` is running, stopped, suspended, terminating or terminated. A terminated instance stays
+visible for `tombstone` seconds; with 0 it vanishes at once. Names need not be unique: `names` finds
+all. A bulk read takes at most `batch_limit` ids and names together, and one malformed id refuses
+the whole call with 400. What is neither in `instances` nor among the missing was not answered.
 
 `pod_cidrs` are blocks of pod addresses. Assigning adds those that the instance does not have yet;
 one that overlaps a block of another instance is refused (Conflict). Releasing one that it does

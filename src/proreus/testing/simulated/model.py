@@ -79,7 +79,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     region: str = ""
     zone: str = ""
     type: str = ""
-    state: Literal["running", "stopped", "terminating", "terminated"] = "running"
+    state: Literal["running", "stopped", "suspended", "terminating", "terminated"] = "running"
     system_uuid: str = ""
     addresses: tuple[Address, ...] = ()
     labels: Mapping[str, str] = {}
