@@ -25,6 +25,7 @@ FRONT = "serving/test_authentication.py::"
 HOOKS = "apiserver/test_webhooks.py::"
 IPAM = "apiserver/test_node_ipam.py::"
 LIFECYCLE = "apiserver/test_node_lifecycle.py::"
+OUT_OF_SERVICE = "apiserver/test_out_of_service.py::"
 LIFECYCLE_PLAN = "plans/test_cloud_node_lifecycle.py::"
 NODES = "apiserver/test_nodes.py::"
 OWN_SERVING = "app/test_serving_flags.py::"
@@ -186,6 +187,10 @@ SHOWN_BY: Final = {
     + "test_many_machines_that_vanish_at_once_stop_all_deletions_until_an_operator_resumes_them",
     "delete_nodes_by_name": LIFECYCLE
     + "test_a_node_without_provider_id_stays_unless_names_are_trusted",
+    "node_out_of_service_taint": OUT_OF_SERVICE
+    + "test_a_node_without_power_goes_out_of_service_and_returns",
+    "node_out_of_service_grace": "plans/test_out_of_service.py::"
+    "test_two_answers_and_the_grace_take_a_node_out_of_service",
     "use_service_account_credentials": "apiserver/test_rights.py::"
     "test_the_classic_command_line_does_all_under_accounts_and_needs_every_right",
 }

@@ -44,7 +44,6 @@ from proreus.controllers.cloud_node_lifecycle.plan import (
     Keep,
     Pass,
     plan,
-    shutdown,
     verdict,
 )
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
@@ -59,6 +58,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     witnesses,
 )
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, ANNOTATION_UNKNOWN
+from proreus.controllers.cloud_node_lifecycle.taints import shutdown
 from proreus.controllers.cloud_node_lifecycle.witnesses import Missing
 from proreus.controllers.events import PlannedEvent
 from proreus.kube.objects import (

@@ -246,6 +246,14 @@ MISTAKES: dict[str, tuple[Observed, str, str, str]] = {
         seen(requests=(a_request(400, "Denied"), a_request(90)),
              not_approved=(Held("csr-90", "not approved: it asks for 10.0.0.9", NOW),)),
         "serving-certificate-pending", NODE, "it asks for 10.0.0.9"),
+    "powered off, and held in service": (
+        nodes(a_node(conditions=(SILENT, FINE)),
+              in_service=(Held("one", "no Ready node vouches for it", NOW),)),
+        "out-of-service-held", NODE, "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"),
+    "Ready and still out of service": (
+        nodes(a_node(taints=(Taint("node.kubernetes.io/out-of-service", "NoExecute"),),
+                     annotations={"proreus.io/out-of-service": "true"})),
+        "out-of-service-stays", NODE, "node.kubernetes.io/out-of-service-`"),
     "toleration for new nodes": (
         seen(workloads=(a_workload(tolerations=(BOTH[1],)),)), "toleration-missing", DEPLOYMENT, TAINT.key),
     "toleration of the wrong effect": (

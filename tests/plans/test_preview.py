@@ -41,6 +41,7 @@ from proreus.controllers.service.plan import Ensure
 from proreus.kube import patch as patches
 from proreus.kube.objects import (
     FINALIZER_LOAD_BALANCER,
+    TAINT_OUT_OF_SERVICE,
     TAINT_SHUTDOWN,
     TAINT_UNINITIALIZED,
     CertificateSigningRequest,
@@ -221,6 +222,32 @@ def test_a_stopped_machine_is_tainted() -> None:
 
 
 STATE = type(machine("one").state)
+
+
+def test_nodes_without_power_and_those_that_return_are_shown() -> None:
+    mark = {"proreus.io/out-of-service": "true"}
+    ours = Taint(TAINT_OUT_OF_SERVICE, "NoExecute", "nodeshutdown")
+    nodes = (
+        a_node("off", "sim://off", SILENT),
+        a_node("back", "sim://back", READY, annotations=mark, taints=(ours,)),
+    )
+    off = msgspec.structs.replace(
+        machine("off"), state=msgspec.convert("stopped", STATE), powered_off=True
+    )
+    drafts = Drafts(nodes, NOW)
+
+    drafts.remove(
+        replies(nodes, {"off": off}),
+        Policy(out_of_service_grace=60.0),
+        Known(owns),
+        returning={"back": machine("back")},
+    )
+
+    assert any(
+        text.startswith("powered off, and not out of service yet: off") for text in drafts.held
+    )
+    (back,) = [one for one in drafts.changes if one.about == "node/back"]
+    assert f"- taint {TAINT_OUT_OF_SERVICE}:NoExecute" in back.lines
 
 
 def test_pod_cidrs_go_to_the_nodes_without_as_long_as_there_are_any() -> None:

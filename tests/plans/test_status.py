@@ -18,6 +18,7 @@ from proreus.app.status.summary import (
 from proreus.kube.objects import (
     LABEL_INSTANCE_TYPE,
     LABEL_ZONE,
+    TAINT_OUT_OF_SERVICE,
     TAINT_SHUTDOWN,
     TAINT_UNINITIALIZED,
     Condition,
@@ -73,6 +74,7 @@ def service(*conditions: Condition, ip: str = "", type_: str = "LoadBalancer") -
         (node(READY, OTHER_ZONE), State.WARNING, "TopologyDiffers"),
         (node(SILENT, FINE), State.NOT_READY, "NodeStatusUnknown"),
         (node(SILENT, FINE, taint=TAINT_SHUTDOWN), State.SHUT_DOWN, ""),
+        (node(SILENT, FINE, taint=TAINT_OUT_OF_SERVICE), State.OUT_OF_SERVICE, ""),
         (node(READY, FINE, gone=True), State.DELETING, ""),
         (node(), State.NOT_READY, ""),
     ],

@@ -124,18 +124,23 @@ class Inventory:
         return {node.metadata.name: self._checked(node, observed) for node in nodes}
 
     async def ask_with_witnesses(
-        self, candidates: Sequence[Node], witnesses: Sequence[Node], due: Collection[str]
+        self,
+        candidates: Sequence[Node],
+        witnesses: Sequence[Node],
+        due: Collection[str],
+        due_off: Collection[str] = (),
     ) -> Mapping[str, Sequence[Observation]]:
         """Ask about nodes that may have lost their machine, together with witnesses.
 
         All go in one call. Where they are more than a batch, and for candidates that make batches
-        fail, the candidates are asked first; those of them that are `due` and not found are asked
+        fail, the candidates are asked first; those of them for which witnesses matter are asked
         once more, between one look at the witnesses and another.
 
         Args:
             candidates: The nodes in question.
             witnesses: Nodes whose machines are there, to see what the answers are worth.
-            due: The names of the candidates for which the witnesses matter.
+            due: The names of the candidates for which witnesses matter if they are not found.
+            due_off: The same of those that are powered off.
 
         Returns:
             By name, the last observation of each candidate, and every one of each witness.
@@ -153,7 +158,7 @@ class Inventory:
         again = [
             named
             for batch in apart
-            if (named := [n for n in batch if n.metadata.name in due and _is_lost(n, observed)])
+            if (named := [n for n in batch if _needs_witnesses(n, observed, due, due_off)])
         ]
         if again and jury:
             await self._ask(observed, self._split(jury))
@@ -342,8 +347,18 @@ class Inventory:
         return msgspec.structs.replace(observation, answer=conflict)
 
 
-def _is_lost(node: Node, observed: Mapping[str, Sequence[Observation]]) -> bool:
-    """Tell whether the cloud did not know the machine in its last answer."""
-    observations = observed.get(node.metadata.name)
-    answer = observations[-1].answer if observations else None
-    return isinstance(answer, NotFound) and not answer.tombstone
+def _needs_witnesses(
+    node: Node,
+    observed: Mapping[str, Sequence[Observation]],
+    due: Collection[str],
+    due_off: Collection[str],
+) -> bool:
+    """Tell whether the cloud's last answer says of the machine what witnesses are to confirm."""
+    name = node.metadata.name
+    observations = observed.get(name)
+    match observations[-1].answer if observations else None:
+        case NotFound(tombstone=False):
+            return name in due
+        case Instance(powered_off=True):
+            return name in due_off
+    return False

@@ -23,6 +23,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     node_deletion_breaker: float = 0.2
     node_deletion_resume: bool = False
     delete_nodes_by_name: bool = False
+    node_out_of_service_taint: bool = False
+    node_out_of_service_grace: float = 60.0
     load_balancer_resync_period: float = 3600.0
     delete_leaks_after: float = 0.0
     load_balancer_classes: tuple[str, ...] = ()

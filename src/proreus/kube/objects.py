@@ -18,6 +18,8 @@ TAINT_UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 """A taint set by the kubelet with `--cloud-provider=external`, removed at initialisation."""
 TAINT_SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 """A taint of nodes that are not Ready and whose machine is shut down."""
+TAINT_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""A taint that lets pods and volumes leave a node that is shut down (KEP-2268)."""
 TAINT_AUTOSCALER = "ToBeDeletedByClusterAutoscaler"
 """A taint set by the cluster autoscaler on a node that it is removing.
 

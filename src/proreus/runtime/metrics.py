@@ -371,6 +371,16 @@ NODES_DELETED: Final = Counter(
     "Nodes deleted because their machine is gone.",
     registry=REGISTRY,
 )
+NODES_POWERED_OFF: Final = Gauge(
+    "proreus_nodes_powered_off",
+    "Nodes whose machines are powered off, and that wait for their taint out-of-service.",
+    registry=REGISTRY,
+)
+NODES_OUT_OF_SERVICE: Final = Counter(
+    "proreus_nodes_out_of_service_total",
+    "Nodes taken out of service because their machines are powered off.",
+    registry=REGISTRY,
+)
 
 # Admission webhooks
 _WEBHOOK_BUCKETS = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from proreus.app.doctor import certificates, cloud, manager, nodes, services
+from proreus.app.doctor import certificates, cloud, manager, nodes, out_of_service, services
 from proreus.app.doctor.observed import Finding, Observed
 
 
@@ -31,7 +31,11 @@ def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagno
         node: Report only on this node.
         service: Report only on this Service: namespace/name or name.
     """
-    about_nodes = (*nodes.findings(observed), *certificates.findings(observed))
+    about_nodes = (
+        *nodes.findings(observed),
+        *out_of_service.findings(observed),
+        *certificates.findings(observed),
+    )
     about_services = tuple(services.findings(observed))
     if node or service:
         about_nodes = tuple(finding for finding in about_nodes if finding.about == f"node/{node}")

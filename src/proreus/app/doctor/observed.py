@@ -169,6 +169,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[Held, ...] = ()
     requests: tuple[CertificateSigningRequest, ...] = ()
     not_approved: tuple[Held, ...] = ()
+    in_service: tuple[Held, ...] = ()
     cloud: Cloud | None = None
     patience: float = 60.0
     unread: tuple[str, ...] = ()

@@ -40,6 +40,7 @@ from proreus.cloudprovider import (
 )
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle.alarms import HELD, UNKNOWN
+from proreus.controllers.cloud_node_lifecycle.out_of_service import HELD as OUT_OF_SERVICE_HELD
 from proreus.controllers.kubelet_serving.plan import NOT_APPROVED, SELECTOR
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, Classes
 from proreus.kube.client import Client
@@ -181,6 +182,7 @@ async def _cluster(reader: _Reader, options: DoctorOptions) -> Observed:
         unknown=await _recent_events(reader, UNKNOWN),
         requests=await reader.items(CERTIFICATE_SIGNING_REQUESTS, field_selector=SELECTOR) or (),
         not_approved=await _recent_events(reader, NOT_APPROVED),
+        in_service=await _recent_events(reader, OUT_OF_SERVICE_HELD),
         notes=notes,
         namespace=namespace,
         patience=options.patience,

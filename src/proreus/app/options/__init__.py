@@ -180,6 +180,23 @@ class Options(ServingOptions, frozen=True, kw_only=True):
     delete_nodes_by_name: Annotated[
         bool, Flag(PROREUS, "Delete also Nodes without a provider id, looked up by name.", boolean)
     ] = DEFAULTS.delete_nodes_by_name
+    node_out_of_service_taint: Annotated[
+        bool,
+        Flag(
+            PROREUS,
+            "Taint nodes out-of-service whose machines the cloud shows as powered off.",
+            boolean,
+        ),
+    ] = DEFAULTS.node_out_of_service_taint
+    node_out_of_service_grace: Annotated[
+        float,
+        Flag(
+            PROREUS,
+            "How long a node must be silent and powered off before that taint.",
+            duration,
+            at_least(0),
+        ),
+    ] = DEFAULTS.node_out_of_service_grace
     provider_flags: Mapping[str, Any] = {}
     """The values of the provider's own flags, by their names."""
 
@@ -221,6 +238,10 @@ def problems(options: Options) -> tuple[str, ...]:
         )
     if options.allocate_node_cidrs:
         found.extend(_node_cidrs(options))
+    if options.node_out_of_service_taint and not options.node_deletion_witnesses:
+        found.append(
+            "--node-out-of-service-taint: needs witnesses; give --node-deletion-witnesses 1 or more"
+        )
     found.extend(_servers(options))
     return tuple(found)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 from proreus.app.preview.applied import applied, lines
@@ -82,10 +83,24 @@ class Drafts:
             if change is not None:
                 self.patch(name, change.status, change.main.tested)
 
-    def remove(self, replies: Sequence[Reply], policy: Policy, known: Known) -> None:
+    def remove(
+        self,
+        replies: Sequence[Reply],
+        policy: Policy,
+        known: Known,
+        *,
+        returning: Mapping[str, InstanceAnswer] = MappingProxyType({}),
+    ) -> None:
         """Apply what the lifecycle controller does if the cloud's answers stay the same."""
         decided = lifecycle_plan(
-            tuple(self.nodes.values()), replies, Memory(), policy, known, now=self._now, at=_NOW
+            tuple(self.nodes.values()),
+            replies,
+            Memory(),
+            policy,
+            known,
+            now=self._now,
+            at=_NOW,
+            returning=returning,
         )
         suspected = decided.waiting.keys() | decided.held.keys()
         suspected |= {deletion.node.metadata.name for deletion in decided.delete}
@@ -99,6 +114,10 @@ class Drafts:
             self.patch(node.metadata.name, patch)
         for deletion in decided.delete:
             self._remove(deletion.node.metadata.name, deletion.reason, "")
+        for node, patch in decided.in_service:  # to go out of service takes a second answer
+            self.patch(node.metadata.name, patch)
+        for name, wait in sorted(decided.powered_off.items()):
+            self.held.append(f"powered off, and not out of service yet: {name}: {wait.reason}")
         self._wait(decided, policy)
 
     def _wait(self, decided: Pass, policy: Policy) -> None:

@@ -19,6 +19,7 @@ from proreus.cloudprovider import (
     CloudProvider,
     ClusterIdentity,
     ConfigError,
+    InstanceAnswer,
     Instances,
     LoadBalancers,
     NotSupported,
@@ -171,14 +172,19 @@ async def _machines(world: _World, drafts: Drafts, instances: Instances) -> None
     error = outage(seen)
     if error is not None:
         raise error
+    answers = {name: one.answer for name, one in seen.items()}
     if "cloud-node" in world.controllers:
-        drafts.initialise({name: one.answer for name, one in seen.items()}, instances.owns)
+        drafts.initialise(answers, instances.owns)
     if "cloud-node-lifecycle" in world.controllers:
-        await _deletions(world, drafts, instances, inventory)
+        await _deletions(world, drafts, instances, inventory, answers)
 
 
 async def _deletions(
-    world: _World, drafts: Drafts, instances: Instances, inventory: Inventory
+    world: _World,
+    drafts: Drafts,
+    instances: Instances,
+    inventory: Inventory,
+    answers: Mapping[str, InstanceAnswer],
 ) -> None:
     """Ask with witnesses in the same call, as the lifecycle controller does."""
     # There is no time to see whether a Ready node that the cloud does not know is dying.
@@ -195,7 +201,9 @@ async def _deletions(
     )
     replies = []
     for one in asked:
-        observed = await inventory.ask_with_witnesses(one.candidates, one.witnesses, one.due)
+        observed = await inventory.ask_with_witnesses(
+            one.candidates, one.witnesses, one.due, one.due_off
+        )
         replies.append(
             Reply(one, {name: _at_zero(observations) for name, observations in observed.items()})
         )
@@ -204,7 +212,7 @@ async def _deletions(
         scope=lambda node: scope_of(instances, node),
         sighting=lambda node: _sighted(inventory.sighting(node)),
     )
-    drafts.remove(replies, policy, knowledge)
+    drafts.remove(replies, policy, knowledge, returning=answers)
 
 
 def _at_zero(observations: Sequence[Observation]) -> Sequence[Observation]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,7 @@ from proreus.controllers.service.leaks import Leak
 from proreus.kube.objects import (
     LABEL_INSTANCE_TYPE,
     LABEL_ZONE,
+    TAINT_OUT_OF_SERVICE,
     TAINT_SHUTDOWN,
     TAINT_UNINITIALIZED,
     Condition,
@@ -35,6 +37,8 @@ class State(StrEnum):
     """The node is not initialised, or the Service has no load balancer that is ready."""
     DELETING = "deleting"
     """The object is being deleted."""
+    OUT_OF_SERVICE = "out of service"
+    """The node's pods and volumes move to others: its machine has no power."""
     SHUT_DOWN = "shut down"
     """The node's machine is stopped."""
     NOT_READY = "not ready"
@@ -183,15 +187,21 @@ def node_row(node: Node, now: datetime) -> Row:
     )
 
 
+_BY_TAINT: Final = (
+    (TAINT_UNINITIALIZED, State.WAITING),
+    (TAINT_OUT_OF_SERVICE, State.OUT_OF_SERVICE),
+    (TAINT_SHUTDOWN, State.SHUT_DOWN),
+)
+
+
 def _node_state(
     node: Node, ready: Condition | None, current: Condition | None, routes: str
 ) -> State:
     if node.metadata.deletion_timestamp is not None:
         return State.DELETING
-    if has_taint(node, TAINT_UNINITIALIZED):
-        return State.WAITING
-    if has_taint(node, TAINT_SHUTDOWN):
-        return State.SHUT_DOWN
+    for taint, state in _BY_TAINT:
+        if has_taint(node, taint):
+            return state
     if ready is None or ready.status != "True":
         return State.NOT_READY
     if (current is not None and current.status == "False") or routes == "missing":

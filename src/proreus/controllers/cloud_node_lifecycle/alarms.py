@@ -41,7 +41,10 @@ def alarms_of(
             held.setdefault((wait.hold, reason), []).append(node)
     if findings.memory.breaker.since is not None:
         # Also those that still wait for answers, so that the alarm is not repeated for them later.
-        suspects = [node for key, node in fleet.open.items() if key[0] in findings.suspects]
+        gone = findings.memory.evidence.keys()
+        suspects = [
+            n for key, n in fleet.open.items() if key[0] in findings.suspects and key in gone
+        ]
         held[Alert.BREAKER, ""] = suspects
     for (alert, reason), nodes in held.items():
         text = _too_many(len(nodes), policy) if alert is Alert.BREAKER else _held(reason)

@@ -28,6 +28,40 @@ class Breaker(msgspec.Struct, frozen=True):
     disturbed: float | None = None
 
 
+class Gate:
+    """What the breaker lets through in one pass: all deletions and taints of a scope use one."""
+
+    def __init__(self, breaker: Breaker, most: float, policy: Policy, at: float) -> None:
+        """Begin with the breaker of the pass, which lets at most `most` held nodes go at once."""
+        self._breaker = breaker
+        self._counted = dict(breaker.deletions)
+        self._released = dict(breaker.released)
+        self._most = most
+        self._policy = policy
+        self._at = at
+
+    def opens(self, uid: str, evidence: Evidence) -> float | None:
+        """Count a node that is to go now; return None, or else the time when it may.
+
+        Only what was held before has to wait: it goes a few at a time.
+        """
+        if not proven(self._breaker, evidence, self._policy):
+            self._counted.setdefault(uid, self._at)
+            return None
+        is_free = self._policy.resume or len(self._released) < self._most
+        if uid in self._released or is_free:
+            self._released.setdefault(uid, self._at)
+            return None
+        return min(self._released.values()) + self._policy.release_interval
+
+    @property
+    def breaker(self) -> Breaker:
+        """The breaker for the next pass."""
+        return msgspec.structs.replace(
+            self._breaker, deletions=self._counted, released=self._released
+        )
+
+
 def limit(total: int, policy: Policy) -> float:
     """Return how many of `total` nodes may look gone within the window."""
     return max(policy.breaker_minimum, policy.breaker_fraction * total)

@@ -1,4 +1,4 @@
-"""Delete nodes whose machine is gone and taint those shut down: ask, plan, apply.
+"""Delete nodes whose machine is gone, taint those shut down or powered off: ask, plan, apply.
 
 Every `--node-monitor-period` the whole fleet is looked at in one pass, or the part of it that
 matters while no node is in question (`outstanding`). Only nodes that are not Ready cost a question,
@@ -8,11 +8,13 @@ another one is not used.
 """
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 
 from proreus.cloudprovider import Instances, scope_of
+from proreus.cloudprovider.instances import InstanceAnswer
 from proreus.containment.inventory import Inventory
-from proreus.controllers.cloud_node_lifecycle import plan
+from proreus.controllers.cloud_node_lifecycle import out_of_service, plan
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
 from proreus.controllers.cloud_node_lifecycle.outstanding import Outstanding, is_quiet
@@ -25,7 +27,9 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     always,
     questions,
 )
+from proreus.controllers.cloud_node_lifecycle.taints import may_return
 from proreus.controllers.environment import Environment
+from proreus.controllers.events import PlannedEvent
 from proreus.controllers.settings import Settings
 from proreus.kube.errors import Conflict, NotFound
 from proreus.kube.objects import Node
@@ -106,6 +110,7 @@ class CloudNodeLifecycleController:
             at=loop.time(),
         )
         replies = await asyncio.gather(*(self._ask(question) for question in questions_))
+        returning = await self._returning()
         now = self._env.now()
         decided = plan.plan(
             self._nodes(now),
@@ -115,6 +120,7 @@ class CloudNodeLifecycleController:
             self._known,
             now=now,
             at=loop.time(),
+            returning=returning,
         )
         self._memory, self.unknown = decided.memory, frozenset(decided.unknown)
         self._report(decided, loop.time())
@@ -128,6 +134,13 @@ class CloudNodeLifecycleController:
             )
         for node, patch in decided.taints:
             await self._write(node, patch, "the shutdown taint")
+        for node, patch in decided.out_of_service:
+            if await self._write(node, patch, "the taint out-of-service"):
+                metrics.NODES_OUT_OF_SERVICE.inc()
+                self._tell(node, out_of_service.marked(node))
+        for node, patch in decided.in_service:
+            if await self._write(node, patch, "the taint out-of-service"):
+                self._tell(node, out_of_service.returned(node))
 
     def _nodes(self, now: datetime) -> tuple[Node, ...]:
         """Return the nodes of a pass: all, unless it decides the same without most of them."""
@@ -142,9 +155,18 @@ class CloudNodeLifecycleController:
         return Reply(
             question,
             await self._inventory.ask_with_witnesses(
-                question.candidates, question.witnesses, question.due
+                question.candidates, question.witnesses, question.due, question.due_off
             ),
         )
+
+    async def _returning(self) -> Mapping[str, InstanceAnswer]:
+        """Ask the cloud about Ready nodes that were taken out of service: does the machine run?"""
+        nodes = tuple(node for node in self._outstanding.nodes if may_return(node))
+        if not nodes:
+            return {}
+        now = asyncio.get_running_loop().time()
+        observed = await self._inventory.get(nodes, not_before=now)
+        return {name: observation.answer for name, observation in observed.items()}
 
     def _report(self, decided: plan.Pass, at: float) -> None:
         by_breaker = sum(wait.hold is Alert.BREAKER for wait in decided.held.values())
@@ -153,6 +175,15 @@ class CloudNodeLifecycleController:
         metrics.NODES_UNPROVEN.set(len(decided.held) - by_breaker)
         metrics.NODES_UNKNOWN.set(len(decided.unknown))
         metrics.NODES_ASIDE.set(sum(decided.unknown.values()))
+        metrics.NODES_POWERED_OFF.set(len(decided.powered_off))
+        for name, wait in decided.powered_off.items():
+            klog.v(
+                log,
+                COUNTDOWN_VERBOSITY,
+                "The machine is powered off",
+                node=name,
+                reason=wait.reason,
+            )
         reasons = {**decided.waiting, **decided.held}
         for name, seconds in decided.countdown(at).items():
             klog.v(
@@ -167,19 +198,23 @@ class CloudNodeLifecycleController:
             names = sorted(node.metadata.name for node in alarm.nodes)
             klog.warning(log, alarm.event.message, nodes=",".join(names))
             for node in alarm.nodes:
-                event = alarm.event
-                self._events.event(ref_of(node), event.type, event.reason, event.message)
+                self._tell(node, alarm.event)
 
-    async def _write(self, node: Node, patch: Patch, what: str) -> None:
+    def _tell(self, node: Node, event: PlannedEvent) -> None:
+        self._events.event(ref_of(node), event.type, event.reason, event.message)
+
+    async def _write(self, node: Node, patch: Patch, what: str) -> bool:
+        """Write a patch; tell whether it was written."""
         name = node.metadata.name
         answer = await contained(self._env.client.patch(NODES, name, patch))
         if isinstance(answer, Conflict | NotFound):
-            return
+            return False
         if isinstance(answer, Exception):
             klog.error(log, f"Could not change {what}", node=name, err=answer)
-            return
+            return False
         klog.info(log, f"Changed {what}", node=name)
         await self._env.nodes.wait_seen(name, answer)
+        return True
 
     async def _delete(self, deletion: plan.Deletion) -> None:
         """Delete exactly the Node that was judged; a newer one of its name is judged anew."""
@@ -191,16 +226,14 @@ class CloudNodeLifecycleController:
         )
         if isinstance(answer, Conflict | NotFound):
             return
-        ref = ref_of(deletion.node)
         if isinstance(answer, Exception):
             klog.error(log, "The node could not be deleted", node=meta.name, err=answer)
             text = f"Error deleting node {meta.name}: {answer}"
-            self._events.event(ref, "Warning", "DeletingNodeFailed", text)
+            self._tell(deletion.node, PlannedEvent("Warning", "DeletingNodeFailed", text))
             return
         metrics.NODES_DELETED.inc()
         klog.info(log, "Deleted the node", node=meta.name, reason=deletion.reason)
-        event = deletion.event
-        self._events.event(ref, event.type, event.reason, event.message)
+        self._tell(deletion.node, deletion.event)
 
 
 def known(instances: Instances, inventory: Inventory, known_for: KnownFor = always) -> Known:
@@ -223,4 +256,7 @@ def policy_of(settings: Settings) -> Policy:
         breaker_fraction=settings.node_deletion_breaker,
         resume=settings.node_deletion_resume,
         delete_by_name=settings.delete_nodes_by_name,
+        out_of_service_grace=(
+            settings.node_out_of_service_grace if settings.node_out_of_service_taint else None
+        ),
     )

@@ -34,6 +34,8 @@ class Alert(StrEnum):
     """The node is not deleted: it was Ready long after the cloud showed its instance as gone."""
     NO_SCOPE = "no-scope"
     """The node is not deleted: the provider does not say which scope it is of."""
+    IN_SERVICE = "in-service"
+    """The machine is powered off, and the node is not marked as out of service."""
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -58,6 +60,8 @@ class ScopeMemory(msgspec.Struct, frozen=True):
         endings: The ends of what hid nodes that have returned lately.
         views: The answers that wait for what becomes of these.
         breaker: Whether too many look gone.
+        off: What speaks for machines being powered off.
+        awake: The Ready nodes whose machines the cloud shows as powered off.
     """
 
     evidence: Mapping[Key, Evidence] = {}
@@ -66,6 +70,8 @@ class ScopeMemory(msgspec.Struct, frozen=True):
     endings: tuple[Ending, ...] = ()
     views: tuple[View, ...] = ()
     breaker: Breaker = Breaker()
+    off: Mapping[Key, Evidence] = {}
+    awake: frozenset[Key] = frozenset()
 
 
 class Memory(msgspec.Struct, frozen=True):

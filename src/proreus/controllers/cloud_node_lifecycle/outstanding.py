@@ -6,7 +6,7 @@ of ours. While nothing is in question a pass decides the same whether it is give
 witnesses, and for the breaker.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -20,9 +20,12 @@ from proreus.controllers.cloud_node_lifecycle.scopes import (
     ANNOTATION_UNKNOWN,
     is_marked,
 )
+from proreus.controllers.cloud_node_lifecycle.taints import ANNOTATION_OUT_OF_SERVICE
 from proreus.kube.objects import TAINT_SHUTDOWN, Node, has_taint
 
-_MARKS: Final = frozenset({ANNOTATION_GONE, ANNOTATION_UNKNOWN, ANNOTATION_OUTLIVED})
+_MARKS: Final = frozenset(
+    {ANNOTATION_GONE, ANNOTATION_UNKNOWN, ANNOTATION_OUTLIVED, ANNOTATION_OUT_OF_SERVICE}
+)
 
 
 def stands_out(node: Node) -> bool:
@@ -71,6 +74,11 @@ class Outstanding:
             self._nodes[new.metadata.name] = new
         elif (gone := new or old) is not None:
             self._nodes.pop(gone.metadata.name, None)
+
+    @property
+    def nodes(self) -> Collection[Node]:
+        """These nodes."""
+        return self._nodes.values()
 
     def and_lost(self, lost: Iterable[str], get: Callable[[str], Node | None]) -> tuple[Node, ...]:
         """Return these nodes, and those of the cache whose machine is lost, by name."""

@@ -1,4 +1,4 @@
-"""Decide which nodes to delete, and which to taint as shut down.
+"""Decide which nodes to delete, to taint as shut down, and to take out of service.
 
     questions ─► (the controller asks) ─► replies ─► plan ─► Pass ─► (deletes and patches)
 
@@ -12,19 +12,14 @@ until a pending node may go.
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.instances import (
-    Instance,
-    InstanceAnswer,
-    InstanceState,
-    NotFound,
-    Ownership,
-)
+from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.controllers.cloud_node_lifecycle.alarms import Alarm, alarms_of, due, named
-from proreus.controllers.cloud_node_lifecycle.breaker import pace, proven, release
+from proreus.controllers.cloud_node_lifecycle.breaker import Gate, pace, proven, release
 from proreus.controllers.cloud_node_lifecycle.declared import doubtful, refuted
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence
 from proreus.controllers.cloud_node_lifecycle.memory import (
@@ -34,6 +29,7 @@ from proreus.controllers.cloud_node_lifecycle.memory import (
     ScopeMemory,
     Wait,
 )
+from proreus.controllers.cloud_node_lifecycle.out_of_service import held_in_service, ruling_on_power
 from proreus.controllers.cloud_node_lifecycle.outlived import outlived, outlived_marks
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
@@ -42,7 +38,6 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     Rules,
     candidates,
     eligible_witnesses,
-    is_ready,
     key_of,
 )
 from proreus.controllers.cloud_node_lifecycle.scopes import (
@@ -55,16 +50,20 @@ from proreus.controllers.cloud_node_lifecycle.scopes import (
     is_marked,
     weigh,
 )
+from proreus.controllers.cloud_node_lifecycle.taints import (
+    is_marked_out_of_service,
+    out_of_service,
+    returned,
+    shutdowns,
+)
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key, was_shown
 from proreus.controllers.events import PlannedEvent
 from proreus.kube import patch
-from proreus.kube.objects import TAINT_SHUTDOWN, Node, Taint, has_taint
+from proreus.kube.objects import TAINT_OUT_OF_SERVICE, Node, has_taint
 from proreus.kube.patch import Patch
 
 _MOST_MARKS: Final = 100
 """How many marks one pass writes in a scope at most, one after another."""
-
-_SHUTDOWN = Taint(key=TAINT_SHUTDOWN, effect="NoSchedule")
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -109,6 +108,9 @@ class Pass(msgspec.Struct, frozen=True):
         memory: For the next pass.
         next_look: When the first verdict can change by time alone; None if none can.
         suspects: The nodes that look gone and that the breaker counts.
+        out_of_service: Patches that take nodes out of service: their machines are powered off.
+        in_service: Patches that put them back.
+        powered_off: Nodes whose machines are powered off, but not surely yet, by name.
     """
 
     delete: tuple[Deletion, ...]
@@ -122,6 +124,9 @@ class Pass(msgspec.Struct, frozen=True):
     memory: Memory
     next_look: float | None
     suspects: tuple[Node, ...] = ()
+    out_of_service: tuple[tuple[Node, Patch], ...] = ()
+    in_service: tuple[tuple[Node, Patch], ...] = ()
+    powered_off: Mapping[str, Wait] = {}
 
     def countdown(self, at: float) -> Mapping[str, float | None]:
         """Return the seconds until each pending node may go; None where nobody knows."""
@@ -142,6 +147,8 @@ class _Decided(msgspec.Struct):
     alarms: list[Alarm] = msgspec.field(default_factory=list)
     answers: dict[Key, Answer] = msgspec.field(default_factory=dict)
     suspects: list[Node] = msgspec.field(default_factory=list)
+    out_of_service: list[tuple[Node, Patch]] = msgspec.field(default_factory=list)
+    powered_off: dict[str, Wait] = msgspec.field(default_factory=dict)
     scopes: dict[Scope, ScopeMemory] = msgspec.field(default_factory=dict)
 
 
@@ -154,6 +161,7 @@ def plan(
     *,
     now: datetime,
     at: float,
+    returning: Mapping[str, InstanceAnswer] = MappingProxyType({}),
 ) -> Pass:
     """Decide for all nodes of the cluster.
 
@@ -167,6 +175,7 @@ def plan(
         known: What is known without asking.
         now: Wall-clock time, for the age of nodes.
         at: The time on the clock of the observations.
+        returning: The answers about nodes that may be put back in service, by name.
     """
     decided, rules = _Decided(), Rules(policy, known, at)
     memory = msgspec.structs.replace(memory, outlived=outlived(nodes, memory.outlived, rules))
@@ -176,6 +185,7 @@ def plan(
         findings = weigh(fleet, mine, before, rules)
         _decide(decided, fleet, findings, rules)
         decided.alarms += alarms_of(fleet, findings, decided.waits, policy)
+        decided.alarms += held_in_service(fleet, decided.powered_off)
     alarms, reported = due(decided.alarms, memory.reported, at)
     doubts = doubtful(nodes, memory.doubts, rules)
     waits = decided.waits
@@ -183,7 +193,7 @@ def plan(
     rest = (node for node in nodes if node.metadata.uid not in marked)
     return Pass(
         delete=tuple(decided.delete),
-        taints=_taints(nodes, decided.answers, known),
+        taints=shutdowns(nodes, decided.answers, known),
         marks=(*decided.marks, *outlived_marks(rest, memory.outlived, rules)),
         refuted=refuted(nodes, doubts, rules),
         waiting={name: wait for name, wait in waits.items() if wait.hold is None},
@@ -195,6 +205,9 @@ def plan(
             (w.until for w in waits.values() if w.until is not None and w.until > at), default=None
         ),
         suspects=tuple(decided.suspects),
+        out_of_service=tuple(decided.out_of_service),
+        in_service=returned(nodes, returning),
+        powered_off=decided.powered_off,
     )
 
 
@@ -213,23 +226,6 @@ def verdict(evidence: Evidence | None, policy: Policy) -> Verdict:
     return Wait(
         until, f"{missing} more answers must say that its instance is gone, with witnesses present"
     )
-
-
-def shutdown(node: Node, answer: InstanceAnswer | None) -> Patch | None:
-    """Make the patch that taints a stopped node, or removes the taint of a running one.
-
-    A Ready node has none, whatever the cloud says. None if there is nothing to do.
-    """
-    state = answer.state if isinstance(answer, Instance) else InstanceState.UNKNOWN
-    others = tuple(taint for taint in node.spec.taints if not _is_shutdown(taint))
-    is_tainted = len(others) < len(node.spec.taints)
-    if is_ready(node) or state is InstanceState.RUNNING:
-        wanted = others
-    elif state is InstanceState.STOPPED and not is_tainted:
-        wanted = (*others, _SHUTDOWN)
-    else:
-        return None
-    return patch.json_patch(node.metadata.uid, patch.taints(node.spec.taints, wanted)) or None
 
 
 def _fleets(
@@ -269,27 +265,18 @@ def _fleets(
 def _decide(decided: _Decided, fleet: Fleet, findings: Findings, rules: Rules) -> None:
     """Decide for the nodes of one scope."""
     policy, at = rules.policy, rules.at
-    breaker = findings.memory.breaker
-    counted, released = dict(breaker.deletions), dict(breaker.released)
-    most = pace(fleet.total, policy)
+    gate = Gate(findings.memory.breaker, pace(fleet.total, policy), policy, at)
     for key, node in fleet.open.items():
         evidence = findings.memory.evidence.get(key)
         ruling = _ruling(fleet, key, findings, rules)
         if isinstance(ruling, Delete) and evidence is not None and key[0] in findings.suspects:
-            if not proven(breaker, evidence, policy):
-                counted.setdefault(key[0], at)
-            elif key[0] in released or policy.resume or len(released) < most:
-                released.setdefault(key[0], at)
-            else:
-                until = min(released.values()) + policy.release_interval
-                text = "many nodes were held and are now deleted a few at a time"
-                ruling = Wait(until, text, Alert.BREAKER)
+            ruling = _paced(gate.opens(key[0], evidence), "deleted") or ruling
         if isinstance(ruling, Wait):
             decided.waits[node.metadata.name] = ruling
         elif isinstance(ruling, Delete):
             decided.delete.append(Deletion(node, ruling.reason))
-    after = msgspec.structs.replace(breaker, deletions=counted, released=released)
-    memory = msgspec.structs.replace(findings.memory, breaker=after)
+    _decide_power(decided, fleet, findings, rules, gate)
+    memory = msgspec.structs.replace(findings.memory, breaker=gate.breaker)
     if memory != ScopeMemory():
         decided.scopes[fleet.scope] = memory
     decided.answers.update(findings.answers)
@@ -298,6 +285,29 @@ def _decide(decided: _Decided, fleet: Fleet, findings: Findings, rules: Rules) -
         decided.marks += islice(_marks(fleet, findings), _MOST_MARKS)
     for key in findings.standing.missing:
         decided.unknown[fleet.node(key).metadata.name] = key in findings.standing.aside
+
+
+def _decide_power(
+    decided: _Decided, fleet: Fleet, findings: Findings, rules: Rules, gate: Gate
+) -> None:
+    """Decide which nodes of one scope go out of service."""
+    for key, evidence in findings.off.evidence.items():
+        node = fleet.open[key]
+        if has_taint(node, TAINT_OUT_OF_SERVICE) or is_marked_out_of_service(node):
+            continue
+        wait = ruling_on_power(fleet, key, findings, rules) or _paced(
+            gate.opens(key[0], evidence), "marked"
+        )
+        if wait is None:
+            decided.out_of_service.append((node, out_of_service(node)))
+        else:
+            decided.powered_off[node.metadata.name] = wait
+
+
+def _paced(until: float | None, what: str) -> Wait | None:
+    if until is None:
+        return None
+    return Wait(until, f"many nodes were held and are now {what} a few at a time", Alert.BREAKER)
 
 
 def _ruling(fleet: Fleet, key: Key, findings: Findings, rules: Rules) -> Verdict:
@@ -369,29 +379,3 @@ def _marks(fleet: Fleet, findings: Findings) -> Iterable[tuple[Node, Patch]]:
             wanted = {ANNOTATION_UNKNOWN: "true" if is_wanted else None}
             given = patch.annotations(node.metadata.annotations, wanted)
             yield node, patch.json_patch(node.metadata.uid, given)
-
-
-def _taints(
-    nodes: Iterable[Node],
-    answers: Mapping[Key, Answer],
-    known: Known,
-) -> tuple[tuple[Node, Patch], ...]:
-    patches: list[tuple[Node, Patch]] = []
-    for node in nodes:
-        answer = answers.get(key_of(node))
-        is_back = (
-            is_ready(node)
-            and has_taint(node, TAINT_SHUTDOWN)
-            and node.metadata.deletion_timestamp is None
-            and known.owns(node) is not Ownership.NO
-        )
-        if not is_back and answer is None:
-            continue
-        wanted = shutdown(node, None if answer is None else answer.value)
-        if wanted is not None:
-            patches.append((node, wanted))
-    return tuple(patches)
-
-
-def _is_shutdown(taint: Taint) -> bool:
-    return (taint.key, taint.effect) == (_SHUTDOWN.key, _SHUTDOWN.effect)

@@ -29,6 +29,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         release_interval: See there.
         resume: Whether the breaker is overruled.
         delete_by_name: Whether nodes without a provider id may go.
+        out_of_service_grace: How long a node must have been silent, and its machine powered off,
+            for the taint out-of-service; None if it is never set.
     """
 
     confirmations: int = 2
@@ -47,3 +49,4 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     release_interval: float = 10.0
     resume: bool = False
     delete_by_name: bool = False
+    out_of_service_grace: float | None = None

@@ -15,6 +15,7 @@ from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
 from proreus.kube.objects import (
     TAINT_AUTOSCALER,
+    TAINT_OUT_OF_SERVICE,
     TAINT_UNINITIALIZED,
     Node,
     condition,
@@ -74,6 +75,7 @@ class Question(msgspec.Struct, frozen=True):
         scope: The scope of all.
         due: The names of those whose absence would count now.
         decides: Whether there are witnesses enough for the answer to decide.
+        due_off: The names of those whose lack of power would count now.
     """
 
     candidates: tuple[Node, ...]
@@ -81,6 +83,7 @@ class Question(msgspec.Struct, frozen=True):
     scope: Scope = ""
     due: frozenset[str] = frozenset()
     decides: bool = False
+    due_off: frozenset[str] = frozenset()
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -93,6 +96,23 @@ class Reply(msgspec.Struct, frozen=True):
 
     question: Question
     observations: Mapping[str, Sequence[Observation]]
+
+    def beside(self, witness: Node, observation: Observation) -> Sequence[Observation]:
+        """Return the answers about a witness in the call of `observation`, or calls around it.
+
+        The last before it and the first after it, if there are both; else none.
+        """
+        observations = self.observations.get(witness.metadata.name, ())
+        near = [one for one in observations if one.call == observation.call]
+        if near:
+            return near
+        before = [one for one in observations if ended(one) <= observation.began]
+        after = [
+            one
+            for one in observations
+            if one.began >= ended(observation) and one not in before[-1:]
+        ]
+        return [before[-1], after[0]] if before and after else ()
 
 
 def candidates(
@@ -200,15 +220,25 @@ def _of_scope(
     turn: int,
     at: float,
 ) -> Iterator[Question]:
-    missing = [node for node in eligible if key_of(node) in memory.missing]
-    others = [node for node in eligible if key_of(node) not in memory.missing]
+    doubtful = memory.missing.keys() | memory.awake
+    missing = [node for node in eligible if key_of(node) in doubtful]
+    others = [node for node in eligible if key_of(node) not in doubtful]
     due = frozenset(
         node.metadata.name for node in in_question if _is_due(memory, key_of(node), policy, at)
     )
-    decides = any(
-        _may_decide(memory, key_of(node), policy, at)
+    off = off_policy(policy)
+    due_off = frozenset(
+        node.metadata.name
         for node in in_question
-        if node.metadata.name in due
+        if policy.out_of_service_grace is not None
+        and not has_taint(node, TAINT_OUT_OF_SERVICE)
+        and may_count(memory.off.get(key_of(node)), at, off)
+    )
+    decides = any(
+        (name in due and _may_decide(memory, key_of(node), policy, at))
+        or (name in due_off and _may_decide_off(memory.off.get(key_of(node)), off))
+        for node in in_question
+        for name in (node.metadata.name,)
     )
     is_small = batch_size < 2 * max(policy.witnesses, 1)
     most = len(eligible) if is_small else max(batch_size // 2, batch_size - len(in_question))
@@ -224,7 +254,7 @@ def _of_scope(
     for index, chunk in enumerate(chunks):
         step = turn * len(chunks) + index
         picked = witnesses(missing, few, step) + witnesses(others, count, step)
-        yield Question(chunk, picked, scope, due, decides=decides or is_small)
+        yield Question(chunk, picked, scope, due, decides=decides or is_small, due_off=due_off)
 
 
 def _is_due(memory: ScopeMemory, key: Key, policy: Policy, at: float) -> bool:
@@ -243,9 +273,27 @@ def _may_decide(memory: ScopeMemory, key: Key, policy: Policy, at: float) -> boo
     return is_last(evidence, policy)
 
 
+def off_policy(policy: Policy) -> Policy:
+    """Return the numbers for machines that are powered off.
+
+    One answer is never enough: a taint that is wrong costs data, and no cloud shows a tombstone.
+    """
+    return msgspec.structs.replace(policy, confirmations=max(2, policy.confirmations))
+
+
+def _may_decide_off(evidence: Evidence | None, policy: Policy) -> bool:
+    """Tell whether the next answer "powered off" could bring the taint."""
+    return evidence is not None and evidence.confirmations >= policy.confirmations - 1
+
+
 def _is_released(memory: ScopeMemory, evidence: Evidence, policy: Policy, at: float) -> bool:
     until = release(memory.breaker, evidence, policy)
     return memory.breaker.since is None or (until is not None and at >= until)
+
+
+def ended(observation: Observation) -> float:
+    """Return when a call ended; when it began, if nobody knows."""
+    return observation.began if observation.ended is None else observation.ended
 
 
 def is_ready(node: Node) -> bool:

@@ -14,10 +14,12 @@ from proreus.controllers.cloud_node_lifecycle.breaker import Breaker, judge
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence, doubted, proved, updated
 from proreus.controllers.cloud_node_lifecycle.memory import Scope, ScopeMemory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
+from proreus.controllers.cloud_node_lifecycle.powered_off import PoweredOff, powered_off
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Known,
     Reply,
     Rules,
+    ended,
     is_ready,
     key_of,
 )
@@ -100,7 +102,7 @@ class Answer(msgspec.Struct, frozen=True):
     @property
     def ended(self) -> float:
         """The time at which the call ended."""
-        return _ended(self.observation)
+        return ended(self.observation)
 
 
 class Findings(msgspec.Struct, frozen=True):
@@ -110,6 +112,7 @@ class Findings(msgspec.Struct, frozen=True):
         answers: The answers about the nodes in question.
         suspects: Those that the breaker counts, by uid: answers that are whole lacked them.
         standing: The Ready nodes that the cloud does not know.
+        off: The machines that are powered off.
         lost: The nodes set aside and the strange ones: since when the cloud has not known each,
             None if it never showed it.
         lasting: Those that are to be marked, for a manager that starts later.
@@ -119,6 +122,7 @@ class Findings(msgspec.Struct, frozen=True):
     answers: Mapping[Key, Answer]
     suspects: Mapping[str, Evidence]
     standing: Standing
+    off: PoweredOff
     lost: Mapping[Key, float | None]
     lasting: frozenset[Key]
     memory: ScopeMemory
@@ -162,6 +166,8 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         for key, entry in evidence.items()
         if entry.proved is not None and not is_exempt(fleet.open[key], entry)
     }
+    off = powered_off(fleet.open, ready, replies, memory, rules, is_wrong=is_wrong)
+    suspects |= off.suspects(fleet.open)
     breaker = memory.breaker
     if suspects or breaker != Breaker():
         disturbed = is_wrong or _is_contradicted(fleet, answers, memory)
@@ -171,9 +177,10 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         answers,
         suspects,
         standing,
+        off,
         _lost(fleet, standing, strange, known),
         lasting(missing, strange, len(fleet.eligible), policy),
-        ScopeMemory(evidence, missing, strange, endings, waiting, breaker),
+        ScopeMemory(evidence, missing, strange, endings, waiting, breaker, off.evidence, off.awake),
     )
 
 
@@ -258,14 +265,8 @@ def _panel(reply: Reply, observation: Observation) -> Panel:
     shown: set[Key] = set()
     absent: set[Key] = set()
     asked = 0
-    ended = _ended(observation)
     for node in reply.question.witnesses:
-        observations = reply.observations.get(node.metadata.name, ())
-        near = [one for one in observations if one.call == observation.call]
-        if not near:
-            before = [one for one in observations if _ended(one) <= observation.began]
-            after = [one for one in observations if one.began >= ended and one not in before[-1:]]
-            near = [before[-1], after[0]] if before and after else []
+        near = reply.beside(node, observation)
         if any(isinstance(one.answer, NotFound) and one.answer.tombstone for one in near):
             continue
         asked += 1
@@ -314,9 +315,9 @@ def _views(answers: Mapping[Key, Answer], standing: Standing, policy: Policy) ->
             panel = answer.panel.without(standing.aside)
             group = (answer.observation.began, answer.ended, panel, answer.decides)
             groups.setdefault(group, set()).add(key)
-    for (began, ended, panel, decides), absent in groups.items():
+    for (began, end, panel, decides), absent in groups.items():
         if not policy.witnesses or (panel.shown and panel.is_majority):
-            yield View(began, ended, frozenset(absent), panel.absent, decides)
+            yield View(began, end, frozenset(absent), panel.absent, decides)
 
 
 def _declared_gone(fleet: Fleet, answers: Mapping[Key, Answer]) -> Iterator[View]:
@@ -333,10 +334,6 @@ def _is_contradicted(fleet: Fleet, answers: Mapping[Key, Answer], memory: ScopeM
         for key, known in memory.evidence.items()
         if known.proved is not None
     )
-
-
-def _ended(observation: Observation) -> float:
-    return observation.began if observation.ended is None else observation.ended
 
 
 def _is_shown(observation: Observation) -> bool:
