@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from proreus.app import config_file, flag_values, flags
@@ -230,3 +231,11 @@ def test_a_provider_that_is_not_there_may_know_the_flags_that_are_unknown() -> N
         with_own("--cloud-provider=stratus", "--own", "x", "--other=1")
     (said,) = refused.value.problems
     assert said.endswith("it is not installed: --own --other")
+
+
+def test_a_taint_of_machines_without_power_needs_witnesses() -> None:
+    taints = Options(cloud_provider="aws", node_out_of_service_taint=True)
+    assert problems(taints) == ()
+    assert problems(msgspec.structs.replace(taints, node_deletion_witnesses=0)) == (
+        "--node-out-of-service-taint: needs witnesses; give --node-deletion-witnesses 1 or more",
+    )
