@@ -1,12 +1,14 @@
 """Find the load balancers of a Service, and the one that it names."""
 
-from proreus.cloudprovider.errors import InvalidRequest
+from collections.abc import Iterable
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options
-from proreus.providers.openstack.octavia.desired import sharing_problem
+from proreus.providers.openstack.octavia.desired import family_of, sharing_problem
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia
 
@@ -25,7 +27,7 @@ class Finder:
         """Return all load balancers that the Service uses, the oldest first.
 
         Raises:
-            CloudError: The services do not tell.
+            CloudError: The services do not tell, or nothing tells which one is the Service's.
         """
         tagged = await self._octavia.balancers({"tags-any": owners.search(ref)})
         found = [one for one in tagged if owners.is_used_by(one, ref)]
@@ -41,6 +43,7 @@ class Finder:
                 for one in {id_of(one): one for one in official}.values()
                 if owners.may_be_used_by(one, ref) and await self._is_shown(one, ref)
             ]
+            _check_single(found)
         return sorted(found, key=lambda one: (str(one.get("created_at")), id_of(one)))
 
     async def named(
@@ -86,6 +89,25 @@ class Finder:
             return True
         floating = await self._networks.at_port(str(described.get("vip_port_id")))
         return floating is not None and str(floating.get("floating_ip_address")) in known
+
+
+def _check_single(official: Iterable[Described]) -> None:
+    """Refuse two load balancers of a family that are a Service's by name and address alone.
+
+    The official manager makes one. Clusters of one name in networks apart may have both alike.
+
+    Raises:
+        CloudError: Names both.
+    """
+    found: dict[str, str] = {}
+    for one in official:
+        first = found.setdefault(family_of(one), id_of(one))
+        if first != id_of(one):
+            raise CloudError(
+                f"load balancers {first} and {id_of(one)} both have the name and the address of"
+                " this Service, so neither is touched: give the id of its own in the annotation"
+                f" {PREFIX}load-balancer-id"
+            )
 
 
 def _written(ref: LoadBalancerRef) -> str:
