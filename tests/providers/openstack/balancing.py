@@ -132,6 +132,14 @@ def known(service: Service, *addresses: str) -> Service:
     return msgspec.structs.replace(service, status=status)
 
 
+def previews(provider: OpenStackCloud) -> Any:
+    return provider.load_balancers.preview  # type: ignore[union-attr]
+
+
+async def previewed(site: Balancing, provider: OpenStackCloud, service: Service) -> Any:
+    return tuple((await previews(provider)([site.desired(provider, service)]))["uid-web"])
+
+
 def by_id(id_: str) -> dict[str, str]:
     return {f"{P}load-balancer-id": id_}
 

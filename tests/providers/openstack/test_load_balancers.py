@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +12,7 @@ from proreus.cloudprovider.load_balancers import Done
 from proreus.kube.objects import LoadBalancerIngress, Service, ServicePort
 from proreus.providers.openstack import OpenStackCloud
 
-from .balancing import SUBNET, Balancing, P, balancing, known
+from .balancing import SUBNET, Balancing, P, balancing, known, previewed, previews
 from .wire import CLUSTER, Json, started, uuid
 
 
@@ -472,11 +471,3 @@ async def test_a_preview_answers_with_the_error_that_ensure_would(site: Balancin
             answer = (await verb([desired]))["uid-web"]
             assert isinstance(answer, InvalidRequest)
             assert "there is no such load balancer" in str(answer)
-
-
-def previews(provider: OpenStackCloud) -> Any:
-    return provider.load_balancers.preview  # type: ignore[union-attr]
-
-
-async def previewed(site: Balancing, provider: OpenStackCloud, service: Service) -> Any:
-    return tuple((await previews(provider)([site.desired(provider, service)]))["uid-web"])

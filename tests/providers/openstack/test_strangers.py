@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proreus.cloudprovider import CloudError, Done, Ensured
+from proreus.cloudprovider import CloudError, Done, Ensured, PartChange
 
-from .balancing import INTERNAL, SUBNET, Balancing, balancing, by_id, known
+from .balancing import INTERNAL, SUBNET, Balancing, P, balancing, by_id, known, previewed
 from .wire import Json, started
 
 NAME = "kube_service_test_shop_web"
@@ -30,6 +30,36 @@ def namesakes(site: Balancing) -> list[Json]:
     for one in made:
         one |= {"vip_address": VIP, "provisioning_status": "ACTIVE"}
     return made
+
+
+async def test_a_floating_address_that_somebody_has_moved_outlives_the_service(
+    site: Balancing,
+) -> None:
+    async with started(site.wire.config()) as provider:
+        await site.ensure(provider, site.service())
+        moved = site.octavia.only("floatingips")
+        moved["port_id"] = site.wire.ports[0]["id"]
+        assert isinstance(await site.ensure(provider, site.service()), Ensured)
+        assert len(site.octavia.of["floatingips"]) == 2
+        assert isinstance(await site.delete(provider, site.service()), Done)
+    assert list(site.octavia.of["floatingips"]) == [moved["id"]]
+    assert moved["port_id"] == site.wire.ports[0]["id"]
+
+
+async def test_a_floating_address_to_be_kept_is_only_detached_when_the_service_becomes_internal(
+    site: Balancing,
+) -> None:
+    keep = {f"{P}keep-floatingip": "true"}
+    inside = site.service({**keep, INTERNAL: "true"})
+    async with started(site.wire.config()) as provider:
+        first = await site.ensure(provider, site.service(keep))
+        address = first.ingress[0].ip
+        assert await previewed(site, provider, inside) == (
+            PartChange("change", f"floating IP {address}", "attached to no port"),
+        )
+        assert (await site.ensure(provider, inside)).ingress != first.ingress
+        assert site.octavia.only("floatingips")["port_id"] is None
+        assert (await site.ensure(provider, site.service(keep))).ingress == first.ingress
 
 
 @pytest.mark.parametrize("verb", ["ensure", "delete"])

@@ -18,7 +18,6 @@ from proreus.providers.openstack.octavia.floating import (
     is_made_for,
 )
 from proreus.providers.openstack.octavia.networks import Networks
-from proreus.providers.openstack.octavia.octavia import Octavia
 from proreus.providers.openstack.octavia.parts import Balancer
 from proreus.providers.openstack.octavia.turns import Turn
 
@@ -38,9 +37,8 @@ class Placed(msgspec.Struct, frozen=True):
 class Addresses:
     """The floating IPs at the ports of load balancers."""
 
-    def __init__(self, octavia: Octavia, networks: Networks) -> None:
-        """Keep the clients of Octavia and Neutron."""
-        self._octavia = octavia
+    def __init__(self, networks: Networks) -> None:
+        """Keep the client of Neutron."""
         self._networks = networks
 
     async def ensure(
@@ -71,10 +69,13 @@ class Addresses:
             case "mark" if floating is not None:
                 await before()
                 await self._networks.describe(floating, lb.ref, kept=options.keep)
-            case "take" if floating is not None:
+            case "free" | "take" as step if floating is not None:
                 await before()
                 with turn.change(observed.id):
-                    await self._networks.take_away(floating)
+                    if step == "free":
+                        await self._networks.free(floating)
+                    else:
+                        await self._networks.take_away(floating)
         is_external = at.family == "IPv4" and not options.internal and floating is not None
         return str(floating["floating_ip_address"]) if is_external and floating else address
 
@@ -102,6 +103,8 @@ class Addresses:
                 detail = "kept" if options.keep else "not kept"
                 is_same = is_kept(floating) == options.keep
                 return (PartChange("change", part, "marked" if is_same else detail),)
+            case "free":
+                return (PartChange("change", part, "attached to no port"),)
             case "take":
                 return (PartChange("delete", part),)
         return ()
@@ -126,8 +129,9 @@ class Addresses:
     async def delete(self, ref: LoadBalancerRef, gone: Sequence[Described], turn: Turn) -> None:
         """Delete the floating IPs that go with a Service.
 
-        They are those that were made for it and by which no others are reached, and those of its
-        load balancers; none that is to stay, by what the Service asked last or asks now.
+        They are those that were made for it and are at no port but that of a load balancer that
+        goes, and those of these load balancers; none that is to stay, by what the Service asked
+        last or asks now.
 
         Args:
             ref: The Service.
@@ -143,8 +147,8 @@ class Addresses:
         ports = {str(one.get("vip_port_id")): one for one in gone}
         for one in await self._networks.made_for(ref):
             port = str(one.get("port_id") or "")
-            is_used = port and port not in ports
-            if is_kept(one) or (is_used and await self._octavia.balancers({"vip_port_id": port})):
+            # At another port somebody else has attached it, or others are reached there.
+            if is_kept(one) or (port and port not in ports):
                 continue
             found[id_of(one)] = (id_of(ports[port]) if port in ports else "", one)
         for port, balancer in ports.items():
@@ -164,7 +168,7 @@ def is_to_be_kept(ref: LoadBalancerRef) -> bool:
 
 def _decide(
     lb: LoadBalancer, options: Options, at: Placed, floating: Described | None
-) -> Literal["give", "mark", "take", ""]:
+) -> Literal["give", "mark", "free", "take", ""]:
     """Decide what to do about the floating IP of a load balancer.
 
     Raises:
@@ -182,7 +186,7 @@ def _decide(
         raise InvalidRequest(
             f"load balancer {at.observed.id} cannot become internal while other Services use it"
         )
-    return "take"
+    return "free" if options.keep else "take"
 
 
 def _address_of(floating: Described) -> str:

@@ -242,10 +242,14 @@ class Networks:
         kind = "port" if annotation == "port-id" else "subnet"
         return await self._api.find("neutron", f"{kind}_get", f"{kind}s/{id_}", kind)
 
-    async def _change_floating(self, floating: Described, fields: Mapping[str, str]) -> None:
+    async def _change_floating(self, floating: Described, fields: Mapping[str, object]) -> None:
         path = f"floatingips/{id_of(floating)}"
         change = {"floatingip": dict(fields)}
         await self._api.change("neutron", "floatingip_update", "PUT", path, change)
+
+    async def free(self, floating: Described) -> None:
+        """Detach a floating IP from its port, and keep it."""
+        await self._change_floating(floating, {"port_id": None})
 
     async def take_away(self, floating: Described) -> None:
         """Delete a floating IP."""
