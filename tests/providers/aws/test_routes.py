@@ -136,6 +136,37 @@ async def test_the_route_of_a_terminated_instance_is_a_blackhole_and_can_be_repl
         assert await apply(provider, (new,), (blackhole,)) == {new: Done(), blackhole: Done()}
 
 
+async def test_a_blackhole_to_what_others_have_and_is_not_available_now_is_not_listed(
+    aws: StrictAWS,
+) -> None:
+    """A VPN instance that is stopped for a while, and an interface between two of them."""
+    network = Network(aws)
+    made = table(network)
+    ours, parted = network.run(2)
+    (vpn,) = network.run(tags={"Name": "vpn"})
+    spare = network.ec2.create_network_interface(SubnetId=network.subnets[0])
+    loose = spare["NetworkInterface"]["NetworkInterfaceId"]
+    create = network.ec2.create_route
+    create(RouteTableId=made, DestinationCidrBlock="10.244.1.0/24", InstanceId=ours)
+    create(RouteTableId=made, DestinationCidrBlock="10.244.2.0/24", InstanceId=parted)
+    create(RouteTableId=made, DestinationCidrBlock="10.244.8.0/24", InstanceId=vpn)
+    create(RouteTableId=made, DestinationCidrBlock="10.244.9.0/24", NetworkInterfaceId=loose)
+    network.ec2.stop_instances(InstanceIds=[ours, parted, vpn])
+    async with started(config_text(aws, network.vpc)) as provider:
+        found = await listed(provider, ours)
+        assert found == {
+            "10.244.1.0/24": (f"aws:///us-east-1a/{ours}", True),
+            "10.244.2.0/24": (f"aws:///us-east-1a/{parted}", True),
+        }
+        # The rights of the official manager: it does not look at interfaces.
+        aws.fail("DescribeNetworkInterfaces", code="UnauthorizedOperation", status=403)
+        assert await listed(provider, ours) == found | {"10.244.9.0/24": (None, True)}
+        network.ec2.terminate_instances(InstanceIds=[vpn])
+        network.ec2.delete_network_interface(NetworkInterfaceId=loose)
+        gone = {"10.244.8.0/24": (None, True), "10.244.9.0/24": (None, True)}
+        assert await listed(provider, ours) == found | gone
+
+
 async def test_one_route_that_cannot_be_made_does_not_keep_the_others(aws: StrictAWS) -> None:
     network = Network(aws)
     table(network)

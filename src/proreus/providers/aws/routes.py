@@ -1,41 +1,33 @@
 """The capability `Routes` of the provider `aws`: routes of pods in a VPC's route table.
 
 A route has no marks in AWS. Ours are those that somebody made (no local or propagated ones), and
-that lead to an instance of this cluster, or to an instance that is gone. Routes to gateways and to
-instances of others, such as NAT instances, are not listed, so nobody deletes them.
+that lead to an instance of this cluster, or to an instance or interface that is gone. Routes to
+gateways and to what others have, such as NAT instances, are not listed, so nobody deletes them: nor
+while a stopped instance, or an interface that is attached to none, makes them blackholes.
 """
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, Unauthenticated
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
+from proreus.cloudprovider.lookups import in_parts
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.identity import TAG_LEGACY, Described, Place, tags_of
+from proreus.providers.aws.instances import MOST_VALUES, by_id
 from proreus.providers.aws.instances import Answer as Found
-from proreus.providers.aws.instances import by_id
 from proreus.providers.aws.machines import TERMINATED, state_of, zone_of
 from proreus.providers.aws.names import instance_id, provider_id
 
 MOST_TABLES = 100
 """Tables of one page (EC2 API reference, DescribeRouteTables)."""
 _AT_ONCE = 10
-_ELSEWHERE = (
-    "CarrierGatewayId",
-    "CoreNetworkArn",
-    "EgressOnlyInternetGatewayId",
-    "GatewayId",
-    "LocalGatewayId",
-    "NatGatewayId",
-    "TransitGatewayId",
-    "VpcPeeringConnectionId",
-)
 _NO_ROUTE = frozenset({"InvalidRoute.NotFound", "InvalidParameterValue"})
 
 T = TypeVar("T")
@@ -60,7 +52,7 @@ class AWSRoutes:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """List routes: one call for the table, one about instances that are no nodes, if any."""
+        """List routes: one call for the table, one about targets that are no nodes, if any."""
         del cluster
         made = list(instance_routes(await self._table()))
         known = {
@@ -68,10 +60,14 @@ class AWSRoutes:
             for node in nodes
             if (id_ := instance_id(node.spec.provider_id)) is not None
         }
-        strangers = {str(one["InstanceId"]) for one in made if one.get("InstanceId")} - set(known)
-        if strangers:
-            known |= await self._ours(strangers)
-        return [route for one in made if (route := route_of(one, known)) is not None]
+        targets = {target_of(one): _is_blackhole(one) for one in made}
+        strangers = {id_ for id_ in targets if instance_id(id_)} - set(known)
+        machines = await by_id(self._api, strangers) if strangers else {}
+        known |= self._ours(machines)
+        others = {id_ for id_, machine in machines.items() if _is_there(machine)}
+        lost = {id_ for id_, is_blackhole in targets.items() if is_blackhole} - set(known)
+        others |= await self._interfaces_there(lost - strangers)
+        return [route for one in made if (route := route_of(one, known, others)) is not None]
 
     async def apply(
         self,
@@ -135,9 +131,8 @@ class AWSRoutes:
         self._table_id = str(found[0]["RouteTableId"])
         return found[0]
 
-    async def _ours(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return instances of this cluster that are no nodes any more, by provider id."""
-        machines = await by_id(self._api, set(ids))
+    def _ours(self, machines: Mapping[str, Found]) -> dict[str, str]:
+        """Return the provider ids of those that are instances of this cluster."""
         return {
             id_: provider_id(zone_of(machine), id_)
             for id_, machine in machines.items()
@@ -145,6 +140,28 @@ class AWSRoutes:
             and self._place.tags.id
             and self._place.tags.has(tags_of(machine))
         }
+
+    async def _interfaces_there(self, ids: Collection[str]) -> set[str]:
+        """Return those network interfaces that are there; none without the right to see them.
+
+        Raises:
+            CloudError: EC2 does not tell.
+        """
+        try:
+            found = [
+                one
+                for part in in_parts(ids, MOST_VALUES)
+                for one in await self._api.pages(
+                    "ec2",
+                    "DescribeNetworkInterfaces",
+                    "NetworkInterfaces",
+                    Filters=[{"Name": "network-interface-id", "Values": part}],
+                )
+            ]
+        except Unauthenticated:
+            # The official manager needs no such right; routes of nodes that are gone have to go.
+            return set()
+        return {str(one["NetworkInterfaceId"]) for one in found}
 
     async def _interfaces(self, routes: Sequence[Route]) -> dict[str, str | CloudError]:
         """Let target instances forward; return the network interface of each.
@@ -267,22 +284,46 @@ def instance_routes(table: Described) -> Iterator[Described]:
     for route in table.get("Routes") or ():
         if route.get("Origin", "CreateRoute") != "CreateRoute":
             continue
-        if _text(route) and not any(route.get(field) for field in _ELSEWHERE):
+        if _text(route) and target_of(route):
             yield route
 
 
-def route_of(route: Described, known: Mapping[str, str]) -> Route | None:
+def route_of(
+    route: Described, known: Mapping[str, str], others: Collection[str] = ()
+) -> Route | None:
     """Return a route as the framework sees it, or None if it is not ours. Pure.
 
     Args:
         route: By DescribeRouteTables.
         known: The provider ids of the cluster's instances.
+        others: Ids of other instances and interfaces that are there, or may be.
     """
-    target = known.get(str(route.get("InstanceId", "")))
-    is_blackhole = route.get("State") == "blackhole"
-    if target is None and not is_blackhole:
+    id_ = target_of(route)
+    target = known.get(id_)
+    is_blackhole = _is_blackhole(route)
+    if target is None and (id_ in others or not is_blackhole):
         return None
     return Route(name=_text(route), destination=_text(route), target=target, blackhole=is_blackhole)
+
+
+def target_of(route: Described) -> str:
+    """Return the id of the instance that a route leads to, or else of its network interface.
+
+    Of an instance that is gone only that of the interface is told.
+    """
+    return str(route.get("InstanceId") or route.get("NetworkInterfaceId") or "")
+
+
+def _is_blackhole(route: Described) -> bool:
+    """Tell whether the target of a route is gone, or only not available now."""
+    return route.get("State") == "blackhole"
+
+
+def _is_there(machine: Found) -> bool:
+    """Tell whether an instance is there, or may be."""
+    if isinstance(machine, CloudError):
+        return True
+    return machine is not None and state_of(machine) != TERMINATED
 
 
 def _text(route: Mapping[str, Any]) -> str:

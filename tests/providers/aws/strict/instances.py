@@ -203,3 +203,31 @@ def tags(world: World, params: Params) -> Answer:
         if any(len({*known.get(id_, {}), *new}) > MOST_TAGS for id_ in resources):
             raise AWSError("TagLimitExceeded", "The maximum number of Tags is 50")
     return world.moto("ec2", world.operation, params)
+
+
+@corrects("ec2", "DescribeNetworkInterfaces")
+def interfaces(world: World, params: Params) -> Answer:
+    """Those of terminated instances are gone, and attachment.status is a filter."""
+    filters = params.get("Filters") or []
+    of_status = [one["Values"] for one in filters if one["Name"] == "attachment.status"]
+    rest = [one for one in filters if one["Name"] != "attachment.status"]
+    found = everything(
+        world,
+        "DescribeNetworkInterfaces",
+        params | {"Filters": rest},
+        lambda answer: answer["NetworkInterfaces"],
+    )
+    matching = [
+        one
+        for one in found
+        if all(one.get("Attachment", {}).get("Status") in values for values in of_status)
+        and not _went_with_its_instance(world, one)
+    ]
+    shown, token = page(world, matching, params)
+    return {"NetworkInterfaces": shown} | ({"NextToken": token} if token else {})
+
+
+def _went_with_its_instance(world: World, interface: Params) -> bool:
+    """Tell whether it was deleted on termination, as instances' first interfaces are by default."""
+    instance = find(world, interface.get("Attachment", {}).get("InstanceId", ""))
+    return instance is not None and state_of(instance) == "terminated"

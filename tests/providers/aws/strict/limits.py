@@ -116,24 +116,3 @@ def paged(world: World, params: Params) -> Answer:
             association["Ipv6CidrBlockState"] = {"State": "associated"}
     shown, token = page(world, items, params)
     return {field: shown, "NextToken": token} if token else {field: shown}
-
-
-@corrects("ec2", "DescribeNetworkInterfaces")
-def interfaces(world: World, params: Params) -> Answer:
-    """Moto lacks the filter attachment.status, which the API reference has."""
-    filters = params.get("Filters") or []
-    of_status = [one["Values"] for one in filters if one["Name"] == "attachment.status"]
-    rest = [one for one in filters if one["Name"] != "attachment.status"]
-    found = everything(
-        world,
-        "DescribeNetworkInterfaces",
-        params | {"Filters": rest},
-        lambda answer: answer["NetworkInterfaces"],
-    )
-    matching = [
-        one
-        for one in found
-        if all(one.get("Attachment", {}).get("Status") in values for values in of_status)
-    ]
-    shown, token = page(world, matching, params)
-    return {"NetworkInterfaces": shown} | ({"NextToken": token} if token else {})

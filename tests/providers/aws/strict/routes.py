@@ -85,7 +85,10 @@ def modify(world: World, params: Params) -> Answer:
 
 @corrects("ec2", "DescribeRouteTables")
 def describe(world: World, params: Params) -> Answer:
-    """A route to an instance that is terminated is a blackhole (Route, State)."""
+    """A route is a blackhole while its target is not available (Route, State).
+
+    So is one to an instance that is terminated or stopped, or to an interface of no instance.
+    """
     tables = everything(world, world.operation, params, lambda answer: answer["RouteTables"])
     for table in tables:
         for route in table["Routes"]:
@@ -101,7 +104,7 @@ def _amend(world: World, route: dict[str, Any]) -> None:
     if instance is None and nic_id:
         nic = world.backend("ec2").enis.get(nic_id)
         instance = getattr(nic, "instance", None)
-        if nic is None:
+        if instance is None:
             route["State"] = "blackhole"
     if instance is None:
         return
@@ -116,3 +119,5 @@ def _amend(world: World, route: dict[str, Any]) -> None:
     else:
         route["InstanceId"] = instance.id
         route["InstanceOwnerId"] = ACCOUNT
+        if state_of(instance) == "stopped":
+            route["State"] = "blackhole"
