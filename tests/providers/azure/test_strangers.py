@@ -9,6 +9,7 @@ from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by pat
 from .balancing import (
     addresses,
     answers,
+    balancer,
     delete,
     ensure,
     everything,
@@ -88,6 +89,44 @@ async def test_a_load_balancer_that_somebody_has_made_empty_stays(azure: Emulato
         await ensure(provider, nodes, service())
         await delete(provider, service())
     assert azure.store.get(id_) is not None
+
+
+async def test_a_load_balancer_whose_pools_somebody_else_has_filled_is_not_deleted(
+    azure: Emulator,
+) -> None:
+    """Azure takes no last frontend away, so the Service stays until somebody has decided."""
+    nodes = machines(azure)
+    id_ = network("loadBalancers", "kubernetes")
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service())
+    members = parts(azure, "backendAddressPools")["kubernetes"]["backendIPConfigurations"]
+    assert len(members) == len(nodes)
+    before = everything(azure)
+    async with started(azure, preConfiguredBackendPoolLoadBalancerTypes="all") as provider:
+        with pytest.raises(CloudError, match="preConfiguredBackendPoolLoadBalancerTypes"):
+            await delete(provider, service())
+        assert everything(azure) == before
+        public_ip(azure, "outbound")
+        own = {"publicIPAddress": {"id": network("publicIPAddresses", "outbound")}}
+        part = {"name": "outbound", "id": f"{id_}/frontendIPConfigurations/outbound"}
+        azure.store.of[id_.lower()]["properties"]["frontendIPConfigurations"].append(
+            {**part, "properties": own}
+        )
+        await delete(provider, service())
+    left = parts(azure, "backendAddressPools")["kubernetes"]["backendIPConfigurations"]
+    assert left == members
+    assert list(parts(azure, "frontendIPConfigurations")) == list(addresses(azure)) == ["outbound"]
+
+
+async def test_a_load_balancer_whose_pools_nobody_has_filled_goes_with_its_last_service(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    async with started(azure, preConfiguredBackendPoolLoadBalancerTypes="all") as provider:
+        await ensure(provider, nodes, service())
+        await delete(provider, service())
+    assert balancer(azure) is None
+    assert not addresses(azure)
 
 
 async def test_nothing_is_gone_because_an_operation_on_it_failed(azure: Emulator) -> None:

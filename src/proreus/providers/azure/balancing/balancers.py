@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.addresses import Chosen, choose, extended, may_share
@@ -202,13 +202,34 @@ def balancer(
     if not content[_FRONTENDS]:
         is_given = not before.get(_FRONTENDS) and marks.owner(document) is None
         # One that somebody has made without frontends was never ours to delete.
-        return document if observed is not None and is_given else None
+        if observed is not None and is_given:
+            return document
+        if place.config.preconfigures(internal=internal):
+            _check_emptied(document)
+        return None
     # A list that was not there is not there still, if nothing is in it.
     document["properties"] = {key: one for key, one in content.items() if one or key in before}
     if live:
         shared = place.config.shared_tags | marks.cluster_marks(jobs[0].ref.cluster)
         document["tags"] = {**marks.tags(document), **shared}
     return document
+
+
+def _check_emptied(document: Document) -> None:
+    """Refuse to delete a load balancer whose pools somebody else has filled.
+
+    Raises:
+        CloudError: Names it, and what to do.
+    """
+    filled = ("backendIPConfigurations", "loadBalancerBackendAddresses")
+    pools = properties(document).get(_POOLS) or ()
+    if any(properties(one).get(field) for one in pools for field in filled):
+        raise CloudError(
+            f"the load balancer {document.get('name')} would have no frontend any more, which Azure"
+            " does not allow, and is not deleted, for by preConfiguredBackendPoolLoadBalancerTypes"
+            " in the cloud-config its pools are somebody else's: give it a frontend of its own, or"
+            " delete it in Azure"
+        )
 
 
 def _new(scene: Scene) -> Document:
