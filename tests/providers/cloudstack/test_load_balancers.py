@@ -312,6 +312,22 @@ async def test_an_address_that_two_services_share_goes_with_the_last_one(
         assert site.is_empty()
 
 
+async def test_an_address_on_which_somebody_has_made_rules_outlives_the_service(
+    emulator: Emulator,
+) -> None:
+    """Such as the way to a bastion: CloudStack deletes all rules with the address."""
+    async with lb_site(emulator) as site:
+        desired = site.desired()
+        (point,) = (await site.made(desired)).ingress
+        id_ = site.address(point.ip)["id"]
+        site.world.forwardings["pf"] = {"id": "pf", "ipaddressid": id_, "publicport": "2222"}
+        assert isinstance(await site.deleted(desired), Done)
+        assert site.allocated() == {point.ip}
+        assert list(site.world.forwardings) == ["pf"]
+        assert not site.rules()
+        assert not site.world.tags.get(("PublicIpAddress", id_))
+
+
 async def test_an_address_that_somebody_gets_first_is_let_go_and_another_chosen(
     emulator: Emulator,
 ) -> None:

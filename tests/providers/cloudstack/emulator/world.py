@@ -5,7 +5,7 @@ import ipaddress
 import itertools
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 Json = dict[str, Any]
@@ -51,6 +51,8 @@ class World:
         self.rules: dict[str, Json] = {}
         self.members: defaultdict[str, list[str]] = defaultdict(list)
         self.firewall: dict[str, Json] = {}
+        self.forwardings: dict[str, Json] = {}
+        """Port forwarding rules, which somebody has made by hand."""
         self.routes: dict[str, Json] = {}
         self.volumes: dict[str, Json] = {}
         self.tags: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
@@ -116,15 +118,21 @@ class World:
 
     def release(self, id_: str) -> None:
         """A public address is free again, and all rules on it are gone."""
-        for kind, field in (("rules", "publicipid"), ("firewall", "ipaddressid")):
-            for rule, one in list(getattr(self, kind).items()):
-                if one[field] == id_:
-                    self.remove(kind, rule)
-                    self.members.pop(rule, None)
+        for kind, rule in list(self.rules_at(id_)):
+            self.remove(kind, rule)
+            self.members.pop(rule, None)
         for field in ("allocated", "associatednetworkid", "vpcid", "issourcenat", "isstaticnat"):
             self.ips[id_].pop(field, None)
         self.tags.pop(("PublicIpAddress", id_), None)
         self.ips[id_]["state"] = "Free"
+
+    def rules_at(self, id_: str) -> Iterator[tuple[str, str]]:
+        """All rules on a public address: of load balancers, of the firewall, of port forwarding."""
+        fields = {"rules": "publicipid", "firewall": "ipaddressid", "forwardings": "ipaddressid"}
+        for kind, field in fields.items():
+            for rule, one in getattr(self, kind).items():
+                if one[field] == id_:
+                    yield kind, rule
 
     # What commands use
 
@@ -144,9 +152,11 @@ class World:
             del self.tags[key]
 
     def shown(self, kind: str, one: Json) -> Json:
-        """An object with its tags."""
+        """An object with its tags, and an address with whether there are rules on it."""
         type_ = next(name for name, kept in TAGGED.items() if kept == kind)
         tags = self.tags.get((type_, one["id"]), {})
+        if kind == "ips":
+            one = {**one, "hasrules": any(self.rules_at(one["id"]))}
         return {**one, "tags": [{"key": key, "value": value} for key, value in tags.items()]}
 
     def new_id(self) -> str:

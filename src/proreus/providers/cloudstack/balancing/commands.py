@@ -71,11 +71,7 @@ class Commands:
             Working: CloudStack works on it.
             CloudError: CloudStack refuses, or does not answer.
         """
-        if isinstance(step, Wait):
-            if not self._works.waits.has_waited(ref.uid):
-                raise Working("CloudStack deletes a rule of the load balancer")
-            # The job has failed, and has left the rule in its last state.
-            step = DropRule(step.rule)
+        step = await self._instead(ref, step)
         if isinstance(step, HandOver):
             await self._hand_over(ref, observed, step)
             return lambda now: after(now, step)
@@ -96,6 +92,23 @@ class Commands:
             id_, result = "", {}
         ip = str((result.get("ipaddress") or {}).get("ipaddress") or "")
         return lambda now: after(now, step, id_, ip)
+
+    async def _instead(self, ref: LoadBalancerRef, step: Step) -> Step:
+        """Return the step to take in the place of one, by what there is now.
+
+        Raises:
+            Working: CloudStack deletes a rule still.
+            CloudError: CloudStack does not tell.
+        """
+        if isinstance(step, Wait):
+            if not self._works.waits.has_waited(ref.uid):
+                raise Working("CloudStack deletes a rule of the load balancer")
+            # The job has failed, and has left the rule in its last state.
+            return DropRule(step.rule)
+        if isinstance(step, Release) and await self._reader.has_rules(step.id):
+            # The Service's own are gone by now: somebody has made others, which would go, too.
+            return HandOver(step.id)
+        return step
 
     async def tag(
         self, ref: LoadBalancerRef, kind: str, ids: Iterable[str], tags: Mapping[str, str]

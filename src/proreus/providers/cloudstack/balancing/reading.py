@@ -146,6 +146,16 @@ class Reader:
         mine = {one.id for one in rules}
         return [one for one in await self._rules({"publicipid": address}) if id_of(one) not in mine]
 
+    async def has_rules(self, address: str) -> bool:
+        """Tell whether there is any rule on an address, such as one of port forwarding.
+
+        Releases of CloudStack before that field do not say it.
+
+        Raises:
+            CloudError: CloudStack does not tell.
+        """
+        return any(one.get("hasrules") for one in await self._addresses({"id": address}))
+
     def forget(self, uid: str) -> None:
         """Forget the address that was chosen for a Service."""
         self._reserved.pop(uid, None)
