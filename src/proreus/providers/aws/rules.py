@@ -46,8 +46,14 @@ class Rule(msgspec.Struct, frozen=True, order=True):
     description: str = ""
 
 
-Change = RuleDiff[Rule, Rule]
-"""The changes of the rules of a group."""
+class Change(RuleDiff[Rule, Rule], frozen=True):
+    """The changes of the rules of a group; those in `rename` get another description."""
+
+    rename: tuple[Rule, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether anything is to be changed."""
+        return bool(self.grant or self.revoke or self.rename)
 
 
 def rules_of(permissions: Iterable[Permission]) -> frozenset[Rule]:
@@ -93,14 +99,17 @@ def changed(observed: frozenset[Rule], desired: frozenset[Rule], ours: frozenset
     A rule that differs in its description alone is the same to AWS: it cannot be granted beside
     the other, and is left.
     """
-    return diff_rules(
+    diff = diff_rules(
         sorted(desired), sorted(observed), key=_bare, read=_bare, mine=ours.__contains__
     )
+    return Change(diff.grant, diff.revoke)
 
 
 def rule_part_changes(group: str, change: Change) -> Iterator[PartChange]:
     """Return the changes of a group's rules for `proreus plan`."""
-    return change.lines(f"rule of security group {group}", _text, _text)
+    part = f"rule of security group {group}"
+    yield from change.lines(part, _text, _text)
+    yield from (PartChange("change", part, _text(rule)) for rule in change.rename)
 
 
 def _text(rule: Rule) -> str:
@@ -212,6 +221,22 @@ def made_for(name: str, rules: Iterable[Rule]) -> frozenset[Rule]:
     """Return those of a group's rules that were made for a network load balancer."""
     own = {f"{CLIENT_RULE}={name}", f"{HEALTH_RULE}={name}"}
     return frozenset(rule for rule in rules if rule.description in own)
+
+
+def inherited(observed: Iterable[Rule], desired: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the desired rules for clients that are there under another load balancer's name.
+
+    A node port is one Service's. So the other one has had it before, is still to be changed, and
+    will then revoke what bears its name.
+    """
+    clients = {_bare(rule): rule for rule in observed if rule.description.startswith(CLIENT_RULE)}
+    return tuple(
+        rule
+        for rule in sorted(desired)
+        if rule.description.startswith(CLIENT_RULE)
+        and (there := clients.get(_bare(rule))) is not None
+        and there.description != rule.description
+    )
 
 
 def shared_health(name: str, observed: frozenset[Rule]) -> frozenset[Rule]:
