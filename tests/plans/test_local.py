@@ -368,3 +368,12 @@ def test_a_node_that_goes_takes_hardly_anybody_elses_connections_with_it() -> No
     now = slots(("a", "b", "d"))
     others = [(one, other) for one, other in zip(before, now, strict=True) if one != "c"]
     assert sum(one != other for one, other in others) < len(before) / 10
+
+
+def test_an_address_that_no_machine_of_a_network_can_have_makes_no_host() -> None:
+    rogue = host("rogue", "10.9.255.255", v6=("fd00:9::",))
+    _, rejected = ensured(State(), desired(ONE, rogue), ADDRESSES, REACH)
+    assert list(rejected) == ["rogue"]
+    assert "10.9.255.255" in rejected["rogue"]
+    assert not REACH.is_near("fd00:9::")
+    assert Reach((ip_network("10.9.0.2/31"),)).is_near("10.9.0.3")

@@ -4,12 +4,14 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack
+from ipaddress import ip_network
 from typing import Any
 
 import msgspec
 import pytest
 
-from proreus.cloudprovider import ClusterIdentity, Context, InvalidRequest, marks
+from proreus.cloudprovider import ClusterIdentity, Context, Ensured, InvalidRequest, marks
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import (
     LABEL_EXCLUDE_LB,
     ClientIPConfig,
@@ -283,6 +285,28 @@ async def test_hundreds_of_ports_and_what_was_damaged_is_repaired(lab: Lab) -> N
             (owned,) = await balancers.list_owned(CLUSTER)
             assert owned.fingerprint
             assert asked(lab, port=7299) == {"one"}
+        await delete(balancers, web)
+
+
+@pytest.mark.parametrize("end", ["network", "broadcast"])
+async def test_a_node_with_an_address_that_no_machine_can_have_is_rejected_by_name(
+    lab: Lab, end: str
+) -> None:
+    """A kubelet writes its Node's addresses: it must not stop the load balancers of all."""
+    (first, *_) = NODES["one"]
+    net = ip_network(f"{first}/16", strict=False)
+    wrong = net.network_address if end == "network" else net.broadcast_address
+    rogue = objects.node("rogue", "local://rogue", addresses=[str(wrong)])
+    async with manager() as (balancers, _):
+        web = desired(balancers, "one", ip_families=("IPv4",))
+        hosts = desired_load_balancer(
+            web.service, [rogue], balancers.host_policy(web.service), CLUSTER
+        ).hosts
+        both = msgspec.structs.replace(web, hosts=(*web.hosts, *hosts))
+        answer = (await balancers.ensure([both]))[web.ref.uid]
+        assert isinstance(answer, Ensured), answer
+        assert list(answer.rejected) == ["rogue"]
+        assert asked(lab) == {"one"}
         await delete(balancers, web)
 
 

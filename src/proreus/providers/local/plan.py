@@ -115,10 +115,13 @@ class Reach(msgspec.Struct, frozen=True):
     marks: int = 255
 
     def is_near(self, address: str) -> bool:
-        """Tell whether an address is reached without a router between."""
+        """Tell whether a machine with an address is reached without a router between."""
         found = parse(address)
-        return found is not None and any(
-            network.version == found.version and found in network for network in self.networks
+        around = [one for one in self.networks if found is not None and found in one]
+        return bool(around) and not any(
+            # The network's own address, and broadcast: the kernel takes neither for a way.
+            one.prefixlen < one.max_prefixlen - 1 and found in (one[0], one[-1])
+            for one in around
         )
 
 
@@ -236,7 +239,7 @@ def _unusable(every: Mapping[str, tuple[str, ...]]) -> str:
     if not any(every.values()):
         return f"it has no {' or '.join(every)} address"
     shown = ", ".join(one for listed in every.values() for one in listed)
-    return f"{shown} is in no network of this gateway's interfaces"
+    return f"{shown} is no machine's address in a network of this gateway's interfaces"
 
 
 def _free_mark(machines: Mapping[str, Machine], most: int) -> int | None:
