@@ -25,7 +25,7 @@ CLOUD_CONFIGS = {
     "tenant-name=t\ndomain-name=Default\n",
 }
 SECRET = "--cloud-config-secret-name"
-"""The flag of Azure's manager that `--cloud-config-secret` stands for here."""
+"""The flag of Azure's manager that names a Secret in the place of a file."""
 CONFIGURED = [start for start in STARTS if not any(arg.startswith(SECRET) for arg in start.args)]
 
 
@@ -71,10 +71,13 @@ def test_a_manager_of_a_bundled_cloud_is_configured(start: Start, in_cluster: Pa
     assert cluster.server
 
 
-def test_a_manifest_with_a_secret_of_azure_names_the_flag_to_take(in_cluster: Path) -> None:
+def test_a_manifest_with_a_secret_of_azure_is_configured(in_cluster: Path) -> None:
     (start,) = set(STARTS) - set(CONFIGURED)
-    with pytest.raises(FlagError, match=f"{SECRET}, did you mean --cloud-config-secret?"):
-        parsed(filled(start, in_cluster))
+    options = parsed(filled(start, in_cluster)).options
+    assert options.cloud_config_secret == "kube-system/azure-cloud-provider/cloud-config"
+    provider, cluster = run._configured(options)
+    assert provider is None
+    assert cluster.server
 
 
 def test_a_manager_of_another_cloud_lacks_nothing_but_its_provider(

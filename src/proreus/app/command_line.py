@@ -53,10 +53,24 @@ def parse(
         SystemExit: `--help` was asked for.
     """
     go_runner, rest = without_program(args)
-    parsed, removed = flags.parse(
-        options, rest, program, description, file=config_file.read, of_provider=flags_of_provider
-    )
-    return CommandLine(parsed, removed, go_runner)
+    try:
+        parsed, removed = flags.parse(
+            options, rest, program, description, file=config_file.read,
+            of_provider=flags_of_provider,
+        )  # fmt: skip
+    except flags.FlagError as exc:
+        if not isinstance(exc.readable, options):
+            raise
+        raise flags.FlagError(exc.problems, _with_secret(exc.readable)) from None
+    return CommandLine(_with_secret(parsed), removed, go_runner)
+
+
+def _with_secret(options: AnyOptions) -> AnyOptions:
+    """Return the options with the Secret that the provider's own flags name, if there is one."""
+    if options.cloud_config or options.cloud_config_secret or not options.provider_flags:
+        return options
+    place = load(options.cloud_provider).config_secret(options.provider_flags)
+    return msgspec.structs.replace(options, cloud_config_secret=place)
 
 
 def without_program(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

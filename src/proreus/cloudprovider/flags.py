@@ -1,9 +1,14 @@
 """Declare command-line flags that belong to one provider."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+_GO_BOOLEANS: Final = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
 
 
 class ProviderFlag(msgspec.Struct, frozen=True):
@@ -21,3 +26,14 @@ class ProviderFlag(msgspec.Struct, frozen=True):
     parse: Callable[[str], Any] = str
     repeated: bool = False
     bare: str = ""
+
+
+def boolean(text: str) -> bool:
+    """Read true or false, as Go does.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if text not in _GO_BOOLEANS:
+        raise ValueError("must be true or false")
+    return _GO_BOOLEANS[text]

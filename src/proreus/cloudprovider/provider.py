@@ -25,7 +25,7 @@ protects from these:
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
@@ -153,6 +153,21 @@ class CloudProvider:
         shares the event loop; an ImportError says which extra of the package is missing.
         """
         self.config = config
+
+    @classmethod
+    def config_secret(cls, flags: Mapping[str, Any]) -> str:
+        """Return the Secret that the provider's own flags name as that of the cloud-config.
+
+        It stands for `--cloud-config-secret` where neither that nor `--cloud-config` is given.
+
+        Args:
+            flags: What is given for `flags`, by name.
+
+        Returns:
+            Its namespace, name and key with slashes between them, or "" for none.
+        """
+        del flags
+        return ""
 
     def config_as(self, type_: type[T]) -> T:
         """Return the cloud-config if it is of the given type.

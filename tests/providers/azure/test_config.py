@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
+from proreus.app import command_line
+from proreus.app.flags import FlagError
+from proreus.app.options import Options
+from proreus.app.rights import roles
 from proreus.cloudprovider.config import read
 from proreus.cloudprovider.errors import ConfigError
 from proreus.providers.azure import AzureCloud
@@ -88,7 +92,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         "loadBalancerSku": "basic",
         "vmType": "toaster",
         "disableAvailabilitySetNodes": True,
-        "cloudConfigType": "secret",
+        "cloudConfigType": "vault",
         "loadBalancerBackendPoolConfigurationType": "x",
         "clusterServiceLoadBalancerHealthProbeMode": "x",
         "preConfiguredBackendPoolLoadBalancerTypes": "x",
@@ -139,3 +143,58 @@ def test_variables_of_workload_identity_stand_for_keys(monkeypatch: pytest.Monke
 def test_the_provider_needs_a_cloud_config() -> None:
     with pytest.raises(ConfigError, match="azure"):
         AzureCloud(None)
+
+
+def options(*args: str) -> Options:
+    return command_line.parse(Options, ("--cloud-provider=azure", *args), "ccm", "").options
+
+
+@pytest.mark.parametrize(
+    ("args", "place"),
+    [
+        (("--cloud-config-secret-name=a",), "kube-system/a/cloud-config"),
+        (
+            (
+                "--cloud-config-secret-name=a",
+                "--cloud-config-secret-namespace=b",
+                "--cloud-config-key=c",
+                "--enable-dynamic-reloading",
+                "--cloud-config=",
+            ),
+            "b/a/c",
+        ),
+        (("--cloud-config-secret-name=", "--enable-dynamic-reloading=true"), ""),
+        (("--cloud-config-secret-name=a", "--cloud-config=azure.json"), ""),
+        (("--cloud-config-secret-name=a", "--cloud-config-secret=x/y/z"), "x/y/z"),
+    ],
+)
+def test_the_official_flags_name_the_secret_of_the_cloud_config(
+    args: tuple[str, ...], place: str
+) -> None:
+    assert options(*args).cloud_config_secret == place
+
+
+def test_the_manager_may_read_the_secret_that_the_official_flags_name() -> None:
+    found = roles(options("--cloud-config-secret-name=a"))
+    named = {
+        (role.namespace, *rule.names)
+        for role in found
+        for rule in role.rules
+        if rule.resource == "secrets"
+    }
+    assert named == {("kube-system", "a")}
+
+
+def test_a_secret_that_is_named_is_known_beside_other_mistakes() -> None:
+    with pytest.raises(FlagError) as error:
+        options("--cloud-config-secret-name=a", "--enable-dynamic-reloading=perhaps", "-v=much")
+    assert len(error.value.problems) == 2
+    readable = error.value.readable
+    assert isinstance(readable, Options)
+    assert readable.cloud_config_secret == "kube-system/a/cloud-config"
+
+
+@pytest.mark.parametrize("flag", ["name", "namespace"])
+def test_parts_of_a_secrets_name_have_no_slash(flag: str) -> None:
+    with pytest.raises(FlagError, match=f"--cloud-config-secret-{flag}: 'a/b' must be a name"):
+        options(f"--cloud-config-secret-{flag}=a/b")

@@ -6,15 +6,17 @@ functions (`names`, `machines`, `balancing.plan`, `balancing.guard`).
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.azure.api import Arm
 from proreus.providers.azure.balancing.load_balancers import AzureLoadBalancers
 from proreus.providers.azure.config import AzureConfig
+from proreus.providers.azure.flags import FLAGS, config_secret
 from proreus.providers.azure.instances import AzureInstances
 from proreus.providers.azure.routes import AzureRoutes
 from proreus.providers.azure.volumes import AzureVolumes
@@ -37,6 +39,7 @@ class AzureCloud(CloudProvider):
             "AZURE_TENANT_ID": "tenant_id",
         }
     )
+    flags: ClassVar[Mapping[str, ProviderFlag]] = FLAGS
     needs: ClassVar[frozenset[str]] = frozenset({"nodes", "services"})
     timeout: ClassVar[float] = 60.0
     """Seconds for an answer of Azure."""
@@ -49,6 +52,11 @@ class AzureCloud(CloudProvider):
         """
         super().__init__(config)
         self._config = self.config_as(AzureConfig)
+
+    @classmethod
+    def config_secret(cls, flags: Mapping[str, Any]) -> str:
+        """Return the Secret that the official flags name as that of the cloud-config."""
+        return config_secret(flags)
 
     async def start(self, context: "Context") -> None:
         """Get a token, and set the capabilities."""

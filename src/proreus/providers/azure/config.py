@@ -250,11 +250,8 @@ class AzureConfig(Unused, frozen=True, kw_only=True, rename=_rename):
             "", "internal", "external", "all",
         }:  # fmt: skip
             yield "preConfiguredBackendPoolLoadBalancerTypes: must be internal, external or all"
-        if self.cloud_config_type_.lower() not in {"", "file", "merge"}:
-            yield (
-                "cloudConfigType: must be file or merge: name the Secret with the cloud-config in"
-                " --cloud-config-secret=NAMESPACE/NAME/KEY"
-            )
+        if self.cloud_config_type_.lower() not in {"", "file", "secret", "merge"}:
+            yield "cloudConfigType: must be file, secret or merge"
         is_mixed = self.vm_type.lower() == VMType.VMSS
         if self.disable_availability_set_nodes and not is_mixed:
             yield "disableAvailabilitySetNodes: is only for vmType vmss"

@@ -5,15 +5,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from proreus.cloudprovider.flags import ProviderFlag
+from proreus.cloudprovider.flags import ProviderFlag, boolean
 
 RANGES: Final = "cloud-provider-gce-lb-src-cidrs"
 RBS_DEFAULT: Final = "enable-rbs-default-l4-netlb"
-
-_GO_BOOLEANS: Final = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
 
 
 def ranges(text: str) -> tuple[str, ...]:
@@ -23,17 +18,6 @@ def ranges(text: str) -> tuple[str, ...]:
         ValueError: One is none.
     """
     return tuple(str(ipaddress.ip_network(one.strip(), strict=False)) for one in text.split(","))
-
-
-def boolean(text: str) -> bool:
-    """Read true or false, as Go does.
-
-    Raises:
-        ValueError: It is neither.
-    """
-    if text not in _GO_BOOLEANS:
-        raise ValueError("must be true or false")
-    return _GO_BOOLEANS[text]
 
 
 def _switch(text: str) -> ProviderFlag:
