@@ -37,6 +37,7 @@ _NAMES: Final = (
     ("GET", r"cis/tagging/tag/id:[^/]+", "tag.get"),
     ("POST", r"cis/tagging/tag-association\?~action=list-attached-objects-on-tags", "tag.attached"),
 )
+_SOAP: Final = ("/sdk", "/vsanHealth")
 _FAULT: Final = """<?xml version="1.0" encoding="UTF-8"?>
 <soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/"
  xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><soapenv:Body><soapenv:Fault>
@@ -194,7 +195,7 @@ class Gateway:
 
 def _operation(method: str, path: str, body: bytes) -> tuple[str, bool]:
     """Return the name of what is called, and whether `operations` has it."""
-    if path == "/sdk":
+    if path in _SOAP:
         found = _METHOD.search(body)
         name = found[1].decode() if found else "?"
         return name, name in operations.SOAP
@@ -206,7 +207,7 @@ def _operation(method: str, path: str, body: bytes) -> tuple[str, bool]:
 
 
 def _refused(request: web.Request, name: str) -> web.Response:
-    if request.path == "/sdk":
+    if request.path in _SOAP:
         more = "<privilegeId>Any.Other</privilegeId>"
         text = _FAULT.format(name="NoPermission", text=f"{name} is not allowed", more=more)
         return web.Response(status=500, text=text, content_type="text/xml")

@@ -115,8 +115,17 @@ class Simulator:
         """End all sessions of the SOAP API."""
         await self.do("expire")
 
-    async def do(self, what: str, **fields: Any) -> None:
-        """Give the program a command.
+    async def datastore(self, name: str, *hosts: str) -> None:
+        """Let hosts, by their paths, mount a datastore that they share."""
+        for host in hosts:
+            await self.do("datastore", name=name, path=host)
+
+    async def volume(self, datastore: str) -> str:
+        """Make a volume of the CSI driver in a datastore, by its path; return its id."""
+        return await self.do("volume", path=datastore)
+
+    async def do(self, what: str, **fields: Any) -> str:
+        """Give the program a command; return the id of what it made, if it tells one.
 
         Raises:
             RuntimeError: It cannot be done.
@@ -127,8 +136,9 @@ class Simulator:
             self._process.stdin.write(json.dumps({"do": what, **fields}).encode() + b"\n")
             await self._process.stdin.drain()
             answer = json.loads(await self._line())
-        if answer:
+        if "error" in answer:
             raise RuntimeError(answer["error"])
+        return str(answer.get("id", ""))
 
     async def _line(self) -> str:
         if self._process.stdout is None:

@@ -1,7 +1,7 @@
 // Program vcsim is a vCenter to test on: the simulator of govmomi, with a hand on its machines.
 //
 // It serves the APIs over plain HTTP and prints its address. Then it reads commands, one JSON object
-// a line, and answers each with a line: {} or {"error": "…"}. It ends with its standard input.
+// a line, and answers each with a line: {}, {"id": "…"} of what it made, or {"error": "…"}. It ends with its standard input.
 package main
 
 import (
@@ -18,6 +18,8 @@ import (
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/soap"
 
+	_ "github.com/vmware/govmomi/cns/simulator"
+	_ "github.com/vmware/govmomi/pbm/simulator"
 	_ "github.com/vmware/govmomi/vapi/simulator"
 
 	"github.com/vmware/govmomi/session"
@@ -35,11 +37,12 @@ type command struct {
 	Path     string    `json:"path"`
 }
 
-// A hand holds what commands need: the simulator from within, and a client of it.
+// A hand holds what commands need: the simulator from within, a client of it, a folder for files.
 type hand struct {
 	model  *simulator.Model
 	client *vim25.Client
 	login  *url.Userinfo
+	place  string
 }
 
 func main() {
@@ -65,7 +68,10 @@ func main() {
 	must(session.NewManager(client).Login(ctx, login))
 	fmt.Println(server.URL.Scheme + "://" + server.URL.Host)
 
-	own := &hand{model, client, login}
+	place, err := os.MkdirTemp("", "vcsim-")
+	must(err)
+	defer func() { _ = os.RemoveAll(place) }()
+	own := &hand{model, client, login, place}
 	lines := bufio.NewReader(os.Stdin)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -76,7 +82,7 @@ func main() {
 		var asked command
 		if err := json.Unmarshal(line, &asked); err != nil {
 			answer["error"] = err.Error()
-		} else if err := own.do(ctx, &asked); err != nil {
+		} else if err := own.do(ctx, &asked, answer); err != nil {
 			answer["error"] = fmt.Sprintf("%s: %v", asked.Do, err)
 		}
 		text, err := json.Marshal(answer)
@@ -85,7 +91,7 @@ func main() {
 	}
 }
 
-func (h *hand) do(ctx context.Context, c *command) error {
+func (h *hand) do(ctx context.Context, c *command, answer map[string]string) error {
 	switch c.Do {
 	case "create":
 		return h.create(ctx, c.Machines)
@@ -99,6 +105,12 @@ func (h *hand) do(ctx context.Context, c *command) error {
 		return h.tag(ctx, c.Category, c.Tag, c.Path)
 	case "expire":
 		return h.expire(ctx)
+	case "datastore":
+		return h.datastore(ctx, c.Name, c.Path)
+	case "volume":
+		id, err := h.volume(ctx, c.Path)
+		answer["id"] = id
+		return err
 	}
 	return fmt.Errorf("unknown command")
 }

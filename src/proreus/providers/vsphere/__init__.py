@@ -1,8 +1,9 @@
 """The provider `vsphere` (VMware vSphere): a drop-in for the official manager's nodes.
 
-Instances with zones and regions, of one or more vCenters. Every call goes through `vcenter.Client`
-(SOAP) or `tags.Tags` (REST); what an answer means is decided in pure functions (`plan`,
-`machines`, `addresses`, `zones`). Load balancers are another provider's, such as `local`.
+Instances with zones and regions, of one or more vCenters, and labels of volumes. Every call goes
+through `vcenter.Client` (SOAP) or `tags.Tags` (REST); what an answer means is decided in pure
+functions (`plan`, `machines`, `addresses`, `zones`, `datastores`). Load balancers are another
+provider's, such as `local`.
 """
 
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from proreus.providers.vsphere.secrets import DIRECTORY, mounted, secret_files
 from proreus.providers.vsphere.tags import Tags
 from proreus.providers.vsphere.trust import Trust
 from proreus.providers.vsphere.vcenter import Client
+from proreus.providers.vsphere.volumes import VSphereVolumes
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -83,6 +85,10 @@ class VSphereCloud(CloudProvider):
         self._check_credentials(known)
         places = {one.name: self._place(one, context) for one in known}
         self.instances = VSphereInstances(places, selection(config.nodes), config.labels)
+        if config.labels:
+            self.volumes = VSphereVolumes(
+                {name: (at.inventory, at.tags) for name, at in places.items() if at.tags}
+            )
         await self.instances.describe(())
 
     def _check_credentials(self, known: tuple[VCenter, ...]) -> None:

@@ -7,8 +7,8 @@ is known is as new as the question, and costs one call, whatever the number of m
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable
-from typing import Final
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +16,7 @@ from proreus.cloudprovider.errors import CallTimeout, CloudError, ConfigError
 from proreus.cloudprovider.lookups import each
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.vsphere import soap
+from proreus.providers.vsphere.datastores import STORE_PATHS, Datastore, datastore
 from proreus.providers.vsphere.machines import (
     PATHS,
     Machine,
@@ -36,6 +37,7 @@ RENEWAL: Final = 1800.0
 _MACHINE: Final = "VirtualMachine"
 _IDENTITY: Final = ("name", "config.uuid", "runtime.connectionState")
 _AT_ONCE: Final = 4
+_VOLUMES: Final = Ref("CnsVolumeManager", "cns-volume-manager")
 
 
 class _Watch(msgspec.Struct):
@@ -108,6 +110,35 @@ class Inventory:
             raise
         return "".join(str(properties.get("config.uuid", "")).lower() for _, properties in found)
 
+    async def datastores(self) -> list[Datastore]:
+        """Read the datastores of the datacenters, with the hosts that mount them.
+
+        Raises:
+            CloudError: The vCenter does not tell.
+        """
+        found = await self.client.in_session(lambda one: self._read(one, "Datastore", STORE_PATHS))
+        return [datastore(ref, properties) for ref, properties in found]
+
+    async def datastore_of(self, volume: str) -> str | None:
+        """Return the URL of the datastore with a volume of the CSI driver; None without such a one.
+
+        Raises:
+            CloudError: The vCenter does not tell.
+        """
+
+        async def work(session: Session) -> str | None:
+            # Filters of more have types of their own, so that of this one is said.
+            filter_ = soap.Typed("CnsQueryFilter", {"volumeIds": {"id": volume}})
+            returned = await self.client.call(
+                session, _VOLUMES, "CnsQueryVolume", {"filter": filter_}, service=soap.CNS
+            )
+            for result in returned:
+                for found in soap.children(result, "volumes"):
+                    return soap.text_of(found, "datastoreUrl") or None
+            return None
+
+        return await self.client.in_session(work)
+
     async def _current(self, session: Session) -> Snapshot:
         watch, now = self._watch, asyncio.get_running_loop().time()
         if watch is not None and watch.session == session:
@@ -166,11 +197,11 @@ class Inventory:
             for view in watch.views:
                 await self.client.call(watch.session, view, "DestroyView", {})
 
-    async def _views(self, session: Session) -> tuple[Ref, ...]:
-        """Make a view of the machines of each datacenter."""
+    async def _views(self, session: Session, kind: str = _MACHINE) -> tuple[Ref, ...]:
+        """Make a view of the objects of a type in each datacenter."""
         datacenters = self.client.vcenter.datacenters
         roots = [await self._datacenter(session, one) for one in datacenters] or [session.root]
-        return tuple([await self._view(session, root, (_MACHINE,)) for root in roots])
+        return tuple([await self._view(session, root, (kind,)) for root in roots])
 
     async def _view(self, session: Session, root: Ref, kinds: Iterable[str]) -> Ref:
         parameters = {"container": root, "type": list(kinds), "recursive": True}
@@ -202,14 +233,20 @@ class Inventory:
         raise ConfigError((problem,))
 
     async def _listed(self, session: Session) -> list[Machine]:
-        """Read all machines anew, without the filter; only the properties that identify them."""
-        views = await self._views(session)
+        """Read all machines anew, past the filter, as far as it tells which they are."""
+        found = await self._read(session, _MACHINE, _IDENTITY)
+        return [machine(ref, properties) for ref, properties in found]
+
+    async def _read(
+        self, session: Session, kind: str, paths: Sequence[str]
+    ) -> list[tuple[Ref, dict[str, Any]]]:
+        """Read properties of all objects of a type in the datacenters."""
+        views = await self._views(session, kind)
         try:
-            found = await self.client.retrieve(session, collected({_MACHINE: _IDENTITY}, views))
+            return await self.client.retrieve(session, collected({kind: paths}, views))
         finally:
             for view in views:
                 await self.client.call(session, view, "DestroyView", {})
-        return [machine(ref, properties) for ref, properties in found]
 
     async def _indexed(self, uuid: str) -> tuple[Ref, ...]:
         """Return the machines that the index of the whole vCenter has for a BIOS UUID."""

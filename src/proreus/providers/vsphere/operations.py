@@ -9,6 +9,7 @@ from typing import Final
 ANONYMOUS: Final = "System.Anonymous"
 VIEW: Final = "System.View"
 READ: Final = "System.Read"
+SEARCHABLE: Final = "Cns.Searchable"
 
 SOAP: Final = {
     "RetrieveServiceContent": ANONYMOUS,
@@ -24,8 +25,9 @@ SOAP: Final = {
     "ContinueRetrievePropertiesEx": READ,
     "FindByInventoryPath": VIEW,
     "FindAllByUuid": VIEW,
+    "CnsQueryVolume": SEARCHABLE,
 }
-"""Methods of the Web Services API by their privilege (its reference, "Required Privileges")."""
+"""Methods of the SOAP APIs by their privilege (their references, "Required Privileges")."""
 
 REST: Final = {
     "session.create": ANONYMOUS,

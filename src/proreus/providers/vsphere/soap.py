@@ -1,7 +1,7 @@
-"""Write requests and read answers of the vSphere Web Services API (SOAP, `urn:vim25`). Pure.
+"""Write requests and read answers of the APIs of a vCenter that speak SOAP. Pure.
 
-Only what a reader of the inventory needs: ten methods of nine types. pyVmomi knows all of the API,
-and takes longer to import and more memory than the rest of the manager.
+Only what a reader of the inventory needs: a dozen methods. pyVmomi knows all of the API, and takes
+longer to import and more memory than the rest of the manager.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,14 +13,27 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.requests import Answer, Body, Request, xml_body
 
-VERSION: Final = "urn:vim25/6.5"
-"""The version of the API that is asked for: newer servers still answer in it."""
-PATH: Final = "sdk"
-
-_VIM: Final = "{urn:vim25}"
 _XSI: Final = "{http://www.w3.org/2001/XMLSchema-instance}"
 _SOAP: Final = "{http://schemas.xmlsoap.org/soap/envelope/}"
+_ANY: Final = "{*}"
 _NUMBERS: Final = frozenset(("byte", "short", "int", "long"))
+
+
+class Service(msgspec.Struct, frozen=True):
+    """An API: its path, the namespace of its names, and the version that is asked for.
+
+    Newer servers still answer in it.
+    """
+
+    path: str
+    namespace: str
+    version: str
+
+
+VIM: Final = Service("sdk", "urn:vim25", "urn:vim25/6.5")
+"""The vSphere Web Services API."""
+CNS: Final = Service("vsanHealth", "urn:vsan", "urn:vsan/vSAN 6.7U3")
+"""The API of Cloud Native Storage, which knows the volumes of the CSI driver."""
 
 
 class Ref(msgspec.Struct, frozen=True, order=True):
@@ -46,6 +59,7 @@ def request(
     this: Ref,
     parameters: Mapping[str, Any],
     *,
+    service: Service = VIM,
     cookie: str = "",
     timeout: float | None = None,
 ) -> Request:
@@ -56,22 +70,23 @@ def request(
         this: The managed object whose method it is.
         parameters: By name, in the order of the API. A mapping is a data object, a sequence a
             repeated element; None is left out.
+        service: The API.
         cookie: Of the session.
         timeout: Seconds for the answer.
     """
     return Request(
         f"vcenter.{method}",
         "POST",
-        PATH,
-        body=envelope(method, this, parameters),
-        headers={"SOAPAction": VERSION} | ({"Cookie": cookie} if cookie else {}),
+        service.path,
+        body=envelope(method, this, parameters, service.namespace),
+        headers={"SOAPAction": service.version} | ({"Cookie": cookie} if cookie else {}),
         read=True,
         timeout=timeout,
     )
 
 
-def envelope(method: str, this: Ref, parameters: Mapping[str, Any]) -> Body:
-    """Return the body of a request, with the namespace of vim25 as the default one."""
+def envelope(method: str, this: Ref, parameters: Mapping[str, Any], namespace: str) -> Body:
+    """Return the body of a request, with the namespace of its API as the default one."""
     root = ET.Element(
         "soapenv:Envelope",
         {
@@ -80,7 +95,7 @@ def envelope(method: str, this: Ref, parameters: Mapping[str, Any]) -> Body:
         },
     )
     body = ET.SubElement(root, "soapenv:Body")
-    call = ET.SubElement(body, method, {"xmlns": "urn:vim25"})
+    call = ET.SubElement(body, method, {"xmlns": namespace})
     _write(call, "_this", this)
     for name, value in parameters.items():
         _write(call, name, value)
@@ -121,13 +136,13 @@ def returned(answer: Answer, method: str) -> list[ET.Element]:
         CloudError: It is not the answer of a vCenter to this method.
     """
     root = answer.xml()
-    found = root.find(f"{_SOAP}Body/{_VIM}{method}Response")
+    found = root.find(f"{_SOAP}Body/{_ANY}{method}Response")
     if root.tag != f"{_SOAP}Envelope" or found is None:
         raise CloudError(
             f"{answer.request.name}: the answer is not of a vCenter: is the server in the"
             " cloud-config one?"
         )
-    return found.findall(f"{_VIM}returnval")
+    return found.findall(f"{_ANY}returnval")
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -152,7 +167,7 @@ def fault(answer: Answer) -> Fault | None:
     if detail is None or not len(detail):
         return Fault("", text)
     kind = detail[0].get(f"{_XSI}type") or local(detail[0].tag).removesuffix("Fault")
-    privilege = detail[0].findtext(f"{_VIM}privilegeId") or ""
+    privilege = detail[0].findtext(f"{_ANY}privilegeId") or ""
     return Fault(kind.rpartition(":")[2], text, privilege)
 
 
@@ -174,17 +189,17 @@ def reference(element: ET.Element) -> Ref:
 
 def child(element: ET.Element, name: str) -> ET.Element | None:
     """Return the part of a data object that has this name."""
-    return element.find(f"{_VIM}{name}")
+    return element.find(f"{_ANY}{name}")
 
 
 def children(element: ET.Element, name: str) -> Iterator[ET.Element]:
     """Return the parts of a data object that have this name."""
-    return element.iterfind(f"{_VIM}{name}")
+    return element.iterfind(f"{_ANY}{name}")
 
 
 def text_of(element: ET.Element, name: str) -> str:
     """Return the text of a part of a data object, "" if it is not there."""
-    return element.findtext(f"{_VIM}{name}") or ""
+    return element.findtext(f"{_ANY}{name}") or ""
 
 
 def value_of(element: ET.Element) -> Any:

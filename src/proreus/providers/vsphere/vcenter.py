@@ -19,7 +19,7 @@ from proreus.providers.vsphere import soap
 from proreus.providers.vsphere.config import VCenter
 from proreus.providers.vsphere.faults import NOT_AUTHENTICATED, read_error
 from proreus.providers.vsphere.logins import LOGINS
-from proreus.providers.vsphere.soap import Ref
+from proreus.providers.vsphere.soap import VIM, Ref, Service
 from proreus.providers.vsphere.trust import Trust
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class Client:
         method: str,
         parameters: Mapping[str, Any],
         *,
+        service: Service = VIM,
         deadline: float | None = None,
     ) -> list[ET.Element]:
         """Call a method of a managed object; return its result.
@@ -124,12 +125,15 @@ class Client:
             this: The managed object.
             method: Such as FindAllByUuid.
             parameters: As of `soap.request`.
+            service: The API that has it.
             deadline: Seconds for the answer; by default those of the cloud-config.
 
         Raises:
             CloudError: The vCenter refuses, or does not answer.
         """
-        request = soap.request(method, this, parameters, cookie=session.cookie, timeout=deadline)
+        request = soap.request(
+            method, this, parameters, service=service, cookie=session.cookie, timeout=deadline
+        )
         return soap.returned(await (await self._opened()).send(request), method)
 
     async def retrieve(

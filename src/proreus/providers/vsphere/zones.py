@@ -1,6 +1,7 @@
-"""Find zone and region of a machine by the tags above it in the inventory. Pure."""
+"""Find zones and regions by the tags above machines and hosts in the inventory. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -8,6 +9,8 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.providers.vsphere.config import Labels
 from proreus.providers.vsphere.machines import Machine, described
 from proreus.providers.vsphere.soap import Ref
+
+_HOST: Final = "HostSystem"
 
 
 class Marks(msgspec.Struct, frozen=True):
@@ -27,16 +30,44 @@ def zone_of(
     counts rather than one below it as long as no region has been met, and the other way round.
     """
     for place in machine.places:
-        found = Marks()
-        for ref in _upwards(place, parents):
-            here = tagged.get(ref, Marks())
-            found = Marks(here.zone or found.zone, here.region or found.region)
-            if found.zone and found.region:
-                return found
+        found = _above(place, parents, tagged)
+        if found is not None:
+            return found
     return CloudError(
         f"nothing above {described(machine)} has a tag of the category {labels.zone} and one of"
         f" {labels.region}: tag its host, cluster, datacenter or folder, or let the user read them"
     )
+
+
+def shared_zones(
+    hosts: Collection[Ref], parents: Mapping[Ref, Ref], tagged: Mapping[Ref, Marks]
+) -> list[Marks]:
+    """Return the zones of what some hosts share, such as a datastore, by region and name.
+
+    As officially, it is in each zone of which all hosts have it.
+
+    Args:
+        hosts: The hosts that have it.
+        parents: By object the one above it; of all hosts of the vCenter, too.
+        tagged: By object its tags.
+    """
+    members: dict[Marks, set[Ref]] = {}
+    for host in parents:
+        if host.type == _HOST and (found := _above(host, parents, tagged)) is not None:
+            members.setdefault(found, set()).add(host)
+    whole = (one for one in members if members[one] <= set(hosts))
+    return sorted(whole, key=lambda one: (one.region, one.zone))
+
+
+def _above(place: Ref, parents: Mapping[Ref, Ref], tagged: Mapping[Ref, Marks]) -> Marks | None:
+    """Return zone and region as they are found from a place upwards; None unless both are."""
+    found = Marks()
+    for ref in _upwards(place, parents):
+        here = tagged.get(ref, Marks())
+        found = Marks(here.zone or found.zone, here.region or found.region)
+        if found.zone and found.region:
+            return found
+    return None
 
 
 def _upwards(place: Ref, parents: Mapping[Ref, Ref]) -> Iterator[Ref]:
