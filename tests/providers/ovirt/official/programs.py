@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,11 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import pytest
-
-from proreus.testing.controlplane.assets import cache, lock
-
 from ... import managers  # noqa: TID252 - pytest imports tests by path
+from ...packages import installed  # noqa: TID252
 
 SDK: Final = ("ovirt-engine-sdk-python==4.6.3", "pycurl==7.49.0")
 MODULE: Final = Path(__file__).parent / "strangers"
@@ -24,20 +20,7 @@ SCRIPT: Final = Path(__file__).parent / "sdk.py"
 
 async def sdk() -> Path:
     """The directory with the SDK for Python, which needs a compiler and libxml2 to be made."""
-    directory = cache(os.environ, "ovirt-sdk") / str(sys.implementation.cache_tag)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    async with lock(directory.with_suffix(".lock"), print):
-        if not directory.exists():
-            made = directory.with_suffix(".new")
-            shutil.rmtree(made, ignore_errors=True)
-            command = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target")
-            done = await asyncio.to_thread(
-                subprocess.run, [*command, str(made), *SDK], capture_output=True, text=True
-            )
-            if done.returncode:
-                pytest.skip(f"no SDK for Python: {done.stderr.strip().splitlines()[-1:]}")
-            made.rename(directory)
-    return directory
+    return await installed("ovirt-sdk", SDK, "--no-deps")
 
 
 async def told(*arguments: str, document: bytes = b"") -> str:
