@@ -9,9 +9,10 @@ import pytest
 from labs.vsphere import Fault
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
-from proreus.providers.vsphere.datastores import Datastore, Volume, volume, zone_labels
+from proreus.providers.vsphere.datastores import Datastore, Volume, named_volume, zone_labels
 from proreus.providers.vsphere.soap import Ref
 from proreus.providers.vsphere.zones import Marks, shared_zones
+from proreus.testing.volumes import labels_of, persistent_volume
 
 from .site import Site, site, started
 
@@ -42,12 +43,12 @@ def csi(handle: str) -> dict[str, object]:
     ],
 )
 def test_what_a_persistent_volume_names(source: dict[str, object], expected: Volume | None) -> None:
-    assert volume(source) == expected
+    assert named_volume(persistent_volume(source)) == expected
 
 
 @pytest.mark.parametrize("path", ["", "disk.vmdk", "[] x", "[fast]", "[fast"])
 def test_a_path_without_a_datastore_is_refused(path: str) -> None:
-    found = volume({"vsphereVolume": {"volumePath": path}})
+    found = named_volume(persistent_volume({"vsphereVolume": {"volumePath": path}}))
     assert found is not None
     assert "[datastore] path" in found.problem
 
@@ -121,8 +122,7 @@ async def zoned(vcenter: Site) -> Site:
 
 async def labels(at: Site, source: dict[str, object], **keys: Any) -> Mapping[str, str]:
     async with started(at.config(LABELS, **keys)) as provider:
-        assert provider.volumes is not None
-        return await provider.volumes.labels(source)
+        return await labels_of(provider, source)
 
 
 async def test_virtual_disks_are_in_the_zones_of_their_datastores_hosts(zoned: Site) -> None:
@@ -175,10 +175,9 @@ async def test_a_name_that_datastores_of_different_zones_have_is_refused(tmp_pat
 
 async def test_a_vcenter_that_does_not_tell_is_an_error_and_no_absence(zoned: Site) -> None:
     async with started(zoned.config(LABELS)) as provider:
-        assert provider.volumes is not None
         zoned.gateway.fail(Fault("RetrievePropertiesEx", times=9, name="NoPermission"))
         with pytest.raises(CloudError) as error:
-            await provider.volumes.labels(disk("shared"))
+            await labels_of(provider, disk("shared"))
         assert not isinstance(error.value, InvalidRequest)
 
 
@@ -190,9 +189,8 @@ async def test_without_categories_of_zones_there_are_no_labels_of_volumes(vcente
 async def test_labels_of_a_volume_cost_the_calls_that_the_guide_says(zoned: Site) -> None:
     id_ = await zoned.simulator.volume("/DC0/datastore/local-0")
     async with started(zoned.config(LABELS)) as provider:
-        assert provider.volumes is not None
-        await provider.volumes.labels(disk("shared"))
+        await labels_of(provider, disk("shared"))
         for source, calls in ((disk("shared"), 3 + 1), (csi(id_), 3 + 1 + 1)):
             zoned.gateway.calls.clear()
-            await provider.volumes.labels(source)
+            await labels_of(provider, source)
             assert zoned.gateway.calls.total() == calls, zoned.gateway.calls

@@ -11,7 +11,7 @@ from proreus.kube.objects import TAINT_OUT_OF_SERVICE, has_taint
 def findings(observed: Observed) -> Iterator[Finding]:
     """Find nodes that the manager does not take out of service, or not back."""
     nodes = {node.metadata.name: node for node in observed.nodes}
-    for name, one in sorted({one.node: one for one in observed.in_service}.items()):
+    for name, one in sorted({one.name: one for one in observed.in_service}.items()):
         node = nodes.get(name)
         if node and not is_ready(node) and not has_taint(node, TAINT_OUT_OF_SERVICE):
             yield Finding(

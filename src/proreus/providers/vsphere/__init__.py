@@ -14,6 +14,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
+from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.vsphere.addresses import selection
 from proreus.providers.vsphere.config import VCenter, VSphereConfig, vcenters
 from proreus.providers.vsphere.instances import Place, VSphereInstances
@@ -86,9 +87,8 @@ class VSphereCloud(CloudProvider):
         places = {one.name: self._place(one, context) for one in known}
         self.instances = VSphereInstances(places, selection(config.nodes), config.labels)
         if config.labels:
-            self.volumes = VSphereVolumes(
-                {name: (at.inventory, at.tags) for name, at in places.items() if at.tags}
-            )
+            tagged = {name: (at.inventory, at.tags) for name, at in places.items() if at.tags}
+            self.volumes = per_volume(VSphereVolumes(tagged).labels)
         await self.instances.describe(())
 
     def _check_credentials(self, known: tuple[VCenter, ...]) -> None:

@@ -8,8 +8,8 @@ import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import LABEL_VALUE
-from proreus.cloudprovider.volumes import handle_of
-from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
+from proreus.cloudprovider.volumes import BETWEEN_ZONES, handle_of
+from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, PersistentVolume
 from proreus.providers.vsphere.soap import Ref
 from proreus.providers.vsphere.zones import Marks
 
@@ -18,8 +18,6 @@ DRIVER: Final = "csi.vsphere.vmware.com"
 STORE_PATHS: Final = ("name", "summary.url", "host")
 """The properties of a datastore that are read."""
 _PATH: Final = re.compile(r"\[(?P<store>[^\[\]]+)\]\s*\S.*")
-_SEPARATOR: Final = "__"
-"""Stands between zones in the value of a label, as in Kubernetes' own labels of volumes."""
 _LONGEST: Final = 63
 _FILE: Final = "file:"
 """What the handle of a file share begins with: it is reached by network, from any zone."""
@@ -59,13 +57,12 @@ def datastore(ref: Ref, properties: Mapping[str, Any]) -> Datastore:
     )
 
 
-def volume(source: Mapping[str, object]) -> Volume | None:
+def named_volume(volume: PersistentVolume) -> Volume | None:
     """Return the volume that a PersistentVolume names; None if it is none of vSphere.
 
-    Args:
-        source: Its spec: `vsphereVolume`, or `csi` with the driver of vSphere.
+    It is named by `vsphereVolume`, or by `csi` with the driver of vSphere.
     """
-    in_tree = source.get("vsphereVolume")
+    in_tree = volume.spec.get("vsphereVolume")
     if isinstance(in_tree, Mapping):
         path = str(in_tree.get("volumePath") or "")
         found = _PATH.fullmatch(path)
@@ -74,7 +71,7 @@ def volume(source: Mapping[str, object]) -> Volume | None:
             return Volume(problem=problem)
         # A path in a cluster of datastores names the cluster, too.
         return Volume(store=found["store"].rpartition("/")[2].strip())
-    handle = handle_of(source, in_tree="", driver=DRIVER)
+    handle = handle_of(volume, in_tree="", driver=DRIVER)
     return Volume(id=handle) if handle and not handle.startswith(_FILE) else None
 
 
@@ -99,7 +96,7 @@ def zone_labels(zones: Sequence[Marks]) -> dict[str, str]:
         return {}
     region = zones[0].region
     clean = [LABEL_VALUE.clean(one.zone) for one in zones if one.region == region]
-    zone = _SEPARATOR.join(dict.fromkeys(clean))
+    zone = BETWEEN_ZONES.join(dict.fromkeys(clean))
     if len(zone) > _LONGEST:
         raise InvalidRequest(f"the volume is in {len(clean)} zones: too many for a label")
     return {LABEL_ZONE: zone, LABEL_REGION: LABEL_VALUE.clean(region)}

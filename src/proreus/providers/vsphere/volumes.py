@@ -4,7 +4,14 @@ import asyncio
 from collections.abc import Mapping
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.providers.vsphere.datastores import Datastore, Volume, chosen, volume, zone_labels
+from proreus.kube.objects import PersistentVolume
+from proreus.providers.vsphere.datastores import (
+    Datastore,
+    Volume,
+    chosen,
+    named_volume,
+    zone_labels,
+)
 from proreus.providers.vsphere.inventory import Inventory
 from proreus.providers.vsphere.tags import AGE, Tags
 from proreus.providers.vsphere.zones import Marks, shared_zones
@@ -13,24 +20,20 @@ VCenter = tuple[Inventory, Tags]
 
 
 class VSphereVolumes:
-    """The capability `Volumes` of the provider `vsphere`, where zones are configured."""
+    """The labels of volumes of the provider `vsphere`, where zones are configured."""
 
     def __init__(self, vcenters: Mapping[str, VCenter]) -> None:
         """Keep inventories and tags, by the vCenters' names."""
         self._vcenters = vcenters
 
-    async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
+    async def labels(self, volume: PersistentVolume) -> Mapping[str, str]:
         """Return zone and region of a virtual disk; nothing for others, and where it has none.
-
-        Args:
-            volume_source: The spec of a PersistentVolume: `vsphereVolume`, or `csi` with the
-                driver of vSphere.
 
         Raises:
             InvalidRequest: It names no disk, one of no datastore, or one of several.
             CloudError: A vCenter does not tell.
         """
-        asked = volume(volume_source)
+        asked = named_volume(volume)
         if asked is None:
             return {}
         if asked.problem:

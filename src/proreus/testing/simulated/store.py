@@ -92,11 +92,12 @@ class Table(Generic[_Row]):
 
         They are shown as they were `lag` seconds ago.
         """
+
+        def fits(row: _Row) -> bool:
+            return self._name_of(row).startswith(prefix) and {*keys} <= {*self._keys(row)}
+
         if lag > 0 and self._past:
-            return self.all(
-                lag=lag,
-                only=lambda row: row.name.startswith(prefix) and {*keys} <= {*self._keys(row)},
-            )
+            return self.all(lag=lag, only=fits)
         found = [self._by_key.get(key, set()) for key in keys]
         if prefix:
             found.append(self._named(prefix))
@@ -138,11 +139,14 @@ class Table(Generic[_Row]):
             if not self._by_key[key]:
                 del self._by_key[key]
         if old is not None:
-            del self._names[bisect_left(self._names, (old.name, id_))]
+            del self._names[bisect_left(self._names, (self._name_of(old), id_))]
         if new is not None:
             self._rows[id_] = new
             self._index(new)
         self._record(id_, old, new)
+
+    def _name_of(self, row: _Row) -> str:
+        return next((key[1] for key in self._keys(row) if key[0] == "name"), "")
 
     def _named(self, prefix: str) -> set[str]:
         first = bisect_left(self._names, (prefix, ""))
@@ -150,7 +154,7 @@ class Table(Generic[_Row]):
         return {id_ for _, id_ in itertools.takewhile(lambda n: n[0].startswith(prefix), following)}
 
     def _index(self, row: _Row) -> None:
-        insort(self._names, (row.name, row.id))
+        insort(self._names, (self._name_of(row), row.id))
         for key in self._keys(row):
             self._by_key[key].add(row.id)
 
