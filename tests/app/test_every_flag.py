@@ -33,6 +33,9 @@ OWN_TLS = OWN_SERVING + "test_both_servers_have_the_certificates_and_limits_of_t
 RELOAD = "apiserver/test_reload.py::"
 ROUTES = "apiserver/test_routes.py::"
 SERVING = "apiserver/test_serving.py::"
+SSH_KEYS = (
+    "apiserver/test_ssh_keys.py::test_instances_have_the_key_and_new_ones_get_it_by_few_calls"
+)
 SLOTS = "runtime/test_controller.py::test_no_more_keys_are_out_than_the_slots_and_one_batch"
 TLS = "serving/test_tls.py::"
 
@@ -98,6 +101,9 @@ SHOWN_BY: Final = {
     + "test_dual_stack_nodes_get_a_block_of_each_family_by_one_patch",
     "node_cidr_mask_size_ipv6": IPAM
     + "test_dual_stack_nodes_get_a_block_of_each_family_by_one_patch",
+    # ssh keys controller
+    "ssh_user": SSH_KEYS,
+    "ssh_keyfile": SSH_KEYS,
     # secure serving
     "bind_address": SERVING + "test_a_taken_port_ends_the_process_with_one_clear_error",
     "secure_port": SERVING + "test_a_taken_port_ends_the_process_with_one_clear_error",

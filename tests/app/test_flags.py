@@ -149,6 +149,9 @@ def test_a_text_that_is_no_duration_of_go_is_refused(text: str) -> None:
         (("--secure-port=10260",), []),
         (("--secure-port=10260", "--webhooks=*"), ["--webhook-secure-port"]),
         (("--secure-port=0", "--webhook-secure-port=0", "--webhooks=*"), []),
+        (("--ssh-user=core",), ["--ssh-keyfile", "--ssh-user"]),
+        (("--ssh-keyfile=f", "--controllers=ssh-keys"), ["--ssh-user"]),
+        (("--ssh-user=core", "--ssh-keyfile=f", "--controllers=*,ssh-keys"), []),
         (("--cloud-provider=", "--metrics-bind-address=x:99999"), ["--cloud-provider", "--metrics-bind-address"]),
     ],
 )  # fmt: skip

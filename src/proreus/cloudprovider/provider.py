@@ -85,7 +85,10 @@ class SSHKeys(Protocol):
     """Go's capability to add an SSH key to all instances."""
 
     async def add_to_all_instances(self, user: str, public_key: str) -> None:
-        """Let `user` log in with `public_key` on every instance."""
+        """Let `user` log in with `public_key` on every instance that there is now.
+
+        It is called again after new nodes have joined; a key that is there is no error.
+        """
 
 
 class PodCIDRs(Protocol):

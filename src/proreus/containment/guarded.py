@@ -30,6 +30,7 @@ from proreus.cloudprovider import (
     PodCIDRs,
     Route,
     Routes,
+    SSHKeys,
     names_machine,
     scope,
     scope_of,
@@ -81,8 +82,11 @@ class _Guarded(CloudProvider):
             self.routes = GuardedRoutes(provider.routes, guard)
         if provider.pod_cidrs is not None:
             self.pod_cidrs = GuardedPodCIDRs(provider.pod_cidrs, guard)
+        if provider.ssh_keys is not None:
+            self.ssh_keys = GuardedSSHKeys(provider.ssh_keys, guard)
         if provider.volumes is not None:
             self.volumes = GuardedVolumes(provider.volumes, guard)
+
         if provider.clusters is not None:
             self.clusters = GuardedClusters(provider.clusters, guard)
 
@@ -337,6 +341,19 @@ class GuardedPodCIDRs:
     async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
         """Call the provider's `release`."""
         await self._release.call(lambda: self._cloud.release(node, cidrs))
+
+
+class GuardedSSHKeys:
+    """A guard of `SSHKeys`."""
+
+    def __init__(self, ssh_keys: SSHKeys, guard: Guard) -> None:
+        """Guard `ssh_keys`."""
+        self._cloud = ssh_keys
+        self._add = Verb(guard, "add_ssh_key")
+
+    async def add_to_all_instances(self, user: str, public_key: str) -> None:
+        """Call the provider's `add_to_all_instances`."""
+        await self._add.call(lambda: self._cloud.add_to_all_instances(user, public_key))
 
 
 def _refuse_ungrouped() -> None:

@@ -38,6 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     node_cidr_mask_size: int = 0
     node_cidr_mask_size_ipv4: int = 0
     node_cidr_mask_size_ipv6: int = 0
+    ssh_user: str = ""
+    ssh_keyfile: str = ""
 
 
 DEFAULTS: Final = Settings()

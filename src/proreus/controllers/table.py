@@ -80,6 +80,18 @@ def _kubelet_serving(env: Environment) -> Runnable:
     return KubeletServingController(env)
 
 
+def _ssh_keys(env: Environment) -> Runnable:
+    from proreus.controllers.ssh_keys.controller import (  # noqa: PLC0415 - imports cryptography
+        SSHKeysController,
+    )
+
+    return SSHKeysController(env)
+
+
+def _no_ssh_user(settings: Settings) -> str:
+    return "" if settings.ssh_user else "--ssh-user is not given"
+
+
 def _asks_cloud(settings: Settings) -> bool:
     return settings.allocate_node_cidrs and Mode(settings.cidr_allocator_type).asks_cloud
 
@@ -167,6 +179,16 @@ CONTROLLERS: tuple[Descriptor, ...] = (
         create=PersistentVolumeLabelController,
         account="pvl-controller",
         rules=(Rule("", "persistentvolumes", ("get", *_WATCH, "patch")), _EVENTS),
+        opt_in=True,
+    ),
+    Descriptor(
+        name="ssh-keys-controller",
+        alias="ssh-keys",
+        capability="ssh_keys",
+        create=_ssh_keys,
+        account="node-controller",
+        rules=(Rule("", "nodes", _WATCH),),
+        why_not=_no_ssh_user,
         opt_in=True,
     ),
 )

@@ -28,6 +28,7 @@ from proreus.app.flags import Flag
 from proreus.app.options.serving import ServingOptions
 from proreus.controllers.node_ipam.plan import Mode, ranges
 from proreus.controllers.settings import DEFAULTS
+from proreus.controllers.table import select
 from proreus.runtime import klog
 
 MISC = "misc"
@@ -236,6 +237,7 @@ def problems(options: Options) -> tuple[str, ...]:
             )
             if is_on
         )
+    found.extend(_ssh(options))
     if options.allocate_node_cidrs:
         found.extend(_node_cidrs(options))
     if options.node_out_of_service_taint and not options.node_deletion_witnesses:
@@ -262,6 +264,17 @@ def _servers(options: Options) -> Iterator[str]:
             yield f"--{prefix}-private-key-file: is needed with --{prefix}-cert-file"
         if key and not cert:
             yield f"--{prefix}-cert-file: is needed with --{prefix}-private-key-file"
+
+
+def _ssh(options: Options) -> Iterator[str]:
+    """Return what is missing of the three that give an SSH key to instances."""
+    if options.ssh_user and not options.ssh_keyfile:
+        yield "--ssh-keyfile: is needed with --ssh-user"
+    if options.ssh_keyfile and not options.ssh_user:
+        yield "--ssh-user: is needed with --ssh-keyfile"
+    is_chosen = any(one.alias == "ssh-keys" for one in select(options.controllers)[0])
+    if options.ssh_user and not is_chosen:
+        yield "--ssh-user: needs the controller ssh-keys; give --controllers=*,ssh-keys, too"
 
 
 def _node_cidrs(options: Options) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Define the flags of the cloud and of the controllers that use it."""
 
+import re
 from typing import Annotated
 
 from proreus.app.flag_values import at_least, boolean, duration, integer, names
@@ -14,6 +15,7 @@ NODE = "node controller"
 SERVICE = "service controller"
 ROUTE = "route controller"
 IPAM = "node ipam controller"
+SSH = "ssh keys controller"
 
 
 def _allocator(text: str) -> str:
@@ -22,6 +24,12 @@ def _allocator(text: str) -> str:
     https://github.com/kubernetes/cloud-provider-gcp, pkg/controller/nodeipam/ipam
     """
     return Mode.FROM_CLOUD.value if text == "CloudAllocator" else text
+
+
+def _login(text: str) -> str:
+    """Return what is wrong with the name of a user of instances; a cloud may keep it in lines."""
+    is_name = not text or re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", text)
+    return "" if is_name else "must be a login name such as core: a-z, 0-9, _ and -"
 
 
 class CloudOptions(GenericOptions, frozen=True, kw_only=True):
@@ -130,3 +138,10 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
     node_cidr_mask_size_ipv6: Annotated[
         int, Flag(IPAM, "Prefix length of a node's IPv6 CIDR; 0: 64.", integer, at_least(0))
     ] = DEFAULTS.node_cidr_mask_size_ipv6
+    ssh_user: Annotated[
+        str,
+        Flag(SSH, "The user to whom all instances give the key in --ssh-keyfile.", check=_login),
+    ] = DEFAULTS.ssh_user
+    ssh_keyfile: Annotated[
+        str, Flag(SSH, "File with a private SSH key for --ssh-user; made if there is none.")
+    ] = DEFAULTS.ssh_keyfile

@@ -14,6 +14,7 @@ from proreus.providers.simulated.instances import SimulatedInstances
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers
 from proreus.providers.simulated.pod_cidrs import SimulatedPodCIDRs
 from proreus.providers.simulated.routes import SimulatedRoutes
+from proreus.providers.simulated.ssh_keys import SimulatedSSHKeys
 from proreus.providers.simulated.volumes import SimulatedVolumes
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ __all__ = ["SimulatedCloud"]
 
 
 class SimulatedCloud(CloudProvider):
-    """A simulated cloud with instances, load balancers, routes, pod CIDRs and volumes."""
+    """A simulated cloud: instances, load balancers, routes, pod CIDRs, volumes and SSH keys."""
 
     name: ClassVar[str] = "simulated"
     config_type: ClassVar[type[msgspec.Struct] | None] = SimulatedConfig
@@ -46,4 +47,5 @@ class SimulatedCloud(CloudProvider):
         self.load_balancers = SimulatedLoadBalancers(api, settings.region)
         self.pod_cidrs = SimulatedPodCIDRs(api, settings.region, settings.batch_size)
         self.routes = SimulatedRoutes(api, settings.region)
+        self.ssh_keys = SimulatedSSHKeys(api)
         self.volumes = SimulatedVolumes(api, settings.batch_size)

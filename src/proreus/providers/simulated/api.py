@@ -158,6 +158,12 @@ class Api:
         request = Request(f"instances.{verb}_pod_cidrs", "POST", path, body=body)
         return await self._rest.call(request, Machine)
 
+    async def add_ssh_key(self, user: str, public_key: str) -> None:
+        """Let a user log in with a key on all instances that there are now."""
+        body = json_body({"user": user, "public_key": public_key})
+        request = Request("instances.add_ssh_key", "POST", "instances:addSSHKey", body=body)
+        await self._rest.call(request, dict[str, Any])
+
     async def parts(self, **filters: str | Sequence[str]) -> list[Part]:
         """List all parts that the filters kind, name_prefix and tag let through, page by page."""
         request = Request("resources.list", "GET", "resources", filters)

@@ -37,10 +37,11 @@ Instances (created and ended by the admin API only)
          {"instances": [I...], "missing_ids": [...], "missing_names": [...]}
     POST /v1/instances/{id}/pod_cidrs:assign   {"pod_cidrs": [CIDR...]} -> I
     POST /v1/instances/{id}/pod_cidrs:release  {"pod_cidrs": [CIDR...]} -> I
+    POST /v1/instances:addSSHKey               {"user", "public_key"} -> {"added": [id...]}
 
     I = {"id", "name", "region", "zone", "type", "state", "system_uuid", "labels": {}, "tags": {},
          "addresses": [{"type": "InternalIP"|"ExternalIP"|"Hostname"|"InternalDNS", "address"}],
-         "pod_cidrs": [CIDR...]}
+         "pod_cidrs": [CIDR...], "ssh_keys": [USER:KEY...]}
 
 `state` is running, stopped, suspended, terminating or terminated. A terminated instance stays
 visible for `tombstone` seconds; with 0 it vanishes at once. Names need not be unique: `names` finds
@@ -50,6 +51,9 @@ the whole call with 400. What is neither in `instances` nor among the missing wa
 `pod_cidrs` are blocks of pod addresses. Assigning adds those that the instance does not have yet;
 one that overlaps a block of another instance is refused (Conflict). Releasing one that it does
 not have is no error. A terminated instance has none.
+
+`addSSHKey` lets a user log in with a key on all instances that there are now, and names those that
+did not have it yet. An instance that is started later does not have it.
 
 Volumes (created by the admin API only)
 =======================================
@@ -129,7 +133,8 @@ Admin API (own token)
 Admin calls are neither logged nor delayed. Settings, faults, calls and quotas live in memory: a
 restart forgets them; instances, volumes and parts are on disk before a call is answered. Operations
 are named COLLECTION.VERB: instances.list, instances.get, instances.batch_get,
-instances.assign_pod_cidrs, instances.release_pod_cidrs, volumes.batch_get, resources.list,
+instances.assign_pod_cidrs, instances.release_pod_cidrs, instances.add_ssh_key, volumes.batch_get,
+resources.list,
 listeners.create, listeners.get, listeners.update, listeners.delete,
 load_balancers.list_targets, load_balancers.add_targets, load_balancers.remove_targets, ...
 """

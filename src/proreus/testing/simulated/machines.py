@@ -124,6 +124,15 @@ class Machines:
         kept = [pod_cidr for pod_cidr in self._living(id_).pod_cidrs if pod_cidr not in gone]
         return self.change(id_, {"pod_cidrs": kept})
 
+    def add_ssh_key(self, user: str, public_key: str) -> list[Instance]:
+        """Give the instances that there are now a key, those that do not have it."""
+        line = f"{user}:{public_key}"
+        return [
+            self.change(one.id, {"ssh_keys": [*one.ssh_keys, line]})
+            for one in self.all()
+            if one.state != "terminated" and line not in one.ssh_keys
+        ]
+
     def _living(self, id_: str) -> Instance:
         self._check([id_])
         found = self.find(id_)

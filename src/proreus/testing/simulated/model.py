@@ -71,7 +71,8 @@ class Address(msgspec.Struct, frozen=True):
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """A machine. Given to the admin API, an empty id, region, uuid or addresses is filled in.
 
-    `pod_cidrs` are the blocks of pod addresses that the cloud lets it have.
+    `pod_cidrs` are the blocks of pod addresses that the cloud lets it have, `ssh_keys` the keys by
+    which users may log in, each `USER:KEY`.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     tags: Mapping[str, str] = {}
     pod_cidrs: tuple[str, ...] = ()
+    ssh_keys: tuple[str, ...] = ()
     created: float = 0.0
     terminated: float = 0.0
 

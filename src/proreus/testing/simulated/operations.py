@@ -54,7 +54,12 @@ class _PodCIDRs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pod_cidrs: tuple[str, ...]
 
 
-_Body = TypeVar("_Body", _BatchGet, _VolumeIds, _AddTargets, _RemoveTargets, _PodCIDRs)
+class _SSHKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    user: str
+    public_key: str
+
+
+_Body = TypeVar("_Body", _BatchGet, _VolumeIds, _AddTargets, _RemoveTargets, _PodCIDRs, _SSHKey)
 Run = Callable[[Cloud, ApiRequest], Awaitable[Answer]]
 
 
@@ -107,6 +112,14 @@ async def _assign_pod_cidrs(cloud: Cloud, request: ApiRequest) -> Answer:
 async def _release_pod_cidrs(cloud: Cloud, request: ApiRequest) -> Answer:
     cidrs = _decode(request, _PodCIDRs).pod_cidrs
     return Answer(show_instance(cloud.machines.release(request.id, cidrs)))
+
+
+async def _add_ssh_key(cloud: Cloud, request: ApiRequest) -> Answer:
+    body = _decode(request, _SSHKey)
+    if not body.user or not body.public_key:
+        raise ApiError(400, "BadRequest", "give user and public_key")
+    added = cloud.machines.add_ssh_key(body.user, body.public_key)
+    return Answer({"added": [one.id for one in added]})
 
 
 async def _list_resources(cloud: Cloud, request: ApiRequest) -> Answer:
@@ -188,6 +201,13 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{_INSTANCE}/pod_cidrs:release",
         read=False,
         run=_release_pod_cidrs,
+    ),
+    Operation(
+        "instances.add_ssh_key",
+        "POST",
+        "/v1/instances:addSSHKey",
+        read=False,
+        run=_add_ssh_key,
     ),
     Operation("instances.batch_get", "POST", "/v1/instances:batchGet", read=True, run=_batch_get),
     Operation(

@@ -1,0 +1,1 @@
+"""Give an SSH key to all instances: the controller `ssh-keys-controller`."""
