@@ -15,6 +15,7 @@ from proreus.kube.requests import PERSISTENT_VOLUMES, Request
 from proreus.testing.simulated import Fault, FaultMode, Volume
 from proreus.testing.waiting import until
 
+from .read_only import reader
 from .site import TOKENS, Site
 from .webhook_site import WebhookSite, cleared
 
@@ -212,13 +213,23 @@ async def test_a_standby_labels_too(site: Site, tmp_path: Path) -> None:
 
 
 async def test_volumes_made_without_a_webhook_are_repaired_by_one_question(
-    site: Site,
+    site: Site, tmp_path: Path
 ) -> None:
     ids = [
         volume.id for volume in await site.cloud.admin.create_volumes([Volume(zones=("a",))] * 20)
     ]
     names = [(await make(site, csi(id_))).metadata.name for id_ in ids]
     foreign = await make(site, {"hostPath": {"path": "/data"}})
+    async with reader(site, "planner", tmp_path) as planner:
+        planned = await planner.run("plan", "--json", CONTROLLER)
+        judged = await planner.run("doctor", "--json", CONTROLLER, "--patience=0s")
+        planner.check_only_read()
+    shown = {one["about"]: one["lines"] for one in planned.json["changes"]}
+    assert shown.keys() == {f"persistentvolume/{name}" for name in names}
+    assert f"+ label {LABEL_ZONE}=a" in shown[f"persistentvolume/{names[0]}"]
+    found = {one["check"] for one in judged.json["findings"]}
+    assert "volume-not-labelled" in found
+    await site.cloud.admin.clear_calls()
     async with site.lone_manager(CONTROLLER):
 
         async def are_labelled() -> bool:

@@ -43,11 +43,14 @@ from proreus.cloudprovider import (
     Unauthenticated,
 )
 from proreus.controllers.kubelet_serving.plan import SIGNER
+from proreus.controllers.persistent_volume_label.plan import PROVISIONED_BY
 from proreus.controllers.service.intake import Classes
 from proreus.kube.objects import (
     ANNOTATION_PROVIDED_NODE_IP,
     FINALIZER_LOAD_BALANCER,
     LABEL_EXCLUDE_LB,
+    LABEL_REGION,
+    LABEL_ZONE,
     TAINT_AUTOSCALER,
     TAINT_UNINITIALIZED,
     CertificateSigningRequest,
@@ -65,6 +68,7 @@ from proreus.kube.objects import (
     Taint,
 )
 from proreus.testing import objects
+from proreus.testing.volumes import persistent_volume
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "find-out-what-is-wrong.md"
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -159,6 +163,17 @@ def nodes(*given: Node, cloud: Cloud | None = None, **more: Any) -> Observed:
 
 def service(given: Service, **more: Any) -> Observed:
     return seen(services=(given,), **more)
+
+
+def volumes(
+    answer: Any, *, spec: Any = None, cloud: Cloud | None = WELL.cloud, **metadata: Any
+) -> Observed:
+    """A volume, and what the cloud says of it, if it is asked."""
+    metadata.setdefault("creation_timestamp", LONG_AGO)
+    source = {"csi": {"driver": "csi.sim", "volumeHandle": "v"}} if spec is None else spec
+    if cloud is not None and answer is not None:
+        cloud = msgspec.structs.replace(cloud, volumes={"data": answer})
+    return seen(volumes=(persistent_volume(source, "data", **metadata),), cloud=cloud)
 
 
 def fresh(seconds: float) -> datetime:
@@ -334,6 +349,13 @@ MISTAKES: dict[str, tuple[Observed, str, str, str]] = {
     "finalizer of a deleted Service": (
         service(a_service(said("DeleteCloudError", type_="LoadBalancerReady"), **GOING)),
         "finalizer-stuck", WEB, "DeleteCloudError"),
+    "volume without labels": (
+        volumes({LABEL_ZONE: "north"}), "volume-not-labelled", "persistentvolume/data", "zone=north"),
+    "volume whose labels are not in its affinity": (
+        volumes(None, labels={LABEL_ZONE: "a", LABEL_REGION: "b"}, annotations={PROVISIONED_BY: "x"}),
+        "volume-not-labelled", "persistentvolume/data", "24 h ago"),
+    "volume that is not there": (
+        volumes(InvalidRequest("there is no volume v")), "volume-unknown", "persistentvolume/data", "no volume v"),
 }  # fmt: skip
 
 
@@ -397,6 +419,11 @@ WELL_TOO: dict[str, Observed] = {
     "a Service that goes": service(a_service(**{**GOING, "deletion_timestamp": fresh(5)})),
     "a Service that was balanced": service(a_service(type="ClusterIP", finalizers=())),
     "EndpointSlices may not be read": service(a_service(ENSURED), slices=None),
+    "a volume that has just been made": volumes({LABEL_ZONE: "north"}, creation_timestamp=fresh(5)),
+    "a volume of another cloud": volumes({}),
+    "a volume that the cloud says nothing of now": volumes(CloudError("500")),
+    "a volume of no cloud": volumes(None, spec={"hostPath": {"path": "/"}}),
+    "a volume without a cloud to ask": volumes({LABEL_ZONE: "north"}, cloud=None),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proreus.app.preview import certificates, report, routes, services
+from proreus.app.preview import certificates, report, routes, services, volumes
 from proreus.app.preview.applied import applied, lines
 from proreus.app.preview.changes import Change, Preview
 from proreus.app.preview.nodes import Drafts
@@ -36,6 +36,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import Known, Reply, que
 from proreus.controllers.kubelet_serving.plan import SIGNER, Asked, Observed
 from proreus.controllers.node_ipam.cidrset import Blocks, Range
 from proreus.controllers.node_ipam.plan import Mode
+from proreus.controllers.persistent_volume_label.plan import Answer, askable
 from proreus.controllers.service.intake import AS_GO
 from proreus.controllers.service.plan import Ensure
 from proreus.kube import patch as patches
@@ -55,6 +56,7 @@ from proreus.kube.objects import (
     Taint,
 )
 from proreus.testing import objects
+from proreus.testing.volumes import persistent_volume
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TAINT = Taint(TAINT_UNINITIALIZED, "NoSchedule", "true")
@@ -505,3 +507,47 @@ def test_serving_certificates_are_previewed_as_they_would_be_decided() -> None:
     )
     assert isinstance(refusal, str)
     assert "csr-2 of system:node:one: not approved: the cloud knows no machine" in refusal
+
+
+def test_volumes_without_labels_get_them_and_those_without_an_answer_are_held() -> None:
+    zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+    ebs = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+    affinity: dict[str, Any] = {"required": {"nodeSelectorTerms": [{"matchExpressions": []}]}}
+    made = {"pv.kubernetes.io/provisioned-by": "kubernetes.io/aws-ebs"}
+    several = [
+        persistent_volume(ebs, "new", labels={zone: "other"}),
+        persistent_volume({**ebs, "nodeAffinity": affinity}, "fixed"),
+        persistent_volume({**ebs, "nodeAffinity": affinity}, "done", labels={zone: "a"}),
+        persistent_volume(ebs, "trusted", labels={zone: "b", region: "r"}, annotations=made),
+        persistent_volume(ebs, "unknown"),
+        persistent_volume(ebs, "elsewhere"),
+        persistent_volume({"hostPath": {"path": "/"}}, "path"),
+    ]
+    asked = askable(several)
+    assert [one.metadata.name for one in asked] == ["new", "fixed", "unknown", "elsewhere"]
+    answers: dict[str, Answer] = {
+        "new": {zone: "a__c", region: "r"},
+        "fixed": {zone: "a"},
+        "unknown": InvalidRequest("there is no volume vol-1"),
+        "elsewhere": {},
+    }
+    assert volumes.changes(several, answers) == (
+        (
+            Change(
+                "persistentvolume/new",
+                "change",
+                (
+                    f"+ label {region}=r",
+                    f"~ label {zone}=other -> a__c",
+                    f"+ node affinity: {region} in r; {zone} in a, c",
+                ),
+            ),
+            Change("persistentvolume/fixed", "change", (f"+ label {zone}=a",)),
+            Change(
+                "persistentvolume/trusted",
+                "change",
+                (f"+ node affinity: {region} in r; {zone} in b",),
+            ),
+        ),
+        ("persistentvolume/unknown gets no labels: there is no volume vol-1",),
+    )

@@ -2,7 +2,15 @@
 
 import msgspec
 
-from proreus.app.doctor import certificates, cloud, manager, nodes, out_of_service, services
+from proreus.app.doctor import (
+    certificates,
+    cloud,
+    manager,
+    nodes,
+    out_of_service,
+    services,
+    volumes,
+)
 from proreus.app.doctor.observed import Finding, Observed
 
 
@@ -37,6 +45,7 @@ def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagno
         *certificates.findings(observed),
     )
     about_services = tuple(services.findings(observed))
+    about_volumes = () if node or service else tuple(volumes.findings(observed))
     if node or service:
         about_nodes = tuple(finding for finding in about_nodes if finding.about == f"node/{node}")
         about_services = tuple(finding for finding in about_services if _is_meant(finding, service))
@@ -46,6 +55,7 @@ def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagno
             *manager.findings(observed),
             *about_nodes,
             *about_services,
+            *about_volumes,
         ),
         unread=observed.unread,
         notes=observed.notes,

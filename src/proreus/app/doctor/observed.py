@@ -16,6 +16,7 @@ from proreus.kube.objects import (
     EndpointSlice,
     Node,
     ObjectMeta,
+    PersistentVolume,
     Service,
 )
 from proreus.kube.requests import Resource
@@ -138,7 +139,7 @@ class Cloud(msgspec.Struct, frozen=True):
     """The provider's answers; there are none if it could not be started because of `error`.
 
     `answers` and `owns` are by node name; `policies` by Service key, where the provider refuses
-    a Service it is the error.
+    a Service it is the error; `volumes` are the labels of those that lack some, by name.
     """
 
     provider: str
@@ -147,6 +148,7 @@ class Cloud(msgspec.Struct, frozen=True):
     answers: Mapping[str, InstanceAnswer] = {}
     owns: Mapping[str, Ownership] = {}
     policies: Mapping[str, HostPolicy | CloudError] = {}
+    volumes: Mapping[str, Mapping[str, str] | CloudError] = {}
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,12 +156,14 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
     What could not be read is None: `unread` then says why. Without a cloud-config `cloud` is
     None. `elects` is whether the manager works only while it holds a lease. `patience` are the
-    seconds in which a manager that works has said something of a new node or Service.
+    seconds in which a manager that works has said something of a new node or Service. `volumes`
+    are there only where the manager is to label them.
     """
 
     now: datetime
     nodes: tuple[Node, ...] = ()
     services: tuple[Service, ...] = ()
+    volumes: tuple[PersistentVolume, ...] = ()
     slices: tuple[EndpointSlice, ...] | None = None
     workloads: tuple[Workload, ...] | None = None
     pods: tuple[Pod, ...] | None = None

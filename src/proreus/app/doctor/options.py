@@ -18,6 +18,7 @@ _READ_OFF_THE_MANAGER: Final = (
     "load_balancer_classes",
     "classless_load_balancers",
     "controllers",
+    "webhooks",
     "use_service_account_credentials",
     "leader_elect_per_controller",
     "secure_port",

@@ -42,7 +42,9 @@ from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle.alarms import HELD, UNKNOWN
 from proreus.controllers.cloud_node_lifecycle.out_of_service import HELD as OUT_OF_SERVICE_HELD
 from proreus.controllers.kubelet_serving.plan import NOT_APPROVED, SELECTOR
+from proreus.controllers.persistent_volume_label.plan import askable
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, Classes
+from proreus.controllers.table import select
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import Forbidden, KubeError
@@ -55,6 +57,7 @@ from proreus.kube.requests import (
     LEASES,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUMES,
     SERVICES,
     Request,
     Resource,
@@ -138,6 +141,9 @@ async def observe(options: DoctorOptions, config: ClientConfig) -> Observed:
             ),
             allow_untagged=options.allow_untagged_cloud,
         )
+        if any(one.alias == "pvlabel" for one in select(options.controllers)[0]):
+            volumes = await reader.items(PERSISTENT_VOLUMES) or ()
+            observed = msgspec.structs.replace(observed, volumes=volumes)
         observed = await _rights(reader, observed, options, config)
         if options.cloud_provider:
             observed = msgspec.structs.replace(
@@ -309,6 +315,7 @@ async def _ask_cloud(
         began = asyncio.get_running_loop().time()
         described = await inventory.get(nodes, not_before=began)
         answers = {name: observation.answer for name, observation in described.items()}
+    lacking = askable(observed.volumes)
     return Cloud(
         cloud.name,
         error=None if balancers is None else await _refusal(balancers, identity),
@@ -318,6 +325,7 @@ async def _ask_cloud(
         policies={}
         if balancers is None
         else {key(one): _policy(balancers, one) for one in balanced},
+        volumes={} if cloud.volumes is None or not lacking else await cloud.volumes.labels(lacking),
     )
 
 

@@ -12,7 +12,7 @@ class Change(msgspec.Struct, frozen=True):
 
     Attributes:
         about: The object: `node/worker-1`, `service/default/web`, `load-balancer/default/web`,
-            `route/10.0.1.0/24`.
+            `route/10.0.1.0/24`, `persistentvolume/data`.
         action: What happens to it.
         lines: Its parts, one a line, that begin with `+` (new), `-` (gone) or `~` (other).
         waits_for: What must be so before it is done; "" if nothing.

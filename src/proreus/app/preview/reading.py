@@ -11,7 +11,7 @@ from proreus.app import readonly
 from proreus.app.caches import config_maps
 from proreus.app.leader import settings_of
 from proreus.app.options import Options
-from proreus.app.preview import certificates, routes, services
+from proreus.app.preview import certificates, routes, services, volumes
 from proreus.app.preview.changes import Change, Preview
 from proreus.app.preview.nodes import Drafts
 from proreus.app.preview.services import Due, Previewed
@@ -38,10 +38,12 @@ from proreus.controllers.kubelet_serving.plan import SELECTOR
 from proreus.controllers.networks import cluster_cidrs
 from proreus.controllers.node_ipam.cidrset import Blocks
 from proreus.controllers.node_ipam.plan import Mode, ranges
+from proreus.controllers.persistent_volume_label.plan import askable
 from proreus.controllers.service.hosts import candidates
 from proreus.controllers.service.intake import classes_of
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
+from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.objects import CertificateSigningRequest, EndpointSlice, Node, Service
 from proreus.kube.requests import (
@@ -49,6 +51,7 @@ from proreus.kube.requests import (
     ENDPOINT_SLICES,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUMES,
     SERVICES,
 )
 
@@ -118,7 +121,13 @@ async def observe(options: Options, config: ClientConfig) -> Preview:
                 now=datetime.now(UTC),
             )
             found = await _preview(world)
-            return msgspec.structs.replace(found, notes=(*notes, *found.notes))
+            labels, held = await _volumes(world, client)
+            return msgspec.structs.replace(
+                found,
+                changes=(*found.changes, *labels),
+                held=(*found.held, *held),
+                notes=(*notes, *found.notes),
+            )
 
 
 def _chosen(
@@ -259,6 +268,16 @@ async def _routes(world: _World, drafts: Drafts) -> Sequence[Change]:
     clusters, _ = cluster_cidrs(world.settings.cluster_cidr)
     listed = await world.cloud.routes.list(world.cluster, world.nodes)
     return routes.changes(drafts, listed, clusters, world.owns, world.now)
+
+
+async def _volumes(world: _World, client: Client) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """List volumes where they are to be labelled, and ask about those that lack something."""
+    if "pvlabel" not in world.controllers or world.cloud.volumes is None:
+        return (), ()
+    found = (await client.list(PERSISTENT_VOLUMES)).items
+    asked = askable(found)
+    answers = await world.cloud.volumes.labels(asked) if asked else {}
+    return volumes.changes(found, answers)
 
 
 async def _services(

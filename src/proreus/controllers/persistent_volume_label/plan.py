@@ -147,6 +147,11 @@ def relevant(volume: PersistentVolume) -> bool:
     return known(volume) != {} and not (labelled and terms(volume))
 
 
+def askable(volumes: Sequence[PersistentVolume]) -> tuple[PersistentVolume, ...]:
+    """Return the volumes that lack something, and that the cloud must be asked about."""
+    return tuple(one for one in volumes if relevant(one) and known(one) is None)
+
+
 def repaired(volume: PersistentVolume, place: Place) -> Patch:
     """Return the patch that brings an existing volume to its place; false without a difference.
 
