@@ -56,10 +56,16 @@ def start(cluster: Cluster) -> None:
         return bool(log)
 
     until("the cloud", answers)
+    until("both nodes", lambda: len(get(cluster, "nodes")["items"]) == len(cluster.nodes))
+    uuids = {
+        node["metadata"]["name"]: node["status"]["nodeInfo"]["systemUUID"]
+        for node in get(cluster, "nodes")["items"]
+    }
     machines = [
         {
             "name": node.name,
             "zone": "one",
+            "system_uuid": uuids[node.name],
             "addresses": [{"type": "InternalIP", "address": one} for one in node.addresses],
         }
         for node in cluster.nodes
