@@ -178,6 +178,10 @@ CASES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
         {one("proreus_nodes_unknown_to_cloud"): "1x60"},
         {one("proreus_nodes_unknown_to_cloud"): "1x5 0x55"},
     ),
+    "ServingCertificatesRefused": (
+        {one("proreus_kubelet_serving_requests_refused"): "2x60"},
+        {one("proreus_kubelet_serving_requests_refused"): "2x5 0x55"},
+    ),
     "WorkQueueStuck": (
         {one("workqueue_longest_running_processor_seconds", name="service"): "0+60x60"},
         {one("workqueue_longest_running_processor_seconds", name="service"): "300x60"},
