@@ -9,10 +9,11 @@ import msgspec
 
 from proreus.kube import config
 from proreus.kube.client import Client
-from proreus.kube.errors import AlreadyExists
+from proreus.kube.errors import AlreadyExists, Forbidden, NotFound
 from proreus.kube.objects import CertificateSigningRequest, Node, condition
 from proreus.kube.requests import CERTIFICATE_SIGNING_REQUESTS, JSON, Request
 from proreus.testing.controlplane.certificates import signing_request
+from proreus.testing.simulated import Instance
 from proreus.testing.waiting import until
 
 from .site import Site
@@ -45,11 +46,12 @@ async def ask(
     user: str = "",
     groups: Sequence[str] = (NODES,),
     request: bytes = b"",
+    asked: str = "",
     **spec: Any,
 ) -> str:
     """Let the kubelet of a node ask, by default for the node's name; the request's name."""
     user = user or f"system:node:{name}"
-    asked = f"csr-{name}"
+    asked = asked or f"csr-{name}"
     pem = request or signing_request(
         f"system:node:{name}", [NODES], [name] if names is None else list(names), addresses
     )
@@ -66,7 +68,10 @@ async def ask(
 
     async def may_ask() -> bool:
         async with Client(config.load(kubeconfig, env={})) as kubelet:
-            await kubelet.create(CERTIFICATE_SIGNING_REQUESTS, body)
+            try:
+                await kubelet.create(CERTIFICATE_SIGNING_REQUESTS, body)
+            except Forbidden:  # the authorizer learns of roles by a watch
+                return False
         return True
 
     await until(f"{user} asks", may_ask)
@@ -83,6 +88,21 @@ async def of_node(site: Site, node: Node, **more: Any) -> str:
         addresses=[one.address for one in listed if one.type.endswith("IP")],
         **more,
     )
+
+
+async def ask_as_machine(site: Site, machine: Instance) -> None:
+    """Let the kubelet of a machine ask; the request has the machine's name, as its node has."""
+    name = machine.name
+    with suppress(NotFound):  # of a node that had the name before
+        await site.client.delete(CERTIFICATE_SIGNING_REQUESTS, name)
+    addresses = [one.address for one in machine.addresses if one.type.endswith("IP")]
+    await ask(site, name, addresses=addresses, asked=name)
+
+
+async def all_approved(site: Site) -> set[str]:
+    """The names of all requests that are approved."""
+    requests = (await site.client.list(CERTIFICATE_SIGNING_REQUESTS)).items
+    return {one.metadata.name for one in requests if condition(one.status.conditions, "Approved")}
 
 
 async def found(site: Site, asked: str) -> CertificateSigningRequest:

@@ -30,9 +30,11 @@ from proreus.testing.objects import service_body
 from proreus.testing.simulated import Address, Instance, Settings
 from proreus.testing.waiting import until
 
+from ..apiserver import serving_requests  # noqa: TID252 - pytest imports tests by path
 from ..apiserver.rights import MANAGERS  # noqa: TID252 - pytest imports tests by path
 from ..apiserver.site import (  # noqa: TID252 - pytest imports tests by path
     Site,
+    all_of,
     is_initialised,
     names,
     set_up,
@@ -47,6 +49,7 @@ ANCHORS: Final = 3
 """Nodes that stay, whose answers bear witness that the cloud looks in the right place."""
 CLUSTER: Final = "10.244.0.0/16"
 FLAGS: Final = (
+    "--controllers=*,kubelet-serving",
     "--allocate-node-cidrs",
     "--cidr-allocator-type=IPAMFromCluster",
     f"--cluster-cidr={CLUSTER}",
@@ -112,13 +115,17 @@ class World:
             self.machines[machine.name] = machine
             self.script.owners[machine.id] = machine.name
         await self.site.register(machines)
+        await all_of(serving_requests.ask_as_machine(self.site, machine) for machine in machines)
 
     async def joined(self, *added: str) -> None:
         """Wait until these are nodes with all that belongs to them."""
 
         async def have_all() -> bool:
             nodes = await self.site.nodes()
-            return all(name in nodes and is_complete(nodes[name]) for name in added)
+            approved = await serving_requests.all_approved(self.site)
+            return all(
+                name in nodes and is_complete(nodes[name]) and name in approved for name in added
+            )
 
         await self.when(f"{', '.join(added[:3])}... are nodes", have_all)
         await self.check_blocks()
@@ -382,6 +389,7 @@ async def world(
         file.write_text(f"{text}timeout = {ANSWER_TIME}\n")
         manager = site.lone_manager(f"--cloud-config={file}", *FLAGS, *flags, api_server=api.url)
         made = World(site, manager, script)
+        await serving_requests.let_kubelets_ask(site)
         await made.register(*names("anchor", ANCHORS))
         try:
             async with running(asyncio.create_task(made.keep())):

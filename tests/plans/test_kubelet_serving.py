@@ -13,6 +13,7 @@ from proreus.controllers.kubelet_serving.plan import (
     NOT_APPROVED,
     RETRY,
     SIGNER,
+    SOON,
     Asked,
     Change,
     Observed,
@@ -255,7 +256,7 @@ def test_what_passes_for_a_new_node_is_told_when_it_lasts(given: dict[str, Any],
     assert late.event is not None
     assert late.event.reason == NOT_APPROVED
     assert said in late.event.message
-    assert early.after == late.after == RETRY
+    assert early.after == late.after == SOON
 
 
 def test_a_request_for_what_is_not_the_machines_is_told_at_once() -> None:

@@ -46,6 +46,9 @@ NOT_APPROVED: Final = "ServingCertificateNotApproved"
 RETRY: Final = 60.0
 """Seconds until a request is looked at again that is not approved."""
 
+SOON: Final = 10.0
+"""The same while that is usual, as for a new Node, and while the cloud does not answer."""
+
 PATIENCE: Final = timedelta(seconds=30)
 """The age of a request until which nothing is said while a new Node is being initialised."""
 
@@ -163,7 +166,7 @@ def plan(
     return Change(
         event=None if refusal.passes and is_new else PlannedEvent("Warning", NOT_APPROVED, said),
         refusal=refusal.message,
-        after=None if refusal.final else RETRY,
+        after=None if refusal.final else SOON if refusal.passes else RETRY,
     )
 
 
