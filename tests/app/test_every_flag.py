@@ -181,6 +181,8 @@ SHOWN_BY: Final = {
     "load_balancer_resync_period": "apiserver/test_drift.py::"
     "test_each_pass_repairs_what_somebody_changed_and_nothing_else",
     "load_balancer_classes": "apiserver/test_services.py::test_a_class_can_be_owned_by_flag",
+    "load_balancer_cloud": "apiserver/test_several_clouds.py::"
+    "test_services_go_to_the_cloud_that_class_annotation_or_default_name",
     "classless_load_balancers": "apiserver/test_services.py::test_a_class_can_be_owned_by_flag",
     "node_deletion_confirmations": LIFECYCLE
     + "test_one_answer_is_enough_where_the_operator_configures_it",

@@ -63,6 +63,18 @@ def service(*conditions: Condition, ip: str = "", type_: str = "LoadBalancer") -
     )
 
 
+def test_where_there_are_several_clouds_each_row_names_its_own() -> None:
+    labelled = objects.node("n1", labels={"proreus.io/cloud": "east"})
+    annotated = objects.service(annotations={"proreus.io/cloud-in-use": "west"})
+    summary = summarise([labelled, node(name="n2")], [annotated], NOW)
+    assert [row.cloud for row in summary.nodes] == ["east", ""]
+    shown = text.render(summary, everything=True).splitlines()
+    heads = [line.split() for line in shown if "NAME" in line]
+    assert heads == [["NAME", "STATE", "AGE", "CLOUD", "ZONE", "DETAIL", "REASON", "MESSAGE"]] * 2
+    alone = text.render(summarise([node()], [], NOW), everything=True).splitlines()
+    assert [line.split()[3] for line in alone if "NAME" in line] == ["ZONE"]
+
+
 @pytest.mark.parametrize(
     ("node", "state", "reason"),
     [

@@ -7,8 +7,10 @@ from typing import Final
 import msgspec
 
 from proreus.app import command_line, ending, flags, readonly
+from proreus.app.clouds.config import problems as wrong_clouds
+from proreus.app.clouds.several import flags_of, members_of
 from proreus.app.options import Options, problems
-from proreus.cloudprovider import CloudError, ClusterIdentity
+from proreus.cloudprovider import CloudError, ClusterIdentity, InvalidRequest
 from proreus.cloudprovider import ConfigError as CloudConfigError
 from proreus.kube import config as kubeconfig
 from proreus.kube.clientconfig import ClientConfig
@@ -42,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         question, rest = _question(argv)
         options = command_line.parse(Options, rest, USAGE, DESCRIPTION).options
-        wrong = problems(options)
+        wrong = (*problems(options), *wrong_clouds(options))
         if wrong:
             raise flags.FlagError(wrong)
         config = kubeconfig.load(options.kubeconfig, options.master)
@@ -95,12 +97,25 @@ async def _answers(question: Question, options: Options, config: ClientConfig) -
         system = await client.get(NAMESPACES, "kube-system")
         cluster = ClusterIdentity(options.cluster_name, system.metadata.uid)
         listers = await readonly.listed(client, provider.needs)
-        async with readonly.started(
-            provider, cluster, listers, flags=options.provider_flags
-        ) as cloud:
-            if cloud.clusters is None:
-                problem = f"--cloud-provider: {provider.name} lacks the capability Clusters"
-                raise CloudConfigError((problem,))
-            if question.master is None:
-                return await cloud.clusters.list()
-            return [await cloud.clusters.master(question.master)]
+        found: list[str] = []
+        lacking: list[str] = []
+        unknown: InvalidRequest | None = None
+        clouds = members_of(provider).values()
+        for one in clouds:
+            given = flags_of(one, options.provider_flags)
+            async with readonly.started(one, cluster, listers, flags=given) as cloud:
+                if cloud.clusters is None:
+                    lacking.append(one.name)
+                elif question.master is None:
+                    found += await cloud.clusters.list()
+                else:
+                    try:
+                        return [await cloud.clusters.master(question.master)]
+                    except InvalidRequest as exc:  # another cloud may know it
+                        unknown = exc
+        if len(lacking) == len(clouds):
+            problem = f"--cloud-provider: {' and '.join(lacking)} lacks the capability Clusters"
+            raise CloudConfigError((problem,))
+        if unknown is not None:
+            raise unknown
+        return found

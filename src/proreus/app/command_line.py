@@ -13,9 +13,10 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from proreus.app import config_file, flags
+from proreus.app.clouds.config import providers
 from proreus.app.flags import Flag
 from proreus.app.options import Options
-from proreus.cloudprovider import ConfigError, load
+from proreus.cloudprovider import ConfigError
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 
@@ -69,7 +70,10 @@ def _with_secret(options: AnyOptions) -> AnyOptions:
     """Return the options with the Secret that the provider's own flags name, if there is one."""
     if options.cloud_config or options.cloud_config_secret or not options.provider_flags:
         return options
-    place = load(options.cloud_provider).config_secret(options.provider_flags)
+    chosen = providers(options.cloud_provider)
+    if len(chosen) > 1:  # one Secret of a single cloud is not that of all
+        return options
+    place = chosen[0].config_secret(options.provider_flags)
     return msgspec.structs.replace(options, cloud_config_secret=place)
 
 
@@ -84,14 +88,15 @@ def without_program(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def flags_of_provider(name: str) -> Mapping[str, Flag] | None:
-    """Return the provider's own flags by field name; None if it cannot be imported."""
+    """Return the own flags of the providers by field name; None if one cannot be imported."""
     try:
-        declared = load(name).flags
+        chosen = providers(name)
     except ConfigError:
         return None
     return {
         flag.replace("-", "_"): Flag(
-            name, one.help, one.parse, repeated=one.repeated, bare=one.bare
+            provider.name, one.help, one.parse, repeated=one.repeated, bare=one.bare
         )
-        for flag, one in declared.items()
+        for provider in chosen
+        for flag, one in provider.flags.items()
     }

@@ -5,43 +5,34 @@ At the stop no more work is taken, and what is under way gets `DRAIN_SECONDS`.
 
 import asyncio
 import itertools
-import random
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from proreus.app.caches import config_maps, needed
 from proreus.app.clients import Clients
-from proreus.app.cloud import Cloud
+from proreus.app.clouds.config import rules_of
+from proreus.app.clouds.plan import UNDECIDED
+from proreus.app.clouds.registry import Registry
+from proreus.app.clouds.several import members_of
+from proreus.app.clouds.undecided import UndecidedCloud
 from proreus.app.election import Election, Lock
+from proreus.app.member import DRAIN_SECONDS, NAME, RESTART, Flag, Member, Process, cancel
 from proreus.app.options import Options
-from proreus.app.reload import Reloader, origin_of
 from proreus.app.status.source import Source
-from proreus.cloudprovider import (
-    CloudError,
-    CloudProvider,
-    ClusterIdentity,
-    ConfigError,
-    Context,
-    Lister,
-)
-from proreus.containment.failed_calls import FailedCalls
+from proreus.cloudprovider import CloudProvider, ClusterIdentity, ConfigError
 from proreus.containment.faults import Faults, Kind
-from proreus.containment.inventory import Inventory
-from proreus.controllers.environment import Environment, Runnable
 from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.errors import Forbidden, KubeError
-from proreus.kube.objects import EndpointSlice, KubeObject
+from proreus.kube.objects import EndpointSlice
 from proreus.kube.requests import ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, SERVICES
-from proreus.runtime import klog, metrics
-from proreus.runtime.backoff import Backoff
+from proreus.runtime import klog
 from proreus.runtime.bucket import AdaptiveBucket
 from proreus.runtime.events import EventRecorder, ObjectReference
 from proreus.runtime.informer import Informer
@@ -51,10 +42,7 @@ from proreus.serving.health import Health
 
 log = klog.logger(__name__)
 
-DRAIN_SECONDS = 20.0
 FLUSH_SECONDS = 2.0
-RESTART = Backoff(first=1.0, cap=30.0)
-NAME = "cloud-controller-manager"
 
 
 class Leader:
@@ -75,10 +63,7 @@ class Leader:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._options = options
-        self._now = now
-        self._chosen = chosen
         self._election = election
-        self._provider = provider
         self._health = health
         self._clients = Clients(
             config,
@@ -95,18 +80,20 @@ class Leader:
         )
         self._faults = Faults(provider.name, self._events.source(NAME))
         self._tasks: list[asyncio.Task[None]] = []
-        self._flags: dict[str, Callable[[Exception | None], None]] = {}
-        self._running: dict[str, Runnable] = {}
-        self._controllers: list[asyncio.Task[None]] = []
-        self._started: set[str] = set()
-        self._changing = asyncio.Lock()
-        self._environment: Environment | None = None
-        self._cloud = Cloud(
-            provider,
-            self._faults,
-            allow_untagged=options.allow_untagged_cloud,
-            on_crash=self._flag("cloud-provider"),
+        self._flags: dict[str, Flag] = {}
+        process = Process(
+            options=options,
+            settings=settings_of(options),
+            clients=self._clients,
+            nodes=self._nodes,
+            services=self._services,
+            slices=self._slices,
+            events=self._events,
+            election=election,
+            flag=self._flag,
+            now=now,
         )
+        self._members = _members(provider, process, chosen)
         self._leads = False
         health.add("leader-started", self._waits)
 
@@ -120,8 +107,11 @@ class Leader:
             self._start("events", self._events.run)
             if self._slices is not None:
                 self._start("endpointslices", self._slices.run)
-            if (reloader := self._reloader()) is not None:
-                self._start("cloud-config", reloader.run)
+            for member in self._members:
+                if (reloader := member.reloader()) is not None:
+                    name = f"cloud-config-{member.name}" if member.name else "cloud-config"
+                    with member.logged():
+                        self._start(name, reloader.run)
             try:
                 if await unless_stopped(self._begin(), stop):
                     await stop.wait()
@@ -132,21 +122,20 @@ class Leader:
                     klog.error(log, "The configuration is wrong", problem=problem)
                 return 1
             finally:
-                await _cancel(self._controllers)
-                # What is queued there will not be written any more: events need not wait for it.
-                self._running.clear()
-                await self._cloud.close()
+                await asyncio.gather(*(member.end() for member in self._members))
                 for lock, elector in self._election.held:
                     self.record_leadership(lock, elector, "stopped leading")
                 await self._events.flush(FLUSH_SECONDS)
-                await _cancel(self._tasks)
+                await cancel(self._tasks)
         klog.info(log, "Ended in order")
         return 0
 
     def show(self, state: Source) -> None:
         """Let the status page show this replica's caches and controllers."""
         state.nodes, state.services = self._nodes, self._services
-        state.running = self._running.values
+        state.running = lambda: [
+            controller for member in self._members for controller in member.running.values()
+        ]
 
     def _waits(self) -> str | None:
         """Check readiness: return what a leader still waits for; a standby waits for nothing."""
@@ -154,13 +143,18 @@ class Leader:
             return None
         caches: tuple[Informer[Any] | None, ...] = (self._nodes, self._services, self._slices)
         missing = [it.resource.plural for it in caches if it is not None and not it.synced]
-        if self._environment is None:
-            missing.append("the cloud")
+        missing += [
+            f"the cloud {member.name}" if member.name else "the cloud"
+            for member in self._members
+            if not member.is_started
+        ]
         return f"waits for {', '.join(missing)}" if missing else None
 
     def _is_busy(self) -> bool:
         """Tell whether writes are queued that come before events."""
-        return any(controller.is_busy for controller in self._running.values())
+        return any(
+            controller.is_busy for member in self._members for controller in member.running.values()
+        )
 
     def _start(self, name: str, factory: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Run something while the manager leads, restarted after a crash."""
@@ -170,7 +164,7 @@ class Leader:
         self._tasks.append(task)
         return task
 
-    def _flag(self, name: str) -> Callable[[Exception | None], None]:
+    def _flag(self, name: str) -> Flag:
         """Return the readiness check of that name, set to well; a restart keeps its check."""
         if name not in self._flags:
             self._flags[name] = self._health.flag(name)
@@ -178,107 +172,30 @@ class Leader:
         return self._flags[name]
 
     async def _begin(self) -> None:
-        """Read the cluster's identity, start the cloud, then the controllers."""
+        """Read the cluster's identity, start each cloud and its controllers."""
         cluster = await self._identify()
-        context = Context(
-            cluster,
-            now=self._now,
-            events=self._events.source(NAME),
-            listers=await self._listers(),
-            flags=self._options.provider_flags,
-            gate=self._election.check,
-        )
-        async with self._changing:
-            cloud = await self._cloud.start(context)
-            self._environment = Environment(
-                client=self._client,
-                provider=cloud,
-                context=context,
-                cluster=cluster,
-                nodes=self._nodes,
-                services=self._services,
-                endpoint_slices=self._slices,
-                inventory=_inventory(cloud, self._faults),
-                events=self._events,
-                now=self._now,
-                settings=settings_of(self._options),
-            )
-            await self._start_controllers(self._environment)
-        while True:  # other leases may be won later
-            await self._election.news()
-            async with self._changing:
-                await self._start_controllers(self._environment)
+        starting = asyncio.gather(*(member.begin(cluster) for member in self._members))
+        winning = asyncio.create_task(self._follow_leases())
+        try:
+            await starting
+            await winning
+        finally:
+            winning.cancel()
 
-    async def _start_controllers(self, env: Environment) -> None:
-        """Start the controllers that may run here and do not yet."""
-        interval = self._options.controller_start_interval
-        for descriptor in self._chosen:
-            name = descriptor.name
-            if name in self._started or not self._election.runs(name):
-                continue
-            if interval and self._started:
-                await asyncio.sleep(interval * (1 + random.random()))  # noqa: S311 - Go's jitter
-            self._started.add(name)
-            self._start_controller(descriptor, env)
+    async def _follow_leases(self) -> None:
+        """Start the controllers whose leases are won later."""
+        while True:
+            await self._election.news()
+            await asyncio.gather(*(member.start_controllers() for member in self._members))
 
     async def replace_cloud(self, provider: CloudProvider) -> None:
-        """Start another provider beside the one in use, and switch the controllers to it.
+        """Start another provider beside the only one in use, and switch the controllers to it.
 
         Raises:
             CloudError: It does not start; all stays as it was.
         """
-        await self._cloud.replace(provider, self._nodes.all(), self._change_over)
-
-    async def _change_over(self, cloud: CloudProvider) -> None:
-        """Let controllers finish running work, and restart them on another cloud."""
-        async with self._changing:
-            if self._environment is None:
-                raise RuntimeError("the cloud was to be replaced before it was started")
-            klog.info(log, "Switching to a new provider", seconds=DRAIN_SECONDS)
-            await self._drain()
-            await _cancel(self._controllers)
-            for name in self._running:
-                metrics.MANAGED_CONTROLLERS.labels(name, NAME).set(0)
-            self._tasks = [task for task in self._tasks if task not in self._controllers]
-            self._controllers.clear()
-            self._started.clear()
-            self._running.clear()
-            self._environment = msgspec.structs.replace(
-                self._environment, provider=cloud, inventory=_inventory(cloud, self._faults)
-            )
-            await self._start_controllers(self._environment)
-
-    def _reloader(self) -> Reloader | None:
-        """Return the reloader of the cloud-config; None if there is nothing to follow."""
-        origin, about = origin_of(self._options, self._provider, self._client)
-        if origin is None:
-            return None
-
-        def record(type_: str, reason: str, message: str) -> None:
-            self._events.source(NAME).event(about, type_, reason, message)
-
-        return Reloader(origin, self._provider, self.replace_cloud, record)
-
-    async def _listers(self) -> Mapping[str, Lister[KubeObject]]:
-        """Return the caches that the provider declares to need.
-
-        Raises:
-            ConfigError: It needs something that there is none of.
-        """
-        offered: dict[str, Lister[KubeObject] | None] = {
-            "nodes": self._nodes,
-            "services": self._services,
-            "endpoint_slices": self._slices,
-        }
-        needs = self._provider.needs
-        for failures in itertools.count():
-            try:
-                read = await config_maps(self._client, needs)
-                break
-            except KubeError as exc:
-                klog.warning(log, "A ConfigMap cannot be read yet", err=exc)
-                await asyncio.sleep(RESTART.delay(failures))
-        return needed(self._provider.name, needs, {**offered, **read})
+        (member,) = self._members
+        await member.replace(provider)
 
     async def _identify(self) -> ClusterIdentity:
         """Return the cluster's identity: its name and the UID of kube-system."""
@@ -299,36 +216,6 @@ class Leader:
     def _exited(self, name: str, error: Exited) -> None:
         self._faults.report("task", Kind.RAISED, f"{name}: {error}", cause=error)
 
-    def _start_controller(self, descriptor: Descriptor, env: Environment) -> None:
-        is_needed = descriptor.needed(env.settings)
-        if is_needed and getattr(env.provider, descriptor.capability) is None:
-            klog.warning(
-                log,
-                "Not started: the cloud lacks what this controller needs",
-                controller=descriptor.name,
-                capability=descriptor.capability,
-            )
-            return
-
-        env = msgspec.structs.replace(env, client=self._clients.of(descriptor))
-
-        async def run() -> None:
-            informers = [it for it in (env.nodes, env.services, env.endpoint_slices) if it]
-            before = [it.handlers for it in informers]
-            try:
-                try:
-                    controller = self._running[descriptor.name] = descriptor.create(env)
-                finally:  # one that is half made has handlers, too
-                    after = [it.handlers for it in informers]
-                await controller.run()
-            finally:  # else the caches would go on calling it, and keep it
-                for it, old, new in zip(informers, before, after, strict=True):
-                    it.unsubscribe(handler for handler in new if handler not in old)
-
-        self._controllers.append(self._start(descriptor.name, run))
-        metrics.MANAGED_CONTROLLERS.labels(descriptor.name, NAME).set(1)
-        klog.info(log, "Started", controller=descriptor.name)
-
     def record_leadership(self, lock: Lock, elector: LeaderElector, what: str) -> None:
         """Record client-go's event about winning or losing the lease."""
         lease = ObjectReference(
@@ -343,16 +230,7 @@ class Leader:
 
     async def _drain(self) -> None:
         """Begin no more work, and give running work some time to end."""
-        for controller in self._running.values():
-            controller.stop()
-        if self._controllers:
-            await asyncio.wait(self._controllers, timeout=DRAIN_SECONDS)
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(member.drain() for member in self._members))
 
 
 def _slices(provider: CloudProvider, client: Client) -> Informer[EndpointSlice] | None:
@@ -362,13 +240,31 @@ def _slices(provider: CloudProvider, client: Client) -> Informer[EndpointSlice] 
     return Informer(client, ENDPOINT_SLICES, indexes={SLICES_BY_SERVICE: service_keys})
 
 
-def _inventory(provider: CloudProvider, faults: Faults) -> Inventory | None:
-    def on_error(error: CloudError, kind: Kind) -> None:
-        faults.report("describe", kind, str(error))
-
-    if provider.instances is None:
-        return None
-    return Inventory(provider.instances, on_error=on_error, failed_calls=FailedCalls())
+def _members(
+    provider: CloudProvider, process: Process, chosen: Sequence[Descriptor]
+) -> tuple[Member, ...]:
+    """Return the work for each cloud; of several, also what no single one is responsible for."""
+    providers = members_of(provider)
+    if "" in providers:
+        return (Member("", provider, process, chosen=chosen),)
+    rules = rules_of(process.options)
+    registry = Registry(tuple(providers), rules, process.nodes, process.services)
+    shared = [one for one in chosen if one.shared(process.settings)]
+    undecided = [one for one in chosen if one.undecided]
+    own = [one for one in chosen if one not in shared]
+    return (
+        *(
+            Member(name, one, process, chosen=own, registry=registry)
+            for name, one in providers.items()
+        ),
+        Member(
+            UNDECIDED,
+            UndecidedCloud(registry),
+            process,
+            chosen=[*undecided, *shared],
+            registry=registry,
+        ),
+    )
 
 
 def limiter(options: Options) -> AdaptiveBucket | None:
@@ -392,6 +288,6 @@ def controllers_of(options: Options) -> tuple[Descriptor, ...]:
 
 def settings_of(options: Options) -> Settings:
     """Make the controllers' settings, each from the flag of the same name."""
-    return msgspec.convert(
-        {name: getattr(options, name) for name in Settings.__struct_fields__}, Settings
-    )
+    values = {name: getattr(options, name) for name in Settings.__struct_fields__}
+    values["load_balancer_classes"] = tuple(rules_of(options).classes)
+    return msgspec.convert(values, Settings)

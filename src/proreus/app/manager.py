@@ -21,6 +21,7 @@ import msgspec
 
 from proreus import __version__
 from proreus.app.clients import USER_AGENT
+from proreus.app.clouds import config as clouds
 from proreus.app.election import SHARED_IDENTITY, WATCH_BACKOFF, Election, Lock, locks
 from proreus.app.leader import Leader, controllers_of
 from proreus.app.migration import load
@@ -104,13 +105,15 @@ async def _from_secret(
 ) -> CloudProvider | None:
     """Return the provider once its config in a Secret is valid; None if stopped before."""
     found: list[CloudProvider] = []
-    problem = f"waits for the cloud-config in {options.cloud_config_secret}"
+    place = options.cloud_config_secret
+    problem = f"waits for the cloud-config in {place}"
     health.add("cloud-config-secret", lambda: None if found else problem)
 
+    def make(text: str) -> CloudProvider:
+        return clouds.from_text(options, text, source=place)
+
     async def read() -> None:
-        found.append(
-            await provider_from_secret(options.cloud_provider, options.cloud_config_secret, config)
-        )
+        found.append(await provider_from_secret(make, place, config))
 
     return found[0] if await unless_stopped(read(), stop) else None
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeVar
 
 from proreus.app.caches import config_maps, needed
+from proreus.app.clouds import config as clouds
 from proreus.app.options import Options
 from proreus.app.reload import secret_text
 from proreus.cloudprovider import (
@@ -17,9 +18,7 @@ from proreus.cloudprovider import (
     CloudProvider,
     ClusterIdentity,
     Context,
-    InitCloudProvider,
     Lister,
-    with_config,
 )
 from proreus.cloudprovider.context import CallRecord
 from proreus.containment.faults import Faults
@@ -107,7 +106,7 @@ async def configured(options: Options, client: Client) -> CloudProvider:
     """
     place = options.cloud_config_secret
     if not place:
-        return InitCloudProvider(options.cloud_provider, options.cloud_config)
+        return clouds.configured(options)
     namespace, name, _ = place.split("/")
     secret: Secret | None
     try:
@@ -115,7 +114,7 @@ async def configured(options: Options, client: Client) -> CloudProvider:
     except NotFound:
         secret = None
     text = secret_text(secret, place)
-    return with_config(options.cloud_provider, text, source=place)
+    return clouds.from_text(options, text, source=place)
 
 
 async def listed(client: Client, needs: Collection[str]) -> Mapping[str, Lister[KubeObject]]:

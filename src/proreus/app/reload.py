@@ -21,7 +21,6 @@ from proreus.cloudprovider import (
     CloudProvider,
     ConfigError,
     config_text,
-    load,
     with_config,
 )
 from proreus.kube.client import Client
@@ -29,7 +28,7 @@ from proreus.kube.config import ClientConfig
 from proreus.kube.errors import KubeError, NotFound
 from proreus.kube.objects import Secret
 from proreus.kube.requests import LEASES, SECRETS
-from proreus.runtime import klog, metrics
+from proreus.runtime import by_cloud, klog, metrics
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.events import ObjectReference
 from proreus.runtime.informer import Informer
@@ -191,25 +190,23 @@ def secret_text(secret: Secret | None, place: str) -> str:
         raise ConfigError((f"--cloud-config-secret: {place} is not UTF-8",)) from None
 
 
-async def provider_from_secret(name: str, place: str, cluster: ClientConfig) -> CloudProvider:
+async def provider_from_secret(
+    make: Callable[[str], CloudProvider], place: str, cluster: ClientConfig
+) -> CloudProvider:
     """Wait for a valid cloud-config in a Secret, and make its provider.
 
     Args:
-        name: The provider's name.
+        make: Makes the provider of the text of a config; raises ConfigError if that is wrong.
         place: namespace/name/key of the config.
         cluster: How to reach the API server.
-
-    Raises:
-        ConfigError: The provider is not known.
     """
-    load(name)
     namespace, secret_name, _ = place.split("/")
     failures = 0
     async with Client(cluster) as client:
         while True:
             try:
                 text = secret_text(await _get(client, namespace, secret_name), place)
-                return with_config(name, text, source=place)
+                return make(text)
             except ConfigError as exc:
                 problems: Sequence[str] = exc.problems
             except KubeError as exc:
@@ -239,6 +236,8 @@ class Reloader:
         current: CloudProvider,
         replace: Callable[[CloudProvider], Awaitable[None]],
         record_event: Callable[[str, str, str], None],
+        *,
+        cloud: str = "",
     ) -> None:
         """Follow `origin` for as long as `run` runs.
 
@@ -248,7 +247,9 @@ class Reloader:
             replace: Starts another one and switches to it, or raises CloudError or
                 ConfigError and leaves all as it was.
             record_event: Records an event: its type, reason and message.
+            cloud: The cloud's name, where there are several.
         """
+        self._cloud = cloud
         self._origin = origin
         self._current = current
         self._replace = replace
@@ -317,11 +318,11 @@ class Reloader:
     def _in_use(self, provider: CloudProvider, digests: Digests) -> None:
         self._current, self._watched, self._failures = provider, provider.watched_files, 0
         self._used = self._digests_seen = {key: digests[key] for key in (CONFIG, *self._watched)}
-        metrics.CLOUD_CONFIG_CURRENT.set(1)
+        by_cloud.CLOUD_CONFIG_CURRENT.set(self._cloud, 1)
 
     def _failed(self, result: str, reason: str, problems: Sequence[str]) -> None:
         metrics.CLOUD_CONFIG_RELOADS.labels(result).inc()
-        metrics.CLOUD_CONFIG_CURRENT.set(0)
+        by_cloud.CLOUD_CONFIG_CURRENT.set(self._cloud, 0)
         for problem in problems:
             klog.error(log, "The new cloud-config is not used, the old one stays", problem=problem)
         self._record_event(

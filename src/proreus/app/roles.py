@@ -6,10 +6,11 @@ from typing import Any, Final
 import yaml
 
 from proreus.app import command_line, ending, flags, migration
+from proreus.app.clouds.config import needs_of
 from proreus.app.election import locks
 from proreus.app.options import Options
 from proreus.app.rights import manifests, roles
-from proreus.cloudprovider import ConfigError, load
+from proreus.cloudprovider import ConfigError
 from proreus.controllers.table import select
 
 PROGRAM: Final = "proreus roles"
@@ -50,6 +51,8 @@ def objects(options: Options, **more: Any) -> list[dict[str, Any]]:
         moved,
         per_controller=options.leader_elect_per_controller,
     )
-    provider = {"needs": load(options.cloud_provider).needs} if options.cloud_provider else {}
+    provider = {}
+    if options.cloud_provider:
+        provider = {"needs": needs_of(options.cloud_provider)}
     names = [lease.name for lease in leases]
     return manifests(roles(options, chosen=chosen, leases=names, **provider), **more)

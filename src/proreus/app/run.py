@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from proreus import __version__
 from proreus.app import command_line, ending, flags, migration, servers, version, webhooks
+from proreus.app.clouds import config as clouds
 from proreus.app.command_line import CommandLine
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
 from proreus.app.servers import ServersError
-from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider, load
+from proreus.cloudprovider import CloudProvider, ConfigError
 from proreus.controllers.table import select
 from proreus.kube import config as kubeconfig
 from proreus.kube.config import ClientConfig
@@ -85,15 +86,20 @@ def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
     Raises:
         FlagError: With every problem of the flags and of both configurations.
     """
-    wrong = [*problems(options), *select(options.controllers)[1], *servers.problems(options)]
+    wrong = [
+        *problems(options),
+        *clouds.problems(options),
+        *select(options.controllers)[1],
+        *servers.problems(options),
+    ]
     provider: CloudProvider | None = None
     cluster: ClientConfig | None = None
     if options.cloud_provider:
         try:
             if options.cloud_config_secret:
-                load(options.cloud_provider)
+                clouds.providers(options.cloud_provider)
             else:
-                provider = InitCloudProvider(options.cloud_provider, options.cloud_config)
+                provider = clouds.configured(options)
                 wrong.extend(webhooks.enabled(options, provider)[1])
         except ConfigError as exc:
             wrong.extend(exc.problems)

@@ -1,9 +1,10 @@
 """Choose the admission webhooks that `--webhooks` enables: ours and the provider's."""
 
+import asyncio
 import difflib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
@@ -11,8 +12,10 @@ import msgspec
 
 from proreus.app import readonly
 from proreus.app.caches import config_maps
+from proreus.app.clouds.plan import labels_of_all
+from proreus.app.clouds.several import flags_of, members_of
 from proreus.app.options import Options
-from proreus.cloudprovider import CloudProvider, ClusterIdentity, Volumes
+from proreus.cloudprovider import CloudError, CloudProvider, ClusterIdentity, Volumes, attempt
 from proreus.controllers.persistent_volume_claim_resize import webhook as resize
 from proreus.controllers.persistent_volume_label import webhook as label
 from proreus.controllers.persistent_volume_label.questions import VolumeQuestions
@@ -20,6 +23,7 @@ from proreus.controllers.table import Rule
 from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
+from proreus.kube.objects import PersistentVolume
 from proreus.kube.requests import NAMESPACES
 from proreus.serving.tls_settings import Settings
 
@@ -111,10 +115,35 @@ async def opened(options: Options, client: Client) -> AsyncIterator[Volumes | No
     system = await client.get(NAMESPACES, "kube-system")
     cluster = ClusterIdentity(name=options.cluster_name, uid=system.metadata.uid)
     listers = {**readonly.listers((), (), ()), **await config_maps(client, provider.needs)}
-    async with readonly.started(
-        provider, cluster, listers, flags=options.provider_flags
-    ) as started:
-        yield started.volumes
+    async with AsyncExitStack() as stack:
+        found: list[Volumes] = []
+        for one in members_of(provider).values():
+            given = flags_of(one, options.provider_flags)
+            context = readonly.started(one, cluster, listers, flags=given)
+            started = await stack.enter_async_context(context)
+            if started.volumes is not None:
+                found.append(started.volumes)
+        yield found[0] if len(found) == 1 else VolumesOfAll(found) if found else None
+
+
+class VolumesOfAll:
+    """The volumes of several clouds: each knows its own."""
+
+    def __init__(self, clouds: Sequence[Volumes]) -> None:
+        """Ask these clouds."""
+        self._clouds = clouds
+
+    async def labels(
+        self, volumes: Sequence[PersistentVolume]
+    ) -> Mapping[str, Mapping[str, str] | CloudError]:
+        """Ask all clouds beside one another; return the labels of the one that knows a volume."""
+        answers = await asyncio.gather(*(attempt(one.labels(volumes)) for one in self._clouds))
+        return labels_of_all(
+            dict.fromkeys((volume.metadata.name for volume in volumes), answer)
+            if isinstance(answer, CloudError)
+            else answer
+            for answer in answers
+        )
 
 
 def select(

@@ -101,8 +101,7 @@ class _Call(msgspec.Struct, frozen=True):
 
     def who(self) -> Hashable:
         """Return on whose behalf the running task makes calls of this sort, or None."""
-        group = scope.get()
-        return None if group is None else (group, self.name)
+        return None if scope.get() is None else (scope.get(), self.name)
 
 
 class Context:
@@ -115,7 +114,7 @@ class Context:
         listers: The caches that the provider class declares in `needs`.
         flags: The values of the provider's own flags, by their names; only of those given.
         calls: The last calls, the oldest first.
-        gate: Raises if this replica may not act any more; `call` asks it, clients may ask again.
+        gate: Raises if this replica may not act any more; `call` asks it, clients may, too.
     """
 
     def __init__(
@@ -130,6 +129,7 @@ class Context:
         hooks: CallHooks | None = None,
         bucket: Callable[[], AdaptiveBucket] = AdaptiveBucket,
         threads: Threads | None = None,
+        cloud: str = "",
     ) -> None:
         """Keep what the provider may use; make no call.
 
@@ -139,11 +139,11 @@ class Context:
             events: Where events about objects go.
             listers: The caches that the provider may read.
             flags: What was given for the flags that the provider declares.
-            gate: Called when a call is sent, in its thread too; raises if this replica may not
-                act any more.
+            gate: Called when a call is sent, in its thread too; raises if it must not be.
             hooks: See every call.
             bucket: Makes the bucket of each quota, one for reads and one for writes.
             threads: Run blocking calls.
+            cloud: The cloud's name in metrics, where there are several.
         """
         self.cluster = cluster
         self.now = now
@@ -152,6 +152,7 @@ class Context:
         self.flags: Mapping[str, Any] = flags or {}
         self.calls: deque[CallRecord] = deque(maxlen=CALLS_KEPT)
         self.gate = gate
+        self._prefix = f"{cloud}/" if cloud else ""
         self._hooks = hooks
         self._new_bucket = bucket
         self._buckets: dict[tuple[str, bool], AdaptiveBucket] = {}
@@ -258,14 +259,13 @@ class Context:
         bucket = self._buckets.get((quota, read))
         if bucket is None:
             made = bucket = self._buckets[quota, read] = self._new_bucket()
-            labels = (quota, "read" if read else "write")
+            labels = (self._prefix + quota, "read" if read else "write")
             metrics.CLOUD_RATE.labels(*labels).set_function(lambda: made.rate)
             metrics.CLOUD_WAITING.labels(*labels).set_function(lambda: made.waiting)
         return bucket
 
     async def _admit(self, call: _Call, bucket: AdaptiveBucket, patience: float) -> int:
-        if bucket.held_for > patience:
-            held = bucket.held_for
+        if (held := bucket.held_for) > patience:
             raise Throttled(
                 f"{call.name}: not sent, the cloud asked to wait {held:.0f} s more", after=held
             )

@@ -12,28 +12,34 @@ from proreus.controllers.settings import Settings
 from proreus.kube.client import Client
 from proreus.kube.objects import EndpointSlice, Node, Service
 from proreus.runtime.events import EventRecorder
-from proreus.runtime.informer import Informer
+from proreus.runtime.informer import Cache
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that a controller works with. `now` is wall-clock time in UTC.
 
     `heritage` is what a controller hands to its successor in this process, by its name: the next
-    one is made after a crash, and for another provider.
+    one is made after a crash, and for another provider. `cloud` is the cloud's name where there are
+    several, and "" for the only one.
     """
 
     client: Client
     provider: CloudProvider
     context: Context
     cluster: ClusterIdentity
-    nodes: Informer[Node]
-    services: Informer[Service]
-    endpoint_slices: Informer[EndpointSlice] | None
+    nodes: Cache[Node]
+    services: Cache[Service]
+    endpoint_slices: Cache[EndpointSlice] | None
     inventory: Inventory | None
     events: EventRecorder
     now: Callable[[], datetime]
     settings: Settings
     heritage: dict[str, Any] = msgspec.field(default_factory=dict)
+    cloud: str = ""
+
+    def named(self, queue: str) -> str:
+        """Return a name for a queue that no other cloud's controllers have."""
+        return f"{queue}/{self.cloud}" if self.cloud else queue
 
 
 class Runnable(Protocol):

@@ -5,6 +5,7 @@ Canonical names and aliases are those of Go's CCM; both select a controller in `
 
 import difflib
 from collections.abc import Callable, Sequence
+from enum import Enum
 
 import msgspec
 
@@ -34,8 +35,23 @@ def _in_every_case(settings: Settings) -> bool:  # noqa: ARG001 - the settings h
     return True
 
 
+def _never(settings: Settings) -> bool:  # noqa: ARG001 - the settings have no say
+    return False
+
+
 def _always(settings: Settings) -> str:  # noqa: ARG001 - the settings have no say
     return ""
+
+
+class Sees(Enum):
+    """The nodes that a controller sees where there are several clouds, each with its own."""
+
+    OWN = "own"
+    """Those that belong to its cloud."""
+    HOSTS = "hosts"
+    """All; its cloud may own those of which nobody knows whose they are: they stay hosts."""
+    ALL = "all"
+    """All; its cloud does not own those of which nobody knows whose they are."""
 
 
 class Descriptor(msgspec.Struct, frozen=True):
@@ -43,7 +59,9 @@ class Descriptor(msgspec.Struct, frozen=True):
 
     `account` is its service account under `--use-service-account-credentials`, as in Go's CCM.
     `why_not` says why the settings keep it from running, or "". `opt_in` means that "*" does not
-    select it, only its name.
+    select it, only its name. Where there are several clouds each has this controller, which `sees`
+    some of the nodes, or one is `shared` by all; one that works on the `undecided`, too, also looks
+    after what no single cloud is responsible for.
     """
 
     name: str
@@ -55,6 +73,9 @@ class Descriptor(msgspec.Struct, frozen=True):
     why_not: Callable[[Settings], str] = _always
     needed: Callable[[Settings], bool] = _in_every_case
     opt_in: bool = False
+    sees: Sees = Sees.OWN
+    shared: Callable[[Settings], bool] = _never
+    undecided: bool = False
 
 
 _EVENTS = Rule("", "events", ("create", "patch"))
@@ -92,6 +113,10 @@ def _no_ssh_user(settings: Settings) -> str:
     return "" if settings.ssh_user else "--ssh-user is not given"
 
 
+def _asks_no_cloud(settings: Settings) -> bool:
+    return not _asks_cloud(settings)
+
+
 def _asks_cloud(settings: Settings) -> bool:
     return settings.allocate_node_cidrs and Mode(settings.cidr_allocator_type).asks_cloud
 
@@ -108,6 +133,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
             Rule("", "nodes/status", ("patch",)),
             _EVENTS,
         ),
+        undecided=True,
     ),
     Descriptor(
         name="cloud-node-lifecycle-controller",
@@ -129,6 +155,8 @@ CONTROLLERS: tuple[Descriptor, ...] = (
             Rule("", "nodes", _WATCH),
             _EVENTS,
         ),
+        sees=Sees.HOSTS,
+        undecided=True,
     ),
     Descriptor(
         name="node-route-controller",
@@ -142,6 +170,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
             _EVENTS,
         ),
         why_not=_no_routes,
+        sees=Sees.ALL,
     ),
     Descriptor(
         name="node-ipam-controller",
@@ -156,6 +185,8 @@ CONTROLLERS: tuple[Descriptor, ...] = (
         ),
         why_not=_no_allocation,
         needed=_asks_cloud,
+        sees=Sees.ALL,
+        shared=_asks_no_cloud,
     ),
     Descriptor(
         name="kubelet-serving-approving-controller",
@@ -171,6 +202,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
             _EVENTS,
         ),
         opt_in=True,
+        sees=Sees.ALL,
     ),
     Descriptor(
         name="persistentvolume-label-controller",

@@ -12,7 +12,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, ValuesView
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from proreus.kube.client import Client, Written
 from proreus.kube.errors import KubeError, NotFound
@@ -28,6 +28,39 @@ T = TypeVar("T", bound=HasMetadata)
 
 Handler = Callable[[T | None, T | None], None]
 """A handler called with the old and the new object; None where it is absent."""
+
+
+class Cache(Protocol[T]):
+    """The part of an informer that reads, subscribes and waits; a `View` has it, too."""
+
+    @property
+    def handlers(self) -> tuple[Handler[T], ...]:
+        """The subscribed handlers."""
+
+    def subscribe(self, handler: Handler[T]) -> None:
+        """Call the handler for every change from now on, and at once for the objects there are."""
+
+    def unsubscribe(self, handlers: Iterable[object]) -> None:
+        """Stop calling these handlers."""
+
+    def get(self, key: str) -> T | None:
+        """Return the object of that key, or None."""
+
+    def all(self) -> ValuesView[T]:
+        """Return all objects; a view, valid until the task yields."""
+
+    def everything(self) -> Iterable[T]:
+        """Return all objects, those that are not shown here, too; valid until the task yields."""
+
+    def by(self, index: str, value: str) -> tuple[T, ...]:
+        """Return the objects that have this value in the index."""
+
+    async def wait_synced(self) -> None:
+        """Wait until the first list is in the cache."""
+
+    async def wait_seen(self, key: str, written: Written, /) -> None:
+        """Wait until the cache reflects the write, or anything later."""
+
 
 WATCH_BACKOFF: Final = Backoff(first=0.5, cap=30.0, jitter=0.5)
 
@@ -89,6 +122,10 @@ class Informer(Generic[T]):
 
     def all(self) -> ValuesView[T]:
         """Return all objects; a view, valid until the task yields."""
+        return self._objects.values()
+
+    def everything(self) -> ValuesView[T]:
+        """Return all objects, as `all` does: here nothing is hidden."""
         return self._objects.values()
 
     def by(self, index: str, value: str) -> tuple[T, ...]:
@@ -233,16 +270,7 @@ class Informer(Generic[T]):
                     entries.setdefault(value, {})[key] = new
 
     def _call(self, handler: Handler[T], old: T | None, new: T | None) -> None:
-        try:
-            handler(old, new)
-        except Exception as exc:  # noqa: BLE001 - one handler's fault must not stop the others
-            metrics.INFORMER_ERRORS.labels(self.resource.plural, "handler").inc()
-            klog.exception(
-                log,
-                "A handler of object changes raised an exception",
-                err=exc,
-                resource=self.resource.plural,
-            )
+        notify(handler, old, new, self.resource.plural)
 
     async def _reached(self, version: int) -> None:
         """Wait until the watch has come to that version."""
@@ -261,6 +289,20 @@ class Informer(Generic[T]):
     def _on_error(self, exc: Exception) -> None:
         metrics.INFORMER_ERRORS.labels(self.resource.plural, "watch").inc()
         klog.warning(log, "List or watch failed", err=exc, resource=self.resource.plural)
+
+
+def notify(handler: Handler[T], old: T | None, new: T | None, resource: str) -> None:
+    """Call a handler of changes; log and count what it raises, so that others are called, too."""
+    try:
+        handler(old, new)
+    except Exception as exc:  # noqa: BLE001 - one handler's fault must not stop the others
+        metrics.INFORMER_ERRORS.labels(resource, "handler").inc()
+        klog.exception(
+            log,
+            "A handler of object changes raised an exception",
+            err=exc,
+            resource=resource,
+        )
 
 
 def _key(obj: HasMetadata) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from proreus.app.doctor.observed import Finding, Observed
+from proreus.app.doctor.observed import Cloud, Finding, Observed
 from proreus.cloudprovider.errors import (
     CloudError,
     ConfigError,
@@ -22,9 +22,13 @@ _OF_ONE_NODE = (IdentityConflict, ImplementedElsewhere, InvalidRequest, NotSuppo
 
 def findings(observed: Observed) -> Iterator[Finding]:
     """Find everything wrong with the cloud that the cloud-config describes."""
-    cloud = observed.cloud
-    if cloud is None:
+    if observed.cloud is None:
         return
+    for cloud in observed.cloud.members or (observed.cloud,):
+        yield from _of_cloud(cloud, observed)
+
+
+def _of_cloud(cloud: Cloud, observed: Observed) -> Iterator[Finding]:
     about = f"cloud/{cloud.provider}"
     if cloud.error is None and not cloud.has_cluster_id and not observed.allow_untagged:
         yield Finding(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from proreus.app import command_line, ending, flags
+from proreus.app.clouds import config as clouds
 from proreus.app.doctor import report
 from proreus.app.doctor.diagnosis import diagnose
 from proreus.app.doctor.options import DoctorOptions
@@ -29,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
     try:
         options = command_line.parse(DoctorOptions, argv, PROGRAM, DESCRIPTION).options
-        wrong = select(options.controllers)[1]
+        wrong = (*clouds.problems(options), *select(options.controllers)[1])
         if wrong:
             raise flags.FlagError(wrong)
         config = kubeconfig.load(options.kubeconfig, options.master)

@@ -1,5 +1,7 @@
 """Collect all findings, causes before their consequences. Pure."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from proreus.app.doctor import (
@@ -39,12 +41,15 @@ def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagno
         node: Report only on this node.
         service: Report only on this Service: namespace/name or name.
     """
-    about_nodes = (
-        *nodes.findings(observed),
-        *out_of_service.findings(observed),
-        *certificates.findings(observed),
+    about_nodes = _with_clouds(
+        (
+            *nodes.findings(observed),
+            *out_of_service.findings(observed),
+            *certificates.findings(observed),
+        ),
+        observed,
     )
-    about_services = tuple(services.findings(observed))
+    about_services = _with_clouds(services.findings(observed), observed)
     about_volumes = () if node or service else tuple(volumes.findings(observed))
     if node or service:
         about_nodes = tuple(finding for finding in about_nodes if finding.about == f"node/{node}")
@@ -61,6 +66,14 @@ def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagno
         notes=observed.notes,
         nodes=len(observed.nodes),
         services=len(observed.services),
+    )
+
+
+def _with_clouds(findings: Iterable[Finding], observed: Observed) -> tuple[Finding, ...]:
+    if observed.cloud is None:
+        return tuple(findings)
+    return tuple(
+        msgspec.structs.replace(one, cloud=observed.cloud.of(one.about)) for one in findings
     )
 
 

@@ -139,7 +139,9 @@ class Cloud(msgspec.Struct, frozen=True):
     """The provider's answers; there are none if it could not be started because of `error`.
 
     `answers` and `owns` are by node name; `policies` by Service key, where the provider refuses
-    a Service it is the error; `volumes` are the labels of those that lack some, by name.
+    a Service it is the error; `volumes` are the labels of those that lack some, by name. `members`
+    are the clouds where there are several, each with its name in the place of the provider's; then
+    the rest holds what all of them say.
     """
 
     provider: str
@@ -149,6 +151,18 @@ class Cloud(msgspec.Struct, frozen=True):
     owns: Mapping[str, Ownership] = {}
     policies: Mapping[str, HostPolicy | CloudError] = {}
     volumes: Mapping[str, Mapping[str, str] | CloudError] = {}
+    members: tuple["Cloud", ...] = ()
+
+    def of(self, about: str) -> str:
+        """Return the name of the cloud that an object belongs to; "" if there is only one.
+
+        The object is written as in `Finding.about`.
+        """
+        kind, _, name = about.partition("/")
+        for one in self.members:
+            if name in {"node": one.owns, "service": one.policies}.get(kind, {}):
+                return one.provider
+        return ""
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +208,7 @@ class Finding(msgspec.Struct, frozen=True):
         problem: What is wrong, in a sentence.
         evidence: What was observed.
         remedy: What to do, a command or a line where there is one.
+        cloud: The name of the object's cloud, where there are several.
     """
 
     check: str
@@ -201,6 +216,7 @@ class Finding(msgspec.Struct, frozen=True):
     problem: str
     evidence: str
     remedy: str
+    cloud: str = ""
 
 
 def ago(now: datetime, then: datetime | None) -> float:

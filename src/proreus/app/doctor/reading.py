@@ -13,6 +13,9 @@ import msgspec
 
 from proreus.app import readonly
 from proreus.app.caches import config_maps
+from proreus.app.clouds.config import rules_of
+from proreus.app.clouds.looking import Look, looks
+from proreus.app.clouds.plan import labels_of_all
 from proreus.app.doctor import manager
 from proreus.app.doctor.observed import (
     DAEMON_SETS,
@@ -30,13 +33,13 @@ from proreus.app.leases import Lease, of_manager
 from proreus.app.rights import ACCOUNT
 from proreus.cloudprovider import (
     CloudError,
-    CloudProvider,
     ClusterIdentity,
     ConfigError,
     HostPolicy,
     InstanceAnswer,
     LoadBalancers,
     NotSupported,
+    Ownership,
 )
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle.alarms import HELD, UNKNOWN
@@ -136,9 +139,7 @@ async def observe(options: DoctorOptions, config: ClientConfig) -> Observed:
             leases=await _leases(reader, options),
             lease_namespace=options.leader_elect_resource_namespace,
             elects=options.leader_elect,
-            classes=Classes(
-                frozenset(options.load_balancer_classes), options.classless_load_balancers
-            ),
+            classes=Classes(frozenset(rules_of(options).classes), options.classless_load_balancers),
             allow_untagged=options.allow_untagged_cloud,
         )
         if any(one.alias == "pvlabel" for one in select(options.controllers)[0]):
@@ -293,21 +294,25 @@ async def _cloud(client: Client, observed: Observed, options: DoctorOptions) -> 
             **readonly.listers(observed.nodes, observed.services, observed.slices or ()),
             **await config_maps(client, provider.needs),
         }
-        async with readonly.started(
-            provider, identity, listers, flags=options.provider_flags
-        ) as cloud:
-            return await _ask_cloud(cloud, identity, observed, options)
+        objects = (observed.nodes, observed.services)
+        async with looks(provider, identity, listers, objects, options) as found:
+            return _together([await _look_at(one, identity, observed, options) for one in found])
     except CloudError as exc:
         return Cloud(name, error=exc)
     except KubeError as exc:
         return Cloud(name, error=ConfigError((f"--cloud-config-secret: {exc}",)))
 
 
-async def _ask_cloud(
-    cloud: CloudProvider, identity: ClusterIdentity, observed: Observed, options: DoctorOptions
+async def _look_at(
+    look: Look, identity: ClusterIdentity, observed: Observed, options: DoctorOptions
 ) -> Cloud:
-    nodes = [node for node in observed.nodes if options.node in ("", node.metadata.name)]
-    balanced = [service for service in observed.services if service.spec.type == TYPE_LOAD_BALANCER]
+    """Ask one cloud about what belongs to it."""
+    name, cloud = look.name or look.kind, look.cloud
+    nodes = [node for node in look.nodes if options.node in ("", node.metadata.name)]
+    balanced = [service for service in look.services if service.spec.type == TYPE_LOAD_BALANCER]
+    if isinstance(cloud, CloudError):
+        unknown = {node.metadata.name: Ownership.UNKNOWN for node in nodes}
+        return Cloud(name, error=cloud, owns=unknown)
     instances, balancers = cloud.instances, cloud.load_balancers
     answers: dict[str, InstanceAnswer] = {}
     if instances is not None:
@@ -317,7 +322,7 @@ async def _ask_cloud(
         answers = {name: observation.answer for name, observation in described.items()}
     lacking = askable(observed.volumes)
     return Cloud(
-        cloud.name,
+        name,
         error=None if balancers is None else await _refusal(balancers, identity),
         has_cluster_id=cloud.has_cluster_id,
         answers=answers,
@@ -326,6 +331,20 @@ async def _ask_cloud(
         if balancers is None
         else {key(one): _policy(balancers, one) for one in balanced},
         volumes={} if cloud.volumes is None or not lacking else await cloud.volumes.labels(lacking),
+    )
+
+
+def _together(clouds: Sequence[Cloud]) -> Cloud:
+    """Return what all clouds say; they are its members if they are several."""
+    if len(clouds) == 1:
+        return clouds[0]
+    return Cloud(
+        ",".join(one.provider for one in clouds),
+        answers={name: answer for one in clouds for name, answer in one.answers.items()},
+        owns={name: ownership for one in clouds for name, ownership in one.owns.items()},
+        policies={name: policy for one in clouds for name, policy in one.policies.items()},
+        volumes=labels_of_all([one.volumes for one in clouds]),
+        members=tuple(clouds),
     )
 
 

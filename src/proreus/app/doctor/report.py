@@ -13,7 +13,7 @@ def as_json(diagnosis: Diagnosis) -> str:
 def as_text(diagnosis: Diagnosis) -> str:
     """Return a paragraph for each finding, then what was left out."""
     parts = [
-        f"{finding.about}: {finding.problem} [{finding.check}]\n"
+        f"{finding.about}{_of(finding.cloud)}: {finding.problem} [{finding.check}]\n"
         f"    seen:   {finding.evidence}\n"
         f"    remedy: {finding.remedy}\n"
         for finding in diagnosis.findings
@@ -29,6 +29,10 @@ def as_text(diagnosis: Diagnosis) -> str:
     else:
         parts.append(f"no problem found ({looked})")
     return "\n".join(parts)
+
+
+def _of(cloud: str) -> str:
+    return f" (cloud {cloud})" if cloud else ""
 
 
 def _many(count: int, what: str) -> str:

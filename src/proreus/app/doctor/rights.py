@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from proreus.app.clouds.config import needs_of
 from proreus.app.doctor.options import DoctorOptions
 from proreus.app.election import locks
 from proreus.app.rights import roles
-from proreus.cloudprovider import ConfigError, load
+from proreus.cloudprovider import ConfigError
 from proreus.controllers.table import select
 
 
@@ -56,6 +57,6 @@ def _caches(options: DoctorOptions) -> frozenset[str]:
     if not options.cloud_provider:
         return frozenset()
     try:
-        return load(options.cloud_provider).needs
+        return needs_of(options.cloud_provider)
     except ConfigError:  # reported as a finding about the cloud
         return frozenset()

@@ -125,8 +125,20 @@ class Options(ServingOptions, frozen=True, kw_only=True):
     ] = False
     load_balancer_classes: Annotated[
         tuple[str, ...],
-        Flag(PROREUS, "Values of spec.loadBalancerClass that this manager owns.", names),
+        Flag(
+            PROREUS,
+            "Values of spec.loadBalancerClass that this manager owns; of several clouds "
+            "CLOUD=CLASS.",
+            names,
+        ),
     ] = DEFAULTS.load_balancer_classes
+    load_balancer_cloud: Annotated[
+        str,
+        Flag(
+            PROREUS,
+            "Of several clouds, that of Services which name none; empty: the first one.",
+        ),
+    ] = ""
     classless_load_balancers: Annotated[
         bool, Flag(PROREUS, "Own Services without a loadBalancerClass, as Go does.", boolean)
     ] = DEFAULTS.classless_load_balancers

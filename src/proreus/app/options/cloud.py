@@ -36,10 +36,20 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
     """The flags of the cloud and its controllers."""
 
     cloud_provider: Annotated[
-        str, Flag(CLOUD, "Name of the cloud: of a bundled provider or a plugin.")
+        str,
+        Flag(
+            CLOUD,
+            "Name of the cloud: of a bundled provider or a plugin. Several: NAME=PROVIDER or "
+            "PROVIDER, separated by commas.",
+        ),
     ] = ""
     cloud_config: Annotated[
-        str, Flag(CLOUD, "File with the cloud's configuration (gcfg, YAML, JSON or TOML).")
+        str,
+        Flag(
+            CLOUD,
+            "File with the cloud's configuration (gcfg, YAML, JSON or TOML). Of several clouds "
+            "NAME=FILE, separated by commas, or one YAML file of all.",
+        ),
     ] = ""
     cluster_name: Annotated[
         str, Flag(CLOUD, "The cluster's name, part of the ownership marks in the cloud.")

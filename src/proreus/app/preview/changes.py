@@ -16,22 +16,41 @@ class Change(msgspec.Struct, frozen=True):
         action: What happens to it.
         lines: Its parts, one a line, that begin with `+` (new), `-` (gone) or `~` (other).
         waits_for: What must be so before it is done; "" if nothing.
+        cloud: The name of the object's cloud, where there are several.
     """
 
     about: str
     action: Action
     lines: tuple[str, ...] = ()
     waits_for: str = ""
+    cloud: str = ""
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """All changes; `notes` say what could not be foreseen, `held` what will not be done."""
+    """All changes; `notes` say what could not be foreseen, `held` what will not be done.
+
+    `unread` says which of several clouds could not be asked, and why.
+    """
 
     changes: tuple[Change, ...]
     held: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    def of(self, cloud: str) -> "Preview":
+        """Return the same, in which all is said of a cloud; of the only one, "", as it is."""
+        if not cloud:
+            return self
+        return Preview(
+            tuple(msgspec.structs.replace(change, cloud=cloud) for change in self.changes),
+            tuple(f"cloud {cloud}: {text}" for text in self.held),
+            tuple(f"cloud {cloud}: {text}" for text in self.notes),
+            tuple(f"cloud {cloud}: {text}" for text in self.unread),
+        )
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 0 without changes, else 2."""
+        """The exit code: 1 if a cloud could not be asked, 0 without changes, else 2."""
+        if self.unread:
+            return 1
         return 2 if self.changes else 0

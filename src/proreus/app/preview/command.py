@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from proreus.app import command_line, ending, flags
+from proreus.app.clouds import config as clouds
 from proreus.app.flag_values import boolean
 from proreus.app.flags import Flag
 from proreus.app.options import Options, problems
@@ -37,7 +38,11 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
     try:
         options = command_line.parse(PlanOptions, argv, PROGRAM, DESCRIPTION).options
-        wrong = (*problems(options), *select(options.controllers)[1])
+        wrong = (
+            *problems(options),
+            *clouds.problems(options),
+            *select(options.controllers)[1],
+        )
         if wrong:
             raise flags.FlagError(wrong)
         config = kubeconfig.load(options.kubeconfig, options.master)

@@ -31,16 +31,23 @@ class Drafts:
     Attributes:
         nodes: By name; those that will be deleted are not among them.
         held: What will not be done, and why.
+        others: The nodes that belong to other clouds, which stay as they are.
     """
 
-    def __init__(self, nodes: Sequence[Node], now: datetime) -> None:
+    def __init__(self, nodes: Sequence[Node], now: datetime, others: Sequence[Node] = ()) -> None:
         """Start with the nodes as they are."""
         self.nodes = {node.metadata.name: node for node in nodes}
+        self.others = tuple(others)
         self.held: list[str] = []
         self._now = now
         self._lines: dict[str, list[str]] = {}
         self._gone: list[Change] = []
         self._cloud: list[Change] = []
+
+    @property
+    def everything(self) -> tuple[Node, ...]:
+        """All nodes of the cluster as they will be, those of other clouds as they are."""
+        return (*self.nodes.values(), *self.others)
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -154,7 +161,7 @@ class Drafts:
         owns: Owns,
     ) -> None:
         """Apply what the IPAM controller does; `in_cloud` are the cloud's blocks, if asked."""
-        for node in self.nodes.values():
+        for node in self.everything:
             if pod_cidrs(node) and mode is not Mode.FROM_CLOUD:
                 blocks.hold(node.metadata.uid, pod_cidrs(node))
         for name in sorted(self.nodes):

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from proreus.app import readonly
 from proreus.app.caches import config_maps
+from proreus.app.clouds.looking import Look, looks
+from proreus.app.clouds.plan import UNDECIDED
 from proreus.app.leader import settings_of
 from proreus.app.options import Options
 from proreus.app.preview import certificates, routes, services, volumes
@@ -16,6 +19,7 @@ from proreus.app.preview.changes import Change, Preview
 from proreus.app.preview.nodes import Drafts
 from proreus.app.preview.services import Due, Previewed
 from proreus.cloudprovider import (
+    CloudError,
     CloudProvider,
     ClusterIdentity,
     ConfigError,
@@ -59,13 +63,15 @@ USER_AGENT: Final = "proreus-plan"
 
 
 class _World(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that were read, and the cloud to ask about them."""
+    """The objects that were read, and the cloud to ask about them; `routed` as in `Look`."""
 
     cloud: CloudProvider
+    routed: CloudProvider
     cluster: ClusterIdentity
     settings: Settings
     controllers: frozenset[str]
     nodes: tuple[Node, ...]
+    others: tuple[Node, ...]
     services: tuple[Service, ...]
     slices: tuple[EndpointSlice, ...]
     requests: tuple[CertificateSigningRequest, ...]
@@ -73,8 +79,11 @@ class _World(msgspec.Struct, frozen=True, kw_only=True):
 
     def owns(self, node: Node) -> Ownership:
         """Ask the provider whether a node's machine is this cloud's, as the controllers do."""
-        instances = self.cloud.instances
-        return Ownership.UNKNOWN if instances is None else instances.owns(node)
+        return _owns(self.cloud, node)
+
+
+def _owns(cloud: CloudProvider, node: Node) -> Ownership:
+    return Ownership.UNKNOWN if cloud.instances is None else cloud.instances.owns(node)
 
 
 async def observe(options: Options, config: ClientConfig) -> Preview:
@@ -96,46 +105,77 @@ async def observe(options: Options, config: ClientConfig) -> Preview:
             **readonly.listers(nodes, all_services, slices),
             **await config_maps(client, provider.needs),
         }
-        async with readonly.started(
-            provider, cluster, listers, flags=options.provider_flags
-        ) as cloud:
-            if not cloud.has_cluster_id and not options.allow_untagged_cloud:
-                raise ConfigError(
-                    ("the cloud has no cluster id; set one, or use --allow-untagged-cloud",)
-                )
-            settings = settings_of(options)
-            chosen, notes = _chosen(options, settings, cloud)
-            requests: tuple[CertificateSigningRequest, ...] = ()
-            if "kubelet-serving" in chosen:
-                listed = await client.list(CERTIFICATE_SIGNING_REQUESTS, field_selector=SELECTOR)
-                requests = listed.items
-            world = _World(
-                cloud=cloud,
-                cluster=cluster,
-                settings=settings,
-                controllers=chosen,
-                nodes=nodes,
-                services=all_services,
-                slices=slices,
-                requests=requests,
-                now=datetime.now(UTC),
+        async with looks(provider, cluster, listers, (nodes, all_services), options) as found:
+            each = [await _look_at(look, cluster, slices, options, client) for look in found]
+            return Preview(
+                tuple(change for one in each for change in one.changes),
+                tuple(dict.fromkeys(text for one in each for text in one.held)),
+                tuple(dict.fromkeys(text for one in each for text in one.notes)),
+                tuple(text for one in each for text in one.unread),
             )
-            found = await _preview(world)
-            labels, held = await _volumes(world, client)
-            return msgspec.structs.replace(
-                found,
-                changes=(*found.changes, *labels),
-                held=(*found.held, *held),
-                notes=(*notes, *found.notes),
-            )
+
+
+async def _look_at(
+    look: Look,
+    cluster: ClusterIdentity,
+    slices: tuple[EndpointSlice, ...],
+    options: Options,
+    client: Client,
+) -> Preview:
+    """Return what the manager would do for one cloud.
+
+    Raises:
+        KubeError: The API server cannot be asked.
+        CloudError: The only cloud cannot be asked.
+    """
+    cloud, routed = look.cloud, look.routed
+    if isinstance(cloud, CloudError) or isinstance(routed, CloudError):
+        return Preview((), unread=(f"it could not be started: {cloud}",)).of(look.name)
+    try:
+        if not cloud.has_cluster_id and not options.allow_untagged_cloud:
+            problem = "the cloud has no cluster id; set one, or use --allow-untagged-cloud"
+            raise ConfigError((problem,))
+        settings = settings_of(options)
+        chosen, notes = _chosen(look, options, settings, cloud)
+        requests: tuple[CertificateSigningRequest, ...] = ()
+        if "kubelet-serving" in chosen:
+            listed = await client.list(CERTIFICATE_SIGNING_REQUESTS, field_selector=SELECTOR)
+            requests = listed.items
+        world = _World(
+            cloud=cloud,
+            routed=routed,
+            cluster=cluster,
+            settings=settings,
+            controllers=chosen,
+            nodes=look.nodes,
+            others=look.others,
+            services=look.services,
+            slices=slices,
+            requests=requests,
+            now=datetime.now(UTC),
+        )
+        found = await _preview(world)
+        labels, held = await _volumes(world, client)
+    except CloudError as exc:
+        if not look.name:
+            raise
+        return Preview((), unread=(f"it could not be asked: {exc}",)).of(look.name)
+    return msgspec.structs.replace(
+        found,
+        changes=(*found.changes, *labels),
+        held=(*found.held, *held),
+        notes=(*notes, *found.notes),
+    ).of(look.name)
 
 
 def _chosen(
-    options: Options, settings: Settings, cloud: CloudProvider
+    look: Look, options: Options, settings: Settings, cloud: CloudProvider
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the aliases of the controllers that would run, and why others would not."""
     chosen, notes = set(), []
     for one in select(options.controllers)[0]:
+        if look.name == UNDECIDED and not one.undecided:
+            continue
         if reason := _why_not(one, settings, cloud):
             notes.append(f"{one.name} would not run: {reason}")
         else:
@@ -150,7 +190,7 @@ def _why_not(descriptor: Descriptor, settings: Settings, cloud: CloudProvider) -
 
 
 async def _preview(world: _World) -> Preview:
-    drafts = Drafts(world.nodes, world.now)
+    drafts = Drafts(world.nodes, world.now, world.others)
     instances = world.cloud.instances
     if instances is not None and world.controllers & {"cloud-node", "cloud-node-lifecycle"}:
         await _machines(world, drafts, instances)
@@ -165,8 +205,8 @@ async def _preview(world: _World) -> Preview:
         changes, notes = await _services(world, drafts, balancers)
         found += changes
     held = [*drafts.stuck, *drafts.held]
-    if world.requests and instances is not None:
-        approvals = await _certificates(world, instances)
+    if world.requests and world.routed.instances is not None:
+        approvals = await _certificates(world, world.routed.instances)
         held += [one for one in approvals if isinstance(one, str)]
         found += [one for one in approvals if not isinstance(one, str)]
     return Preview((*drafts.changes, *found), tuple(held), tuple(notes))
@@ -239,7 +279,7 @@ def _sighted(seen: Sighting) -> Sighting:
 async def _certificates(world: _World, instances: Instances) -> list[Change | str]:
     began = asyncio.get_running_loop().time()
     inventory = Inventory(instances, on_error=lambda _error, _kind: None)
-    nodes = readonly.Listed(world.nodes)
+    nodes = readonly.Listed((*world.nodes, *world.others))
     seen = await observation.observe(world.requests, nodes, instances, inventory, not_before=began)
     return list(certificates.changes(world.requests, seen, world.now))
 
@@ -266,8 +306,8 @@ async def _routes(world: _World, drafts: Drafts) -> Sequence[Change]:
     if world.cloud.routes is None:
         return ()
     clusters, _ = cluster_cidrs(world.settings.cluster_cidr)
-    listed = await world.cloud.routes.list(world.cluster, world.nodes)
-    return routes.changes(drafts, listed, clusters, world.owns, world.now)
+    listed = await world.cloud.routes.list(world.cluster, (*world.nodes, *world.others))
+    return routes.changes(drafts, listed, clusters, partial(_owns, world.routed), world.now)
 
 
 async def _volumes(world: _World, client: Client) -> tuple[tuple[Change, ...], tuple[str, ...]]:
@@ -292,7 +332,7 @@ async def _services(
     classes = classes_of(settings)
     due = services.due(
         world.services,
-        tuple(candidates(drafts.nodes.values(), world.owns)),
+        tuple(candidates(drafts.everything, world.owns)),
         world.slices,
         cloud=balancers,
         owned=owned,

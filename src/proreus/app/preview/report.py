@@ -18,12 +18,14 @@ def as_text(preview: Preview) -> str:
     """Return each object with its changed parts, then the totals."""
     parts = []
     for change in preview.changes:
-        parts.append(f"{_SIGNS[change.action]} {change.about}")
+        cloud = f" (cloud {change.cloud})" if change.cloud else ""
+        parts.append(f"{_SIGNS[change.action]} {change.about}{cloud}")
         parts += [f"    {line}" for line in change.lines]
         if change.waits_for:
             parts.append(f"    waits: {change.waits_for}")
     parts += [f"! {text}" for text in preview.held]
     parts += [f"note: {text}" for text in preview.notes]
+    parts += [f"could not read {text}" for text in preview.unread]
     counts = Counter(change.action for change in preview.changes)
     if preview.changes:
         parts.append(
@@ -31,5 +33,9 @@ def as_text(preview: Preview) -> str:
             f"{counts['delete']} to delete"
         )
     else:
-        parts.append("no changes" if preview.held else "no changes: everything is as it should be")
+        parts.append(
+            "no changes"
+            if preview.held or preview.unread
+            else "no changes: everything is as it should be"
+        )
     return "\n".join(parts)

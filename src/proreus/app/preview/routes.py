@@ -35,10 +35,12 @@ def changes(
         at=_NOW,
     )
     for name, state in _plan(drafts, after, decided.memory, clusters, owns).conditions.items():
-        drafts.patch(name, conditions.condition_patch(drafts.nodes[name], state, now))
+        if name in drafts.nodes:
+            drafts.patch(name, conditions.condition_patch(drafts.nodes[name], state, now))
     drafts.held += [
         f"no route for {problem.cidr} of node {problem.node}: {problem.text}"
-        for problem in desired_routes(drafts.nodes.values(), clusters, owns).problems
+        for problem in desired_routes(drafts.everything, clusters, owns).problems
+        if problem.node in drafts.nodes
     ]
     return tuple(change for unit in units for change in _changes(unit))
 
@@ -46,7 +48,7 @@ def changes(
 def _plan(
     drafts: Drafts, table: Table, memory: Memory, clusters: Sequence[Network], owns: Owns
 ) -> Plan:
-    desired = desired_routes(drafts.nodes.values(), clusters, owns)
+    desired = desired_routes(drafts.everything, clusters, owns)
     return plan(desired, table, memory, _AT_ONCE, clusters, busy=(), now=_NOW)
 
 

@@ -57,7 +57,7 @@ input { font: inherit; padding: .2rem .5rem; width: 20rem; }
 <script nonce="@NONCE@">
 "use strict";
 const ROWS = @ROWS@, WELL = @WELL@;
-const COLUMNS = ["name", "state", "age", "zone", "detail", "routes", "reason", "message"];
+const COLUMNS = ["name", "state", "age", "cloud", "zone", "detail", "routes", "reason", "message"];
 let state = null;
 const at = (id) => document.getElementById(id);
 function span(seconds) {

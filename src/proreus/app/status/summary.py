@@ -8,12 +8,13 @@ from typing import Final
 
 import msgspec
 
+from proreus.app.clouds.plan import LABEL_CLOUD
 from proreus.controllers.cloud_node.plan import CONDITION as NODE_CONDITION
 from proreus.controllers.route.conditions import CONDITION as ROUTE_CONDITION
 from proreus.controllers.route.conditions import CREATED, NOT_CREATED
 from proreus.controllers.service.conditions import CONDITION as SERVICE_CONDITION
 from proreus.controllers.service.conditions import Reason
-from proreus.controllers.service.intake import TYPE_LOAD_BALANCER
+from proreus.controllers.service.intake import ANNOTATION_CLOUD_IN_USE, TYPE_LOAD_BALANCER
 from proreus.controllers.service.leaks import Leak
 from proreus.kube.objects import (
     LABEL_INSTANCE_TYPE,
@@ -50,7 +51,10 @@ class State(StrEnum):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One node or Service; `age` in seconds, `detail` is its machine's type, or its addresses."""
+    """One node or Service; `age` in seconds, `detail` is its machine's type, or its addresses.
+
+    `cloud` is the name of its cloud where there are several.
+    """
 
     name: str
     state: State
@@ -60,6 +64,7 @@ class Row(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     age: float = 0.0
+    cloud: str = ""
 
 
 class LeaseRow(msgspec.Struct, frozen=True):
@@ -184,6 +189,7 @@ def node_row(node: Node, now: datetime) -> Row:
         reason=shown.reason if shown else "",
         message=shown.message if shown else "",
         age=_age(node.metadata.creation_timestamp, now),
+        cloud=node.metadata.labels.get(LABEL_CLOUD, ""),
     )
 
 
@@ -236,6 +242,7 @@ def service_row(service: Service, now: datetime) -> Row:
         reason=current.reason if current else "",
         message=current.message if current and state is not State.READY else "",
         age=_age(service.metadata.creation_timestamp, now),
+        cloud=service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE, ""),
     )
 
 

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from proreus.app.status.summary import Inside, Row, State, Summary, counts
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
+_HEAD: tuple[str, ...] = (
+    "NAME", "STATE", "AGE", "CLOUD", "ZONE", "DETAIL", "REASON", "MESSAGE",
+)  # fmt: skip
 NOT_ASKED = "not known here: give --url of a manager that runs with --status-page"
 
 
@@ -27,11 +30,9 @@ def _section(title: str, listed: Sequence[Row], rows: int, *, everything: bool) 
     if not shown:
         return lines
     limit = len(shown) if everything else rows
-    table = [("NAME", "STATE", "AGE", "ZONE", "DETAIL", "REASON", "MESSAGE")]
-    table += [
-        (row.name, row.state, age(row.age), row.zone, row.detail, row.reason, row.message)
-        for row in shown[:limit]
-    ]
+    table = [_HEAD, *map(_cells, shown[:limit])]
+    if not any(row.cloud for row in listed):  # there is one cloud only
+        table = [(*line[:3], *line[4:]) for line in table]
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]) - 1)]
     for line in table:
         cells = [cell.ljust(size) for cell, size in zip(line, widths, strict=False) if size]
@@ -39,6 +40,11 @@ def _section(title: str, listed: Sequence[Row], rows: int, *, everything: bool) 
     if len(shown) > limit:
         lines.append(f"  and {len(shown) - limit} more: --all shows them")
     return lines
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    known = (row.name, row.state, age(row.age), row.cloud, row.zone, row.detail, row.reason)
+    return (*known, row.message)
 
 
 def figures(counted: Mapping[State, int]) -> str:

@@ -16,7 +16,7 @@ from proreus.controllers.cloud_node import plan as plans
 from proreus.controllers.cloud_node.plan import Change
 from proreus.controllers.environment import Environment
 from proreus.kube.objects import Node
-from proreus.runtime import klog, metrics
+from proreus.runtime import by_cloud, klog, metrics
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.controller import Controller, Outcome
 from proreus.runtime.events import ref_of
@@ -52,7 +52,7 @@ class CloudNodeController:
         self._instances: Instances = env.provider.instances
         self._inventory: Inventory = env.inventory
         self._events = env.events.source(CONTROLLER)
-        self._queue: WorkQueue[str] = WorkQueue("Nodes", backoff=BACKOFF)
+        self._queue: WorkQueue[str] = WorkQueue(env.named("Nodes"), backoff=BACKOFF)
         self._refresh: set[str] = set()
         # The nodes of this cloud that are not initialised yet. Each scrape of the metrics asks for
         # them, and must not look at all nodes.
@@ -70,15 +70,15 @@ class CloudNodeController:
     async def run(self) -> None:
         """Run the loop and the refresh pass."""
         await self._env.nodes.wait_synced()
-        refresher = asyncio.create_task(self._refresh_periodically())
-        metrics.NODES_UNINITIALIZED.set_function(lambda: len(self._waiting))
-        metrics.OLDEST_UNINITIALIZED.set_function(self._longest_wait)
+        refresher, cloud = asyncio.create_task(self._refresh_periodically()), self._env.cloud
+        by_cloud.NODES_UNINITIALIZED.set_function(cloud, lambda: len(self._waiting))
+        by_cloud.OLDEST_UNINITIALIZED.set_function(cloud, self._longest_wait)
         try:
             await self._loop.run()
         finally:
             refresher.cancel()
-            metrics.NODES_UNINITIALIZED.set_function(lambda: 0)  # nobody knows any more
-            metrics.OLDEST_UNINITIALIZED.set_function(lambda: 0)
+            by_cloud.NODES_UNINITIALIZED.set_function(cloud, lambda: 0)  # nobody knows any more
+            by_cloud.OLDEST_UNINITIALIZED.set_function(cloud, lambda: 0)
 
     def stop(self) -> None:
         """Take no more nodes from the queue."""

@@ -35,7 +35,7 @@ from proreus.kube.errors import Conflict, NotFound
 from proreus.kube.objects import Node
 from proreus.kube.patch import Patch
 from proreus.kube.requests import NODES
-from proreus.runtime import klog, metrics, priority
+from proreus.runtime import by_cloud, klog, metrics, priority
 from proreus.runtime.controller import contained
 from proreus.runtime.events import ref_of
 from proreus.runtime.priority import Priority
@@ -170,12 +170,12 @@ class CloudNodeLifecycleController:
 
     def _report(self, decided: plan.Pass, at: float) -> None:
         by_breaker = sum(wait.hold is Alert.BREAKER for wait in decided.held.values())
-        metrics.NODES_WAITING.set(len(decided.waiting))
-        metrics.NODES_HELD.set(by_breaker)
-        metrics.NODES_UNPROVEN.set(len(decided.held) - by_breaker)
-        metrics.NODES_UNKNOWN.set(len(decided.unknown))
-        metrics.NODES_ASIDE.set(sum(decided.unknown.values()))
-        metrics.NODES_POWERED_OFF.set(len(decided.powered_off))
+        by_cloud.NODES_WAITING.set(self._env.cloud, len(decided.waiting))
+        by_cloud.NODES_HELD.set(self._env.cloud, by_breaker)
+        by_cloud.NODES_UNPROVEN.set(self._env.cloud, len(decided.held) - by_breaker)
+        by_cloud.NODES_UNKNOWN.set(self._env.cloud, len(decided.unknown))
+        by_cloud.NODES_ASIDE.set(self._env.cloud, sum(decided.unknown.values()))
+        by_cloud.NODES_POWERED_OFF.set(self._env.cloud, len(decided.powered_off))
         for name, wait in decided.powered_off.items():
             klog.v(
                 log,

@@ -16,7 +16,7 @@ from proreus.controllers.kubelet_serving.observation import known, observe
 from proreus.controllers.kubelet_serving.plan import SELECTOR, Change, Observed
 from proreus.kube.objects import CertificateSigningRequest, Node
 from proreus.kube.requests import CERTIFICATE_SIGNING_REQUESTS
-from proreus.runtime import klog, metrics
+from proreus.runtime import by_cloud, klog, metrics
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.controller import Controller, Outcome
 from proreus.runtime.events import ref_of
@@ -51,7 +51,7 @@ class KubeletServingController:
         self._instances: Instances = env.provider.instances
         self._inventory: Inventory = env.inventory
         self._events = env.events.source(CONTROLLER)
-        self._queue: WorkQueue[str] = WorkQueue("certificate", backoff=BACKOFF)
+        self._queue: WorkQueue[str] = WorkQueue(env.named("certificate"), backoff=BACKOFF)
         # Of no use to others, and no right of the manager's own account.
         self._requests: Informer[CertificateSigningRequest] = Informer(
             env.client,
@@ -74,14 +74,15 @@ class KubeletServingController:
     async def run(self) -> None:
         """Watch the requests and run the loop."""
         await self._env.nodes.wait_synced()
-        metrics.SERVING_REQUESTS_REFUSED.set_function(lambda: len(self._refused))
+        by_cloud.SERVING_REQUESTS_REFUSED.set_function(self._env.cloud, lambda: len(self._refused))
         try:
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(self._requests.run())
                 await self._loop.run()
                 watching.cancel()
         finally:
-            metrics.SERVING_REQUESTS_REFUSED.set_function(lambda: 0)  # nobody knows any more
+            # Nobody knows any more.
+            by_cloud.SERVING_REQUESTS_REFUSED.set(self._env.cloud, 0)
 
     def stop(self) -> None:
         """Take no more requests from the queue."""

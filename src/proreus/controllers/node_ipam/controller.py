@@ -88,7 +88,7 @@ class NodeIpamController:
         self._leaving: dict[str, tuple[Node, ...]] = {}
         self._waiting: set[str] = set()
         self._events: EventSource = env.events.source(SOURCE)
-        self._queue: WorkQueue[str] = WorkQueue("cidrallocator_node", backoff=BACKOFF)
+        self._queue: WorkQueue[str] = WorkQueue(env.named("cidrallocator_node"), backoff=BACKOFF)
         self._loop: Controller[Node, plans.InCloud, Change] = Controller(
             CONTROLLER,
             self,

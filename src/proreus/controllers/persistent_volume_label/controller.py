@@ -55,7 +55,9 @@ class PersistentVolumeLabelController:
         # Of no use to others, and no right of the manager's own account.
         self._cache: Informer[PersistentVolume] = Informer(env.client, PERSISTENT_VOLUMES)
         self._events = env.events.source(CONTROLLER)
-        self._queue: WorkQueue[str] = WorkQueue("persistentvolume_label", backoff=BACKOFF)
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.named("persistentvolume_label"), backoff=BACKOFF
+        )
         self._loop: Controller[PersistentVolume, plans.Answer, Label] = Controller(
             CONTROLLER, self, self._queue, self._cache, batch=BATCH, slots=SLOTS
         )

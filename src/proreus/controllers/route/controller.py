@@ -85,7 +85,9 @@ class RouteController:
         self._policy = policy or Policy()
         self._chance = chance
         self._events: EventSource = env.events.source(SOURCE)
-        self._queue: WorkQueue[str] = WorkQueue("Routes", backoff=LIST_BACKOFF, chance=chance)
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.named("Routes"), backoff=LIST_BACKOFF, chance=chance
+        )
         self._slots = Slots(APPLIES_AT_ONCE, slow=APPLIES_AT_ONCE)
         self._conditions = ConditionWriter(env)
         self._table: Table | None = None
@@ -294,7 +296,7 @@ class ConditionWriter:
         """Start without a desired NetworkUnavailable condition for any node."""
         self._env = env
         self.desired: Mapping[str, NetworkState] = {}
-        self._queue: WorkQueue[str] = WorkQueue("RouteConditions", backoff=WRITE_BACKOFF)
+        self._queue: WorkQueue[str] = WorkQueue(env.named("RouteConditions"), backoff=WRITE_BACKOFF)
         self._loop = Controller(
             CONTROLLER,
             self,

@@ -43,6 +43,7 @@ from proreus.controllers.service.conditions import (
     sync_failure,
 )
 from proreus.controllers.service.intake import (
+    ANNOTATION_CLOUD_IN_USE,
     AS_GO,
     Classes,
     has_finalizer,
@@ -92,6 +93,15 @@ def answer_of(by_uid: Mapping[str, Answer] | Exception, uid: str) -> Answer | Cl
     if isinstance(by_uid, Exception):
         return CloudError(f"{type(by_uid).__name__}: {by_uid}")
     return by_uid.get(uid) or CloudError("the provider gave no answer for this load balancer")
+
+
+def record(service: Service, classes: Classes) -> Change:
+    """Return the change that says which of several clouds has the Service, before all others."""
+    annotations = service.metadata.annotations
+    if not classes.cloud or service.metadata.deletion_timestamp is not None:
+        return Change()
+    ops = patch.annotations(annotations, {ANNOTATION_CLOUD_IN_USE: classes.cloud})
+    return Change(metadata=patch.json_patch(service.metadata.uid, ops) or None)
 
 
 def before(service: Service, now: datetime) -> Change | None:
@@ -311,8 +321,17 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
             removed=tuple(one for one in finalizers if one in service.metadata.finalizers),
             removed_conditions=(CONDITION,) if current_condition(service) else (),
         ),
+        metadata=_unrecorded(service),
         events=(event,),
     )
+
+
+def _unrecorded(service: Service) -> Patch | None:
+    """Make the patch that takes the cloud's name off a Service, unless that is gone with it."""
+    if service.metadata.deletion_timestamp is not None:
+        return None
+    ops = patch.annotations(service.metadata.annotations, {ANNOTATION_CLOUD_IN_USE: None})
+    return patch.json_patch(service.metadata.uid, ops) or None
 
 
 def _provisioning(service: Service, text: str, now: datetime) -> Condition | None:

@@ -30,7 +30,7 @@ from proreus.controllers.service.writer import ServiceWriter
 from proreus.kube.errors import Conflict
 from proreus.kube.objects import EndpointSlice, Node, Service
 from proreus.kube.objects import key as key_of
-from proreus.runtime import klog, metrics, priority
+from proreus.runtime import by_cloud, klog, metrics, priority
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.controller import Controller, Outcome, contained
 from proreus.runtime.priority import Priority
@@ -59,11 +59,11 @@ class ServiceController:
         self._env = env
         self._cloud = env.provider.load_balancers
         self._writer = ServiceWriter(env, env.events.source(CONTROLLER))
-        self._classes = intake.classes_of(env.settings, env.provider.left_finalizers)
+        self._classes = intake.classes_of(env.settings, env.provider.left_finalizers, env.cloud)
         former: dict[str, Memory] = env.heritage.get(CONTROLLER, {})
         self._memory = {key: plan.inherited(memory) for key, memory in former.items()}
         env.heritage[CONTROLLER] = self._memory
-        self._queue: WorkQueue[str] = WorkQueue("service", backoff=BACKOFF)
+        self._queue: WorkQueue[str] = WorkQueue(env.named("service"), backoff=BACKOFF)
         for key in self._memory:  # also those of which no Service is left
             self._queue.add(key, Priority.RESYNC)
         self._nodes_changed = asyncio.Event()
@@ -209,7 +209,7 @@ class ServiceController:
         return drift.fingerprints(owned, drift.turns(before, self._surveyed, period))
 
     def _known_uids(self) -> set[str]:
-        services = {service.metadata.uid for service in self._env.services.all()}
+        services = {service.metadata.uid for service in self._env.services.everything()}
         return services | {memory.ref.uid for memory in self._memory.values()}
 
     def _report_leaks(self, owned: Sequence[OwnedObject], present: Collection[str]) -> None:
@@ -217,9 +217,8 @@ class ServiceController:
         at = asyncio.get_running_loop().time()
         known = {leak.object for leak in self.leaks}
         self.leaks = leaks.leaks(owned, present, self.leaks, self._env.now(), at)
-        metrics.LEAKED_OBJECTS.clear()
+        by_cloud.show_leaks(self._env.cloud, (leak.object.kind for leak in self.leaks))
         for leak in self.leaks:
-            metrics.LEAKED_OBJECTS.labels(leak.object.kind).inc()
             if leak.object not in known:
                 klog.warning(
                     log, "A cloud object is left over: its Service is gone",
@@ -340,11 +339,7 @@ class ServiceController:
 
         Else nobody would know of what was made, if the process ends during the call.
         """
-        outcome = await self._writer.write_present(
-            key, lambda service: answers.before(service, self._env.now()) or Change()
-        )
-        if outcome.written is not None:
-            await self._env.services.wait_seen(key, outcome.written)
+        outcome = await self._writer.prepare(key, self._classes)
         present = self._env.services.get(key)
         if outcome.error is None and not plan.is_kept(present, desired.ref, self._classes):
             return Outcome(written=outcome.written, error=Conflict(409, "the Service has changed"))

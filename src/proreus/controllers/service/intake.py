@@ -26,24 +26,34 @@ QUIET_SECONDS: Final = 0.75
 QUIET_LIMIT: Final = 10.0
 """Seconds after the first node change after which the changes are handled in any case."""
 
+ANNOTATION_CLOUD_IN_USE: Final = "proreus.io/cloud-in-use"
+"""The annotation that names the cloud of a Service's load balancer, where there are several.
+
+It is set before the finalizer, and goes after it.
+"""
+
 _ANY_HOST = HostPolicy()
 
 
 class Classes(msgspec.Struct, frozen=True):
     """The values of `spec.loadBalancerClass` that are ours; `classless`: also Services without.
 
-    `left_finalizers` are those of the official manager, which go with ours.
+    `left_finalizers` are those of the official manager, which go with ours. `cloud` is the name of
+    the cloud where there are several.
     """
 
     owned: frozenset[str] = frozenset()
     classless: bool = True
     left_finalizers: tuple[str, ...] = ()
+    cloud: str = ""
 
 
-def classes_of(settings: Settings, left_finalizers: tuple[str, ...] = ()) -> Classes:
+def classes_of(
+    settings: Settings, left_finalizers: tuple[str, ...] = (), cloud: str = ""
+) -> Classes:
     """Return the classes that the settings name, with the finalizers that go with ours."""
     owned = frozenset(settings.load_balancer_classes)
-    return Classes(owned, settings.classless_load_balancers, left_finalizers)
+    return Classes(owned, settings.classless_load_balancers, left_finalizers, cloud)
 
 
 AS_GO = Classes()

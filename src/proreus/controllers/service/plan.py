@@ -27,6 +27,7 @@ from proreus.controllers.service.conditions import (
     shows_one,
 )
 from proreus.controllers.service.intake import (
+    ANNOTATION_CLOUD_IN_USE,
     AS_GO,
     Classes,
     has_finalizer,
@@ -42,6 +43,7 @@ CONFIRM_SECONDS = 10.0
 
 # kubectl's own copy of the object: it repeats the spec and changes with labels too.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_NOT_COMPARED = frozenset({_LAST_APPLIED, ANNOTATION_CLOUD_IN_USE})
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
@@ -178,7 +180,7 @@ def fingerprint(desired: LoadBalancer, written: Collection[str] = ()) -> Fingerp
     annotations = {
         name: value
         for name, value in meta.annotations.items()
-        if name not in written and name != _LAST_APPLIED
+        if name not in written and name not in _NOT_COMPARED
     }
     compared = Service(
         metadata=ObjectMeta(

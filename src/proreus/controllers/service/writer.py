@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 from proreus.controllers.environment import Environment
+from proreus.controllers.service import answers
 from proreus.controllers.service.answers import Change
+from proreus.controllers.service.intake import Classes
 from proreus.kube.client import Written
 from proreus.kube.errors import Conflict, NotFound
 from proreus.kube.objects import Service
@@ -26,6 +28,24 @@ class ServiceWriter:
         """Write to the cluster of `env`, and record events with `events`."""
         self._env = env
         self._events = events
+
+    async def prepare(self, key: str, classes: Classes) -> Outcome:
+        """Write what has to be on a Service before the cloud is called, and wait to see it."""
+
+        def record(service: Service) -> Change:
+            return answers.record(service, classes)
+
+        def before(service: Service) -> Change:
+            return answers.before(service, self._env.now()) or Change()
+
+        outcome = Outcome()
+        for make in (record, before) if classes.cloud else (before,):
+            outcome = await self.write_present(key, make)
+            if outcome.written is not None:
+                await self._env.services.wait_seen(key, outcome.written)
+            if outcome.error is not None:
+                break
+        return outcome
 
     async def write_present(self, key: str, make: Callable[[Service], Change]) -> Outcome:
         """Write a change to the Service, if it still exists."""

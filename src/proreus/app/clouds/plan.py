@@ -1,0 +1,228 @@
+"""Decide to which of several clouds a node or a Service belongs. Pure.
+
+A node's provider id decides where exactly one cloud owns it; else the label `proreus.io/cloud`
+does. Without either, all clouds that may have its machine are asked, and exactly one must have it.
+What two clouds claim, or nobody, no cloud's controllers see.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict
+from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.controllers.service.intake import (
+    ANNOTATION_CLOUD_IN_USE,
+    TYPE_LOAD_BALANCER,
+    has_finalizer,
+)
+from proreus.kube.objects import Node, Service
+
+UNDECIDED: Final = "undecided"
+"""The name of what answers for nodes and Services that no single cloud is responsible for."""
+
+LABEL_CLOUD: Final = "proreus.io/cloud"
+"""The label of a Node that names its cloud; set by its cloud's controllers where it is missing."""
+
+ANNOTATION_CLOUD: Final = "proreus.io/cloud"
+"""The annotation of a Service that names the cloud which is to make its load balancer."""
+
+Votes = Mapping[str, Ownership | None]
+"""What each cloud says of a node without asking; None: it has not started, so nobody knows."""
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """The node belongs to that cloud; it may be deleted only if that is `sure`."""
+
+    cloud: str
+    sure: bool
+
+
+class Undecided(msgspec.Struct, frozen=True):
+    """Any of these clouds may have the node's machine: each has to be asked."""
+
+    clouds: tuple[str, ...]
+
+
+class Contested(msgspec.Struct, frozen=True):
+    """The node must be left alone until somebody has settled what the text says."""
+
+    text: str
+
+
+class Foreign(msgspec.Struct, frozen=True):
+    """The node belongs to none of the clouds."""
+
+
+Belonging = Decided | Undecided | Contested | Foreign
+
+
+def belonging(node: Node, votes: Votes) -> Belonging:
+    """Decide to which cloud a node belongs.
+
+    While a cloud has not started, a node that only another one owns may yet be claimed by both:
+    that is sure if the label says so, too. Until then nothing can delete it.
+    """
+    label = node.metadata.labels.get(LABEL_CLOUD, "")
+    owners = [cloud for cloud, vote in votes.items() if vote is Ownership.YES]
+    if len(owners) == 1:
+        is_sure = label == owners[0] or None not in votes.values()
+        return Decided(owners[0], is_sure)
+    possible = owners or [cloud for cloud, vote in votes.items() if vote is not Ownership.NO]
+    if label in possible:
+        return Decided(label, sure=True)
+    if label and label not in votes:
+        known = ", ".join(votes)
+        return Contested(f"the label {LABEL_CLOUD} names {label!r}, but the clouds are {known}")
+    if owners:
+        return Contested(
+            f"the clouds {' and '.join(owners)} both own the provider id "
+            f"{node.spec.provider_id}: set the label {LABEL_CLOUD} of the node to the right one"
+        )
+    if len(possible) == 1:
+        return Decided(possible[0], sure=True)
+    return Undecided(tuple(possible)) if possible else Foreign()
+
+
+def found_by(answers: Mapping[str, InstanceAnswer]) -> str | NotFound | CloudError:
+    """Return the one cloud that has the machine of an undecided node; else what is wrong.
+
+    Args:
+        answers: What each cloud that may have it answered; one that gave no answer has an error.
+    """
+    found = [cloud for cloud, answer in answers.items() if isinstance(answer, Instance)]
+    failed = {cloud: one for cloud, one in answers.items() if isinstance(one, CloudError)}
+    decide = f"set the label {LABEL_CLOUD} of the node, or start the kubelet with --provider-id"
+    if len(found) > 1:
+        text = f"the clouds {' and '.join(found)} both have a machine for it; {decide}"
+        return IdentityConflict(text)
+    if failed:
+        cloud, error = next(iter(failed.items()))
+        if isinstance(error, IdentityConflict):
+            return IdentityConflict(f"the cloud {cloud} says: {error}")
+        others = f"the cloud {found[0]} has a machine for it, but " if found else ""
+        more = f", nor do {len(failed) - 1} others" if failed.keys() - {cloud} else ""
+        return CloudError(
+            f"{others}the cloud {cloud} does not say whether it has one{more}; "
+            f"to wait for no other cloud, {decide}: {error}"
+        )
+    return found[0] if found else NotFound()
+
+
+Labels = Mapping[str, str]
+
+
+def labels_of_all(
+    answers: Iterable[Mapping[str, Labels | CloudError]],
+) -> Mapping[str, Labels | CloudError]:
+    """Return what all clouds together say of volumes, by name: the labels of the one that knows it.
+
+    An error counts only where no cloud has labels for the volume.
+    """
+    found: dict[str, Labels | CloudError] = {}
+    for answer in answers:
+        for name, labels in answer.items():
+            known = found.get(name, {})
+            is_better = isinstance(known, CloudError) and not isinstance(labels, CloudError)
+            if not known or (is_better and labels):
+                found[name] = labels
+    return found
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """Which cloud makes load balancers for which Services.
+
+    Attributes:
+        clouds: The names of all clouds.
+        default: That of Services which name none.
+        classes: The cloud of each `spec.loadBalancerClass` that is ours.
+        classless: Whether Services without a class are ours.
+        lacking: The clouds that turned out to have no load balancers.
+    """
+
+    clouds: Collection[str]
+    default: str
+    classes: Mapping[str, str] = {}
+    classless: bool = True
+    lacking: Collection[str] = ()
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """The Service is the business of that cloud; one that `leaves` it loses its load balancer."""
+
+    cloud: str
+    leaves: bool = False
+
+
+class Misplaced(msgspec.Struct, frozen=True):
+    """No cloud can be chosen, as the text says."""
+
+    text: str
+
+
+def place(service: Service, rules: Rules) -> Placed | Misplaced | None:
+    """Decide which cloud has a Service now; None if it is none of ours.
+
+    The cloud that has made the load balancer, as the finalizer and the annotation
+    `proreus.io/cloud-in-use` say, has the Service until it has deleted that. Only then may
+    another one begin.
+    """
+    holder = _holder(service, rules)
+    if holder and (holder not in rules.clouds or holder in rules.lacking):
+        return Misplaced(
+            f"its load balancer is in the cloud {holder}, which this manager does not have: add it "
+            f"to --cloud-provider; or delete it there, then the annotation "
+            f"{ANNOTATION_CLOUD_IN_USE}"
+        )
+    desired = _desired(service, rules, holder)
+    if desired is None:
+        return Placed(holder) if holder and _is_recorded(service) else None
+    first = _checked(desired, rules)
+    if not holder or holder == desired:
+        return first
+    # What is named by mistake must not take away what works.
+    return Placed(holder, leaves=isinstance(first, Placed))
+
+
+def _checked(desired: str, rules: Rules) -> Placed | Misplaced:
+    if desired not in rules.clouds:
+        known = ", ".join(rules.clouds)
+        text = f"the annotation {ANNOTATION_CLOUD} names {desired!r}, but the clouds are {known}"
+        return Misplaced(text)
+    if desired in rules.lacking:
+        return Misplaced(
+            f"the cloud {desired} has no load balancers: choose another by the annotation "
+            f"{ANNOTATION_CLOUD}, or for all Services by --load-balancer-cloud"
+        )
+    return Placed(desired)
+
+
+def _holder(service: Service, rules: Rules) -> str:
+    """Return the cloud that may have made something for the Service; "" if none may have.
+
+    Without the record it was made before there were several clouds.
+    """
+    if not has_finalizer(service):
+        return ""
+    if _is_recorded(service):
+        return service.metadata.annotations[ANNOTATION_CLOUD_IN_USE]
+    former = rules.classes.get(service.spec.load_balancer_class or "", rules.default)
+    return "" if former in rules.lacking else former
+
+
+def _is_recorded(service: Service) -> bool:
+    return ANNOTATION_CLOUD_IN_USE in service.metadata.annotations
+
+
+def _desired(service: Service, rules: Rules, holder: str) -> str | None:
+    """Return the cloud that the Service asks for; None if it asks for none of ours."""
+    if service.spec.type != TYPE_LOAD_BALANCER:
+        return holder or None
+    class_ = service.spec.load_balancer_class
+    if class_ is not None:
+        return rules.classes.get(class_)
+    if not rules.classless:
+        return None
+    wanted = service.metadata.annotations.get(ANNOTATION_CLOUD, "")
+    return wanted or (holder if _is_recorded(service) else "") or rules.default

@@ -1,0 +1,185 @@
+"""Know which clouds have started, and show each cloud's controllers what is theirs alone."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from proreus.app.clouds.plan import (
+    LABEL_CLOUD,
+    UNDECIDED,
+    Belonging,
+    Decided,
+    Foreign,
+    Misplaced,
+    Placed,
+    Rules,
+    belonging,
+    place,
+)
+from proreus.cloudprovider import (
+    CloudProvider,
+    Instance,
+    InstanceAnswer,
+    Instances,
+    Ownership,
+    scope_of,
+)
+from proreus.kube.objects import Node, Service
+from proreus.runtime.informer import Cache
+from proreus.runtime.view import View
+
+_MOVED_AWAY: Final = "ClusterIP"
+
+
+class Clouds:
+    """The clouds of one manager, and what belongs to each."""
+
+    def __init__(self, names: Sequence[str], rules: Rules) -> None:
+        """Begin with clouds that have not started."""
+        self._rules = rules
+        self._started: dict[str, CloudProvider | None] = dict.fromkeys(names)
+
+    @property
+    def started(self) -> Mapping[str, CloudProvider | None]:
+        """The clouds by name, with the guarded provider of those that have started."""
+        return self._started
+
+    def start(self, name: str, provider: CloudProvider) -> None:
+        """Note that a cloud has started, or has another provider now."""
+        self._started[name] = provider
+        lacking = {
+            cloud
+            for cloud, one in self._started.items()
+            if one is not None and one.load_balancers is None
+        }
+        self._rules = msgspec.structs.replace(self._rules, lacking=lacking)
+
+    def belonging(self, node: Node) -> Belonging:
+        """Decide to which cloud a node belongs, without asking."""
+        return belonging(node, {name: self._vote(name, node) for name in self._started})
+
+    def place(self, service: Service) -> Placed | Misplaced | None:
+        """Decide which cloud has a Service."""
+        return place(service, self._rules)
+
+    def of_member(
+        self, name: str, provider: CloudProvider, *, undecided: Ownership
+    ) -> CloudProvider:
+        """Return a cloud's guarded provider, as its controllers are to see it.
+
+        Args:
+            name: The cloud.
+            provider: Its provider.
+            undecided: What it is to say of nodes of which nobody knows whose they are.
+        """
+        of_member = copy.copy(provider)
+        if provider.instances is not None:
+            of_member.instances = MemberInstances(self, name, provider.instances, undecided)
+        return of_member
+
+    def _vote(self, name: str, node: Node) -> Ownership | None:
+        provider = self._started[name]
+        if provider is None:
+            return None
+        return Ownership.NO if provider.instances is None else provider.instances.owns(node)
+
+    def node_of(self, name: str, node: Node) -> Node | None:
+        """Return the node if it belongs to that cloud, or is `UNDECIDED`; else None."""
+        found = self.belonging(node)
+        owner = found.cloud if isinstance(found, Decided) else UNDECIDED
+        return node if owner == name else None
+
+    def service_of(self, name: str, service: Service) -> Service | None:
+        """Return the Service as that cloud is to see it; None if it has nothing to do with it."""
+        found = self.place(service)
+        if found is None:
+            return None
+        if isinstance(found, Misplaced):
+            return service if name == UNDECIDED else None
+        if found.cloud != name:
+            return None
+        return _moving_away(service) if found.leaves else service
+
+
+class Registry(Clouds):
+    """The clouds of one manager, with a view for each of what is its own."""
+
+    def __init__(
+        self, names: Sequence[str], rules: Rules, nodes: Cache[Node], services: Cache[Service]
+    ) -> None:
+        """Look at the nodes and Services, of which none belongs to a cloud yet."""
+        super().__init__(names, rules)
+        every = (*names, UNDECIDED)
+        self._nodes_of = {name: View(nodes, partial(self.node_of, name), "nodes") for name in every}
+        self._services_of = {
+            name: View(services, partial(self.service_of, name), "services") for name in every
+        }
+
+    def nodes_of(self, name: str) -> View[Node]:
+        """Return the nodes that belong to a cloud, or that nobody is responsible for."""
+        return self._nodes_of[name]
+
+    def services_of(self, name: str) -> View[Service]:
+        """Return the Services that belong to a cloud, or that nobody is responsible for."""
+        return self._services_of[name]
+
+    def start(self, name: str, provider: CloudProvider) -> None:
+        """Note that a cloud has started, or has another provider, and look at everything again."""
+        super().start(name, provider)
+        for nodes in self._nodes_of.values():
+            nodes.recheck()
+        for services in self._services_of.values():
+            services.recheck()
+
+
+def _moving_away(service: Service) -> Service:
+    """Return the Service as one that wants no load balancer any more, as after a change of type."""
+    spec = msgspec.structs.replace(service.spec, type=_MOVED_AWAY)
+    return msgspec.structs.replace(service, spec=spec)
+
+
+class MemberInstances:
+    """The machines of one cloud of several: it owns nothing that may be another's."""
+
+    def __init__(self, registry: Clouds, name: str, cloud: Instances, undecided: Ownership) -> None:
+        """Answer for the cloud `name`; `undecided` is said of nodes that nobody is known to own."""
+        self._registry = registry
+        self._name = name
+        self._cloud = cloud
+        self._undecided = undecided
+
+    @property
+    def batch_size(self) -> int:
+        """The provider's batch size."""
+        return self._cloud.batch_size
+
+    def owns(self, node: Node) -> Ownership:
+        """Return the provider's answer about its own nodes; UNKNOWN if it is not sure."""
+        found = self._registry.belonging(node)
+        if isinstance(found, Foreign):
+            return Ownership.NO
+        if not isinstance(found, Decided):
+            return self._undecided
+        if found.cloud != self._name:
+            return Ownership.NO
+        return self._cloud.owns(node) if found.sure else Ownership.UNKNOWN
+
+    def scope(self, node: Node) -> str | None:
+        """Return the provider's scope."""
+        return scope_of(self._cloud, node)
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """Call the provider's `describe`; machines get the label that names the cloud."""
+        answers = await self._cloud.describe(nodes)
+        return {name: labelled(answer, self._name) for name, answer in answers.items()}
+
+
+def labelled(answer: InstanceAnswer, cloud: str) -> InstanceAnswer:
+    """Add the label of the cloud to a machine."""
+    if not isinstance(answer, Instance):
+        return answer
+    labels = {**answer.additional_labels, LABEL_CLOUD: cloud}
+    return msgspec.structs.replace(answer, additional_labels=labels)

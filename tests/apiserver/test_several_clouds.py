@@ -1,0 +1,367 @@
+"""One manager of two clouds: each has its nodes and Services, and nothing of the other's."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from proreus.kube.objects import Node, condition
+from proreus.kube.patch import Patch, PatchType
+from proreus.kube.requests import NODES, SERVICES
+from proreus.testing import programs
+from proreus.testing.controlplane import ControlPlane
+from proreus.testing.manager import ManagerProcess
+from proreus.testing.simulated import Fault, FaultMode
+from proreus.testing.waiting import until
+
+from .clouds_site import CloudsSite, two_clouds
+from .read_only import reader
+from .site import CONDITION
+
+DELETES_SOON = (
+    "--node-monitor-period=0.3s",
+    "--node-deletion-interval=0.5s",
+    "--node-startup-grace=0s",
+)
+DESCRIBE = "instances.batch_get"
+
+
+@pytest.fixture
+async def site(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[CloudsSite]:
+    async with two_clouds(control_plane, tmp_path) as site:
+        yield site
+
+
+def region_of(node: Node) -> str:
+    return node.spec.provider_id.removeprefix("simulated://").partition("/")[0]
+
+
+async def test_each_node_is_initialised_by_its_own_cloud_and_says_which_that_is(
+    site: CloudsSite,
+) -> None:
+    await site.join_with_id("east", "e1", "e2")
+    await site.join_with_id("west", "w1")
+    await site.join("east", "e3")  # without a provider id both clouds are asked
+    await site.join("west", "w3")
+    async with site.manager():
+        nodes = await site.base.initialised("e1", "e2", "e3", "w1", "w3")
+    assert {name: region_of(node) for name, node in nodes.items()} == {
+        "e1": "east", "e2": "east", "e3": "east", "w1": "west", "w3": "west",
+    }  # fmt: skip
+    assert [await site.cloud_of(name) for name in ("e1", "e3", "w1", "w3")] == [
+        "east", "east", "west", "west",
+    ]  # fmt: skip
+
+
+async def test_a_label_decides_without_a_question_to_the_other_cloud(site: CloudsSite) -> None:
+    (machine,) = await site.machines("west", "w1")
+    await site.base.register([machine])
+    await label(site, "w1", "west")
+    async with site.manager():
+        nodes = await site.base.initialised("w1")
+    assert region_of(nodes["w1"]) == "west"
+    assert await site.calls("east", [DESCRIBE]) == []
+
+
+async def label(site: CloudsSite, name: str, cloud: str) -> None:
+    body = {"metadata": {"labels": {"proreus.io/cloud": cloud}}}
+    await site.client.patch(NODES, name, Patch(PatchType.MERGE, body))
+
+
+async def test_a_name_that_both_clouds_know_is_an_error_until_a_label_settles_it(
+    site: CloudsSite,
+) -> None:
+    (machine,) = await site.join("east", "twin")
+    await site.machines("west", "twin", system_uuid=machine.system_uuid)
+    async with site.manager():
+        state = await site.base.cloud_condition("twin", "IdentityConflict")
+        assert "east and west both" in state.message
+        await label(site, "twin", "east")
+        nodes = await site.base.initialised("twin")
+    assert region_of(nodes["twin"]) == "east"
+
+
+async def test_a_provider_id_that_both_clouds_own_is_an_error_and_nothing_is_done(
+    site: CloudsSite,
+) -> None:
+    """Both are configured with one region: what would be gone for one is there for the other."""
+    await site.join_with_id("east", "e1", "e2", "e3")
+    config = site.configs(region="east")
+    async with site.manager(*DELETES_SOON, config=config) as manager:
+        state = await site.base.cloud_condition("e1", "IdentityConflict")
+        assert "east and west both own" in state.message
+        await site.base.silence("e2")
+        await asyncio.sleep(3)
+        assert (await site.base.existing("e2")).metadata.labels.get("proreus.io/cloud") is None
+        for name in ("e1", "e2", "e3"):
+            await label(site, name, "east")
+        await site.base.initialised("e1", "e2", "e3")
+        assert manager.is_running
+
+
+async def test_a_machine_that_is_gone_takes_its_node_along_in_either_cloud(
+    site: CloudsSite,
+) -> None:
+    east = await site.join_with_id("east", "e1", "e2", "e3")
+    west = await site.join_with_id("west", "w1", "w2", "w3")
+    async with site.manager(*DELETES_SOON):
+        await site.base.initialised()
+        await site.clouds["east"].admin.delete(east[0].id)
+        await site.clouds["west"].admin.delete(west[0].id)
+        await site.base.silence("e1", "w1")
+        await site.base.gone("e1", "w1")
+    assert (await site.base.nodes()).keys() == {"e2", "e3", "w2", "w3"}
+
+
+@pytest.mark.parametrize(
+    "mode", [FaultMode.HANG, FaultMode.ERROR, FaultMode.MISSING, FaultMode.THROTTLE]
+)
+async def test_whatever_is_wrong_with_one_cloud_the_other_goes_on(
+    site: CloudsSite, mode: FaultMode
+) -> None:
+    """Nodes join, lose their machines and are deleted; Services come and go."""
+    machines = await site.join_with_id("east", "e1", "e2", "e3")
+    await site.join_with_id("west", "w1", "w2", "w3")
+    async with site.manager(*DELETES_SOON):
+        await site.base.initialised()
+        await site.clouds["west"].admin.inject(Fault(mode, count=0))
+        for name in ("w1", "w2"):
+            await site.base.silence(name)
+        await site.join_with_id("west", "late")
+        for number in range(70):  # more than there are slots
+            await site.service(f"west-{number}", "west")
+        await site.join_with_id("east", "e4")
+        await asyncio.wait_for(site.base.initialised("e4"), 5)
+        await site.service("web", "east")
+        await asyncio.wait_for(site.balanced("web"), 5)
+        await site.clouds["east"].admin.delete(machines[0].id)
+        await site.base.silence("e1")
+        await asyncio.wait_for(site.base.gone("e1"), 8)
+        await site.client.delete(SERVICES, "web", "default")
+        await until("its load balancer is gone", lambda: no_parts(site, "east"))
+        nodes = await site.base.nodes()
+        assert {"w1", "w2", "w3"} <= nodes.keys()
+    assert {call.operation for call in await site.calls("east") if call.status != 200} <= {
+        "addresses.create", "load_balancers.create", "listeners.create", "firewalls.create",
+    }  # fmt: skip
+
+
+async def no_parts(site: CloudsSite, cloud: str) -> bool:
+    return not await site.parts(cloud)
+
+
+async def test_a_cloud_that_cannot_be_started_holds_up_only_what_may_be_its_own(
+    site: CloudsSite,
+) -> None:
+    machines = await site.join_with_id("east", "e1", "e2", "e3")
+    await site.join("east", "nameless")
+    await site.base.register_node((await site.machines("west", "w1"))[0])
+    config = site.configs(**{"token": "", "token-file": str(site.directory / "none")})
+    async with site.manager(*DELETES_SOON, config=config):
+        await site.base.initialised("e1", "e2", "e3")
+        await site.clouds["east"].admin.delete(machines[0].id)
+        await site.base.silence("e1")
+        await site.base.gone("e1")
+        state = await site.base.cloud_condition("nameless", "CloudUnavailable")
+        assert "the cloud west" in state.message
+        assert "has not started" in state.message
+
+
+async def test_services_go_to_the_cloud_that_class_annotation_or_default_name(
+    site: CloudsSite,
+) -> None:
+    await site.join_with_id("east", "e1")
+    await site.join_with_id("west", "w1")
+    flags = (
+        "--load-balancer-cloud=west",
+        "--load-balancer-classes=east=example.com/east,example.com/any",
+    )
+    async with site.manager(*flags):
+        await site.base.initialised()
+        await site.service("default")
+        await site.service("named", "east")
+        await site.service("classed", loadBalancerClass="example.com/east")
+        await site.service("any", loadBalancerClass="example.com/any")
+        await site.service("others", loadBalancerClass="example.com/another")
+        for name in ("default", "named", "classed", "any"):
+            await site.balanced(name)
+        assert await site.parts("east") == ["classed", "named"]
+        assert await site.parts("west") == ["any", "default"]
+        others = await site.base.service("others")
+        assert not others.metadata.finalizers
+
+
+async def test_hosts_are_the_nodes_of_the_clouds_own(site: CloudsSite) -> None:
+    await site.join_with_id("east", "e1", "e2")
+    await site.join_with_id("west", "w1")
+    async with site.manager():
+        await site.base.initialised()
+        await site.service("web", "east")
+        await site.balanced("web")
+        (part,) = await site.clouds["east"].admin.parts("load_balancer")
+        machines = {one.id: one.name for one in await site.clouds["east"].admin.instances()}
+        assert sorted(machines[one["instance_id"]] for one in part["targets"]) == ["e1", "e2"]
+
+
+async def test_a_service_that_names_another_cloud_moves_and_leaves_nothing_behind(
+    site: CloudsSite,
+) -> None:
+    await site.join_with_id("east", "e1")
+    await site.join_with_id("west", "w1")
+    async with site.manager() as manager:
+        await site.base.initialised()
+        await site.service("web", "east")
+        first = await site.balanced("web")
+        await manager.stop()
+        await site.annotate("web", cloud="west")
+        await manager.start()
+
+        async def moved() -> bool:
+            return await site.parts("east") == [] and await site.parts("west") == ["web"]
+
+        await until("it has moved", moved)
+        await until("its address is another", lambda: differs(site, first))
+        assert in_use(await site.base.service("web")) == "west"
+        await site.annotate("web", cloud="north")  # a mistake takes nothing away
+        await asyncio.sleep(2)
+        assert await site.parts("west") == ["web"]
+        await site.client.delete(SERVICES, "web", "default")
+        await until("nothing is left", lambda: no_parts(site, "west"))
+
+
+async def differs(site: CloudsSite, first: str) -> bool:
+    return await site.balanced("web") != first
+
+
+def in_use(service: object) -> str:
+    annotations: dict[str, str] = service.metadata.annotations  # type: ignore[attr-defined]
+    return annotations.get("proreus.io/cloud-in-use", "")
+
+
+async def test_a_service_that_names_no_cloud_there_is_says_so(site: CloudsSite) -> None:
+    async with site.manager():
+        await site.service("web", "north")
+        message = await site.says("web", "InvalidRequest")
+        assert "north" in message
+        assert "east, west" in message
+        await site.annotate("web", cloud="west")
+        await site.says("web", "NoHosts")
+        await site.client.delete(SERVICES, "web", "default")
+        await until("nothing is left", lambda: no_parts(site, "west"))
+
+
+async def test_the_cloud_config_of_one_changes_and_the_other_is_not_touched(
+    site: CloudsSite,
+) -> None:
+    await site.join_with_id("east", "e1")
+    await site.join_with_id("west", "w1")
+    async with site.manager() as manager:
+        await site.base.initialised()
+        site.config("west", timeout="7.0")
+        await until("it is in use", lambda: "The new cloud-config is in use" in manager.output())
+    log = manager.output()
+    (line,) = [one for one in log.splitlines() if "Switching to a new provider" in one]
+    assert 'cloud="west"' in line
+
+
+async def test_one_file_has_the_configs_of_all_clouds(site: CloudsSite) -> None:
+    file = site.directory / "clouds.yaml"
+    east, west = site.clouds["east"], site.clouds["west"]
+    text = f"""\
+east:
+  global: {{endpoint: "{east.endpoint}", region: east, token: "{east.token}"}}
+west: |
+  [Global]
+  endpoint = "{west.endpoint}"
+  region = west
+  token = "{west.token}"
+"""
+    file.write_text(text)
+    await site.join_with_id("east", "e1")
+    await site.join_with_id("west", "w1")
+    async with site.manager(config=str(file)) as manager:
+        await site.base.initialised("e1", "w1")
+        file.write_text(text.replace("region = west", "region = west\n  timeout = 7.0"))
+        await until("it is in use", lambda: "The new cloud-config is in use" in manager.output())
+    assert len([one for one in manager.output().splitlines() if "Switching" in one]) == 1
+
+
+async def test_a_node_that_no_cloud_owns_is_told_so_once_and_left_alone(site: CloudsSite) -> None:
+    (machine,) = await site.machines("east", "alien")
+    await site.base.register_node(machine, providerID="other://alien")
+    async with site.manager(*DELETES_SOON):
+        await site.base.cloud_condition("alien", "NotOwned")
+        before = (await site.base.existing("alien")).metadata.resource_version
+        await asyncio.sleep(2)
+        assert (await site.base.existing("alien")).metadata.resource_version == before
+
+
+def manager_is_well(manager: ManagerProcess) -> bool:
+    return manager.is_running and "Traceback" not in manager.output()
+
+
+async def test_a_failing_cloud_delays_nodes_that_it_may_have_and_their_condition_says_so(
+    site: CloudsSite,
+) -> None:
+    async with site.manager() as manager:
+        await site.clouds["west"].admin.inject(Fault(FaultMode.ERROR, count=0))
+        await site.join("east", "e1")
+        state = await site.base.cloud_condition("e1", "CloudUnavailable")
+        assert "west" in state.message
+        assert "proreus.io/cloud" in state.message
+        await site.clouds["west"].admin.clear_faults()
+        await site.base.initialised("e1")
+        assert manager_is_well(manager)
+    found = condition((await site.base.existing("e1")).status.conditions, CONDITION)
+    assert found is not None
+    assert found.status == "True"
+
+
+async def test_plan_and_doctor_name_the_cloud_of_each_thing(
+    site: CloudsSite, tmp_path: Path
+) -> None:
+    await site.join_with_id("east", "e1")
+    await site.join("west", "w1")
+    await site.service("web", "east")
+    await site.service("lost", "north")
+    flags = ("--cloud-provider=east=simulated,west=simulated", f"--cloud-config={site.configs()}")
+    async with reader(site.base, "looker", tmp_path) as looker:
+        planned = await looker.run("plan", "--json", *flags)
+        text = await looker.run("plan", *flags)
+        assert planned.code == 2, planned.err
+        found = {one["about"]: one for one in planned.json["changes"]}
+        assert found["node/e1"]["cloud"] == "east"
+        assert "+ label proreus.io/cloud=east" in found["node/e1"]["lines"]
+        assert "+ label proreus.io/cloud=west" in found["node/w1"]["lines"]
+        assert found["load-balancer/default/web"]["cloud"] == "east"
+        assert "~ node/e1 (cloud east)" in text.out
+        diagnosed = await looker.run("doctor", "--patience=0s", "--json", *flags)
+        clouds = {one["about"]: one["cloud"] for one in diagnosed.json["findings"]}
+        assert clouds["node/e1"] == "east"
+        assert clouds["service/default/web"] == "east"
+        assert clouds["service/default/lost"] == "undecided"
+
+        await site.clouds["west"].admin.inject(Fault(FaultMode.ERROR, count=0))
+        planned = await looker.run("plan", "--json", *flags)
+        assert planned.code == 1
+        found = {one["about"]: one for one in planned.json["changes"]}
+        assert found["node/e1"]["cloud"] == "east"
+        assert "cloud west" in "".join(planned.json["unread"])
+        diagnosed = await looker.run("doctor", "--json", *flags)
+        assert "cloud/west" in {one["about"] for one in diagnosed.json["findings"]}
+
+
+async def test_status_shows_the_cloud_of_each_node_and_service(site: CloudsSite) -> None:
+    await site.join_with_id("east", "e1")
+    async with site.manager():
+        await site.base.initialised("e1")
+        await site.service("web", "west")
+        await site.balanced("web")
+    kubeconfig = f"--kubeconfig={site.base.plane.kubeconfig}"
+    code, out, err = await programs.run("proreus", "status", kubeconfig, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    rows = {one["name"]: one["cloud"] for one in (*found["nodes"], *found["services"])}
+    assert rows == {"e1": "east", "default/web": "west"}
