@@ -130,6 +130,7 @@ def test_a_cloud_follows_its_own_file_or_its_section(tmp_path: Path) -> None:
     section = origin_of_member(given, "west", FileOrigin(str(whole)))
     assert section is not None
     assert section.read() == "text of west"
+    assert origin_of_member(given, "undecided", FileOrigin(str(whole))) is None
     apart = options(cloud_config="west=w.conf")
     file = origin_of_member(apart, "west", FileOrigin("west=w.conf"))
     assert file is not None

@@ -276,9 +276,11 @@ def origin_of_member(options: Options, name: str, whole: Origin | None) -> Origi
 
     Args:
         options: The flags.
-        name: The cloud's name; "" for the only one.
+        name: The cloud's name; "" for the only one. `UNDECIDED` has no config.
         whole: Where the config of all is, by the same flags.
     """
+    if name == UNDECIDED:
+        return None
     files = None if options.cloud_config_secret else _files(options)
     if not name or whole is None:
         return whole
