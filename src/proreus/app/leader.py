@@ -188,13 +188,13 @@ class Leader:
             await self._election.news()
             await asyncio.gather(*(member.start_controllers() for member in self._members))
 
-    async def replace_cloud(self, provider: CloudProvider) -> None:
-        """Start another provider beside the only one in use, and switch the controllers to it.
+    async def replace_cloud(self, provider: CloudProvider, name: str = "") -> None:
+        """Start another provider beside the one in use, and switch the cloud's controllers to it.
 
         Raises:
             CloudError: It does not start; all stays as it was.
         """
-        (member,) = self._members
+        (member,) = (one for one in self._members if one.name == name)
         await member.replace(provider)
 
     async def _identify(self) -> ClusterIdentity:

@@ -149,10 +149,11 @@ class Member:
             await self.start_controllers()
 
     async def start_controllers(self) -> None:
-        """Start the controllers that may run here and do not yet, once the cloud has started."""
+        """Start the controllers that may run here and do not yet, if the cloud has started."""
+        if not self._environments:  # its start is not to be waited for: it may take for ever
+            return
         async with self._changing:
-            if self._environments:
-                await self._start_controllers()
+            await self._start_controllers()
 
     async def replace(self, provider: CloudProvider) -> None:
         """Start another provider beside the one in use, and switch the controllers to it.
