@@ -124,6 +124,7 @@ def test_a_server_is_an_instance(status: str, state: InstanceState) -> None:
         zone="north",
         addresses=(NodeAddress("InternalIP", "10.0.0.1"),),
         state=state,
+        powered_off=status == "off",
     )
 
 

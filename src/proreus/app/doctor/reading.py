@@ -142,9 +142,7 @@ async def observe(options: DoctorOptions, config: ClientConfig) -> Observed:
             classes=Classes(frozenset(rules_of(options).classes), options.classless_load_balancers),
             allow_untagged=options.allow_untagged_cloud,
         )
-        if any(one.alias == "pvlabel" for one in select(options.controllers)[0]):
-            volumes = await reader.items(PERSISTENT_VOLUMES) or ()
-            observed = msgspec.structs.replace(observed, volumes=volumes)
+        observed = await _for_controllers(reader, observed, options)
         observed = await _rights(reader, observed, options, config)
         if options.cloud_provider:
             observed = msgspec.structs.replace(
@@ -187,13 +185,27 @@ async def _cluster(reader: _Reader, options: DoctorOptions) -> Observed:
         pods=manager_pods,
         held=await _recent_events(reader, HELD),
         unknown=await _recent_events(reader, UNKNOWN),
-        requests=await reader.items(CERTIFICATE_SIGNING_REQUESTS, field_selector=SELECTOR) or (),
-        not_approved=await _recent_events(reader, NOT_APPROVED),
         in_service=await _recent_events(reader, OUT_OF_SERVICE_HELD),
         notes=notes,
         namespace=namespace,
         patience=options.patience,
     )
+
+
+async def _for_controllers(reader: _Reader, observed: Observed, options: DoctorOptions) -> Observed:
+    """Read what only some controllers work on, where those are on: not every reader may list it."""
+    chosen = {one.alias for one in select(options.controllers)[0]}
+    if "pvlabel" in chosen:
+        volumes = await reader.items(PERSISTENT_VOLUMES) or ()
+        observed = msgspec.structs.replace(observed, volumes=volumes)
+    if "kubelet-serving" in chosen:
+        requests = await reader.items(CERTIFICATE_SIGNING_REQUESTS, field_selector=SELECTOR)
+        observed = msgspec.structs.replace(
+            observed,
+            requests=requests or (),
+            not_approved=await _recent_events(reader, NOT_APPROVED),
+        )
+    return observed
 
 
 async def _recent_events(reader: _Reader, reason: str) -> tuple[Held, ...]:
