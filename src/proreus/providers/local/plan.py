@@ -117,12 +117,10 @@ class Reach(msgspec.Struct, frozen=True):
     def is_near(self, address: str) -> bool:
         """Tell whether a machine with an address is reached without a router between."""
         found = parse(address)
-        around = [one for one in self.networks if found is not None and found in one]
-        return bool(around) and not any(
-            # The network's own address, and broadcast: the kernel takes neither for a way.
-            one.prefixlen < one.max_prefixlen - 1 and found in (one[0], one[-1])
-            for one in around
-        )
+        near = [net for net in self.networks if found is not None and found in net]
+        wide = [net for net in near if net.prefixlen < net.max_prefixlen - 1]
+        # The network's own address, and broadcast: the kernel takes neither for a way.
+        return bool(near) and all(found not in (net[0], net[-1]) for net in wide)
 
 
 def digest(*parts: object) -> str:
