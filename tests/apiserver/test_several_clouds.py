@@ -148,6 +148,26 @@ async def test_whatever_is_wrong_with_one_cloud_the_other_goes_on(
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("mode", [FaultMode.HANG, FaultMode.ERROR])
+async def test_a_failing_cloud_costs_the_other_no_call_and_its_nodes_no_write(
+    site: CloudsSite, mode: FaultMode
+) -> None:
+    await site.join_with_id("east", "e1", "e2", "e3")
+    await site.join_with_id("west", "w1", "w2", "w3")
+    async with site.manager(*DELETES_SOON):
+        await site.base.initialised()
+        await site.base.quiet(lambda: len(site.base.writes()))
+        before, writes = await site.calls("east"), len(site.base.writes())
+        await site.clouds["west"].admin.inject(Fault(mode, count=0))
+        await site.base.silence("w1", "w2")
+        await site.join_with_id("west", "late")
+        await asyncio.sleep(5)
+        assert await site.calls("east") == before
+        written = {one.object_ref.name for one in site.base.writes()[writes:]}
+        assert written <= {"late", "w1", "w2"}
+        assert {"w1", "w2"} <= (await site.base.nodes()).keys()
+
+
 async def no_parts(site: CloudsSite, cloud: str) -> bool:
     return not await site.parts(cloud)
 

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from proreus.app import command_line
 from proreus.app.clouds.config import (
     configured,
     from_text,
     named,
+    needs_of,
     origin_of_member,
     problems,
     rules_of,
@@ -145,3 +147,11 @@ def test_classes_without_a_cloud_are_the_defaults() -> None:
     )
     expected = Rules(["east", "west"], "west", {"a": "east", "b": "west"}, classless=False)
     assert rules_of(given) == expected
+
+
+def test_caches_and_flags_are_those_of_all_providers() -> None:
+    assert needs_of("east=simulated,local") == needs_of("local") != frozenset()
+    given = command_line.parse(
+        Options, ["--cloud-provider=local,east=openstack", "--user-agent=a"], "run", ""
+    ).options
+    assert given.provider_flags == {"user-agent": ("a",)}
