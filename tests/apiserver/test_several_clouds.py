@@ -101,6 +101,7 @@ async def test_a_provider_id_that_both_clouds_own_is_an_error_and_nothing_is_don
         assert manager.is_running
 
 
+@pytest.mark.long
 async def test_a_machine_that_is_gone_takes_its_node_along_in_either_cloud(
     site: CloudsSite,
 ) -> None:
@@ -116,15 +117,25 @@ async def test_a_machine_that_is_gone_takes_its_node_along_in_either_cloud(
 
 
 @pytest.mark.parametrize(
-    "mode", [FaultMode.HANG, FaultMode.ERROR, FaultMode.MISSING, FaultMode.THROTTLE]
-)
+    "mode",
+    [
+        FaultMode.HANG,
+        *(
+            pytest.param(mode, marks=pytest.mark.long)
+            for mode in (
+                FaultMode.ERROR, FaultMode.MISSING, FaultMode.THROTTLE, FaultMode.CUT_BEFORE,
+                FaultMode.CUT_AFTER, FaultMode.GARBAGE, FaultMode.DROP,
+            )
+        ),
+    ],
+)  # fmt: skip
 async def test_whatever_is_wrong_with_one_cloud_the_other_goes_on(
     site: CloudsSite, mode: FaultMode
 ) -> None:
     """Nodes join, lose their machines and are deleted; Services come and go."""
     machines = await site.join_with_id("east", "e1", "e2", "e3")
     await site.join_with_id("west", "w1", "w2", "w3")
-    async with site.manager(*DELETES_SOON):
+    async with site.manager(*DELETES_SOON) as manager:
         await site.base.initialised()
         await site.clouds["west"].admin.inject(Fault(mode, count=0))
         for name in ("w1", "w2"):
@@ -143,6 +154,7 @@ async def test_whatever_is_wrong_with_one_cloud_the_other_goes_on(
         await until("its load balancer is gone", lambda: no_parts(site, "east"))
         nodes = await site.base.nodes()
         assert {"w1", "w2", "w3"} <= nodes.keys()
+        await manager.kill()  # what hangs there would keep it from ending
     assert {call.operation for call in await site.calls("east") if call.status != 200} <= {
         "addresses.create", "load_balancers.create", "listeners.create", "firewalls.create",
     }  # fmt: skip
@@ -154,7 +166,7 @@ async def test_a_failing_cloud_costs_the_other_no_call_and_its_nodes_no_write(
 ) -> None:
     await site.join_with_id("east", "e1", "e2", "e3")
     await site.join_with_id("west", "w1", "w2", "w3")
-    async with site.manager(*DELETES_SOON):
+    async with site.manager(*DELETES_SOON) as manager:
         await site.base.initialised()
         await site.base.quiet(lambda: len(site.base.writes()))
         before, writes = await site.calls("east"), len(site.base.writes())
@@ -166,6 +178,7 @@ async def test_a_failing_cloud_costs_the_other_no_call_and_its_nodes_no_write(
         written = {one.object_ref.name for one in site.base.writes()[writes:]}
         assert written <= {"late", "w1", "w2"}
         assert {"w1", "w2"} <= (await site.base.nodes()).keys()
+        await manager.kill()
 
 
 async def no_parts(site: CloudsSite, cloud: str) -> bool:
@@ -213,6 +226,7 @@ async def test_services_go_to_the_cloud_that_class_annotation_or_default_name(
         assert not others.metadata.finalizers
 
 
+@pytest.mark.long
 async def test_hosts_are_the_nodes_of_the_clouds_own(site: CloudsSite) -> None:
     await site.join_with_id("east", "e1", "e2")
     await site.join_with_id("west", "w1")
@@ -260,6 +274,7 @@ def in_use(service: object) -> str:
     return annotations.get("proreus.io/cloud-in-use", "")
 
 
+@pytest.mark.long
 async def test_a_service_that_names_no_cloud_there_is_says_so(site: CloudsSite) -> None:
     async with site.manager():
         await site.service("web", "north")
@@ -272,6 +287,7 @@ async def test_a_service_that_names_no_cloud_there_is_says_so(site: CloudsSite) 
         await until("nothing is left", lambda: no_parts(site, "west"))
 
 
+@pytest.mark.long
 async def test_the_cloud_config_of_one_changes_and_the_other_is_not_touched(
     site: CloudsSite,
 ) -> None:
@@ -286,6 +302,7 @@ async def test_the_cloud_config_of_one_changes_and_the_other_is_not_touched(
     assert 'cloud="west"' in line
 
 
+@pytest.mark.long
 async def test_one_file_has_the_configs_of_all_clouds(site: CloudsSite) -> None:
     file = site.directory / "clouds.yaml"
     east, west = site.clouds["east"], site.clouds["west"]
@@ -373,6 +390,7 @@ async def test_plan_and_doctor_name_the_cloud_of_each_thing(
         assert "cloud/west" in {one["about"] for one in diagnosed.json["findings"]}
 
 
+@pytest.mark.long
 async def test_status_shows_the_cloud_of_each_node_and_service(site: CloudsSite) -> None:
     await site.join_with_id("east", "e1")
     async with site.manager():

@@ -38,10 +38,12 @@ from proreus.controllers.service.answers import (
     after_ensure,
     before,
     before_delete,
+    record,
     refuse,
 )
 from proreus.controllers.service.conditions import CONDITION, Reason
 from proreus.controllers.service.intake import (
+    ANNOTATION_CLOUD_IN_USE,
     Classes,
     has_finalizer,
     is_hostless,
@@ -807,6 +809,49 @@ def test_the_official_manager_s_finalizers_go_with_ours_and_no_others() -> None:
     change = after_delete(gone, Done(), NOW, ref=reference(gone), classes=classes)
     removed = body(change)["metadata"]["$deleteFromPrimitiveList/finalizers"]
     assert removed == [*OURS, official]
+
+
+@pytest.mark.parametrize(
+    ("cloud", "noted", "is_taken_off"),
+    [("east", "east", True), ("", "east", True), ("east", "west", False), ("east", "", False)],
+)
+def test_the_name_of_the_cloud_goes_with_the_finalizer_unless_another_cloud_has_it(
+    cloud: str, noted: str, *, is_taken_off: bool
+) -> None:
+    annotations = {ANNOTATION_CLOUD_IN_USE: noted} if noted else {}
+    moved = service(type="ClusterIP", said=READY, annotations=annotations)
+    change = after_delete(moved, Done(), NOW, ref=reference(moved), classes=Classes(cloud=cloud))
+    assert bool(change.metadata) is is_taken_off
+    leaving = service(deleted=True, annotations=annotations)
+    change = after_delete(
+        leaving, Done(), NOW, ref=reference(leaving), classes=Classes(cloud=cloud)
+    )
+    assert change.metadata is None  # it goes with the Service
+
+
+@pytest.mark.parametrize(
+    ("cloud", "noted", "gone", "is_written"),
+    [
+        ("east", "", False, True),
+        ("east", "west", False, True),
+        ("east", "east", False, False),
+        ("east", "", True, False),
+        ("", "", False, False),
+    ],
+)
+def test_of_several_clouds_the_one_that_begins_writes_its_name(
+    cloud: str, noted: str, *, gone: bool, is_written: bool
+) -> None:
+    annotations = {ANNOTATION_CLOUD_IN_USE: noted} if noted else {}
+    change = record(service(deleted=gone, annotations=annotations), Classes(cloud=cloud))
+    assert bool(change.metadata) is is_written
+    assert change.status is None
+
+
+def test_the_name_of_the_cloud_makes_no_other_load_balancer_desired() -> None:
+    plain = desired(service())
+    noted = desired(service(annotations={ANNOTATION_CLOUD_IN_USE: "east"}))
+    assert fingerprint(plain) == fingerprint(noted)
 
 
 def test_done_for_a_service_that_wants_one_again_keeps_the_finalizer() -> None:

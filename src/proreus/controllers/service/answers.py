@@ -321,16 +321,21 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
             removed=tuple(one for one in finalizers if one in service.metadata.finalizers),
             removed_conditions=(CONDITION,) if current_condition(service) else (),
         ),
-        metadata=_unrecorded(service),
+        metadata=_unrecorded(service, classes),
         events=(event,),
     )
 
 
-def _unrecorded(service: Service) -> Patch | None:
-    """Make the patch that takes the cloud's name off a Service, unless that is gone with it."""
-    if service.metadata.deletion_timestamp is not None:
+def _unrecorded(service: Service, classes: Classes) -> Patch | None:
+    """Make the patch that takes our cloud's name off a Service, unless that is gone with it.
+
+    Another cloud's stays: it may have the Service by now. The only cloud takes any.
+    """
+    annotations = service.metadata.annotations
+    is_ours = classes.cloud in {"", annotations.get(ANNOTATION_CLOUD_IN_USE)}
+    if service.metadata.deletion_timestamp is not None or not is_ours:
         return None
-    ops = patch.annotations(service.metadata.annotations, {ANNOTATION_CLOUD_IN_USE: None})
+    ops = patch.annotations(annotations, {ANNOTATION_CLOUD_IN_USE: None})
     return patch.json_patch(service.metadata.uid, ops) or None
 
 
