@@ -21,6 +21,7 @@ from proreus.providers.azure.balancing.parts import (
     Scene,
     State,
 )
+from proreus.providers.azure.balancing.placement import placed
 from proreus.providers.azure.balancing.plan import ingress, plan
 from proreus.providers.azure.balancing.steps import (
     Join,
@@ -38,6 +39,8 @@ from proreus.providers.azure.machines import part
 from proreus.testing import objects
 
 CLUSTER = ClusterIdentity("kubernetes", "0b5e3a1c-0000-4000-8000-000000000001")
+NAME = "kubernetes"
+INNER = "kubernetes-internal"
 GROUP = "/subscriptions/s/resourceGroups/g/providers"
 SET = "/subscriptions/s/resourcegroups/g/providers/microsoft.compute/virtualmachinescalesets/pool"
 PREFIX = "service.beta.kubernetes.io/azure-"
@@ -119,7 +122,7 @@ def scene(**more: Any) -> Scene:
     return Scene(Place(config(**more), CLUSTER.name), {}, nodes)
 
 
-EMPTY = State({False: None, True: None}, {}, NSG, sets={SET: MODEL})
+EMPTY = State({NAME: None, INNER: None}, {}, NSG, sets={SET: MODEL})
 
 
 def kinds(steps: Sequence[Step]) -> list[str]:
@@ -168,7 +171,7 @@ def test_what_was_made_goes_in_the_order_in_which_it_can(labels: Mapping[str, st
     assert found.index("JoinSet") < found.index("Join") < found.index("DeleteBalancer")
     if not labels.get("load_balancer_internal"):
         assert found[-2:] == ["DeleteAddress", "DeleteAddress"]
-    assert left.balancers == {False: None, True: None}
+    assert left.balancers == {NAME: None, INNER: None}
     assert not left.addresses
     assert not any(left.members.values())
 
@@ -191,7 +194,7 @@ def test_services_at_node_ports_do_not_count_for_those_at_addresses() -> None:
 
 
 def test_without_a_security_group_nobody_is_let_in_by_rules() -> None:
-    bare = State({False: None, True: None}, sets={SET: MODEL})
+    bare = State({NAME: None, INNER: None}, sets={SET: MODEL})
     steps, made = after([job(service())], bare)
     assert "PutGroup" not in kinds(steps)
     steps, _ = after([gone(service())], made)
@@ -210,12 +213,12 @@ def test_pools_that_somebody_else_fills_are_left_alone() -> None:
 
 def test_nodes_that_are_no_hosts_leave_and_strangers_stay() -> None:
     _, made = after([job(service())])
-    pool = scene().place.pool_id("IPv4", internal=False).lower()
+    pool = scene().place.pool_id(NAME, "IPv4").lower()
     stranger = id_of(machine(9))
     members = {pool: made.members[pool] | {stranger}}
     made = msgspec.structs.replace(made, members=members)
     steps, left = after([job(service(), NODES[:1])], made)
-    left_pool = scene().place.pool_id("IPv4", internal=False)
+    left_pool = scene().place.pool_id(NAME, "IPv4")
     assert [one.call for one in steps] == [Join(id_of(machine(2, of_set=True)), (), (left_pool,))]
     assert left.members[pool] == {id_of(machine(1)), stranger}
 
@@ -240,8 +243,8 @@ def test_a_shared_address_keeps_the_ports_of_others() -> None:
     second = service(2, 443, load_balancer_ip=address)
     steps, both = after([job(second)], made)
     assert kinds(steps) == ["PutAddress", "PutBalancer", "PutGroup"]
-    where = spots([job(second)], both, scene())
-    assert ingress(job(second), both, where) == [address]
+    jobs = placed([job(second)], both, scene())
+    assert ingress(jobs[0], both, spots(jobs, both, scene())) == [address]
     steps, left = after([gone(service())], both)
     assert kinds(steps) == ["PutGroup", "PutBalancer", "PutAddress"]
     rules = part(left.group or {}, "securityRules")
@@ -256,10 +259,11 @@ def test_a_shared_address_keeps_the_ports_of_others() -> None:
 
 def test_an_address_that_azure_has_not_given_yet_is_left_out() -> None:
     _, made = after([job(service()), job(service(2, labels=INTERNAL))])
-    for one, internal in ((service(), False), (service(2, labels=INTERNAL), True)):
-        bare = msgspec.structs.replace(made, addresses={}, balancers={internal: {"properties": {}}})
-        where = spots([job(one)], made, scene())
-        assert ingress(job(one), bare, where) == []
+    for one, name in ((service(), NAME), (service(2, labels=INTERNAL), INNER)):
+        bare = msgspec.structs.replace(made, addresses={}, balancers={name: {"properties": {}}})
+        jobs = placed([job(one)], made, scene())
+        where = spots(jobs, made, scene())
+        assert ingress(jobs[0], bare, where) == []
     assert ingress(gone(service()), made, {}) == []
 
 
@@ -278,8 +282,8 @@ def test_two_services_that_name_one_address_share_its_frontend() -> None:
     labels = {"pip_name": "kept"}
     jobs = [job(service(1, labels=labels)), job(service(2, 443, labels=labels))]
     _, made = after(jobs, state)
-    assert len(part(made.balancers[False] or {}, "frontendIPConfigurations")) == 1
-    assert len(part(made.balancers[False] or {}, "loadBalancingRules")) == 2
+    assert len(part(made.balancers[NAME] or {}, "frontendIPConfigurations")) == 1
+    assert len(part(made.balancers[NAME] or {}, "loadBalancingRules")) == 2
 
 
 def test_what_a_service_cannot_have_is_told() -> None:
@@ -294,7 +298,7 @@ def test_each_step_has_a_line_in_a_preview() -> None:
     document: dict[str, Any] = {"properties": {}}
     everything = [
         put_address("x/y", {}, is_new=True), delete_address("x/y"),
-        put_balancer(place, None, document, internal=False), delete_balancer(place, internal=True),
+        put_balancer(NAME, None, document), delete_balancer(INNER),
         put_group(place, NSG, document), join("m/1", ("p/q",), ("p/r",)), join_set("s/1", ("p/q",)),
     ]  # fmt: skip
     lines = [line for one in everything for line in one.lines]

@@ -11,6 +11,7 @@ from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.addresses import Chosen, choose, extended, may_share
 from proreus.providers.azure.balancing.desired import (
     SHARED_PROBE,
+    Ends,
     base_of,
     frontend_name,
     is_of,
@@ -66,14 +67,14 @@ def spots(jobs: Sequence[Job], state: State, scene: Scene) -> Spots:
     """
     found: dict[tuple[str, str], Spot] = {}
     taken: dict[str, str] = {}
-    there = {internal: _by_address(one) for internal, one in state.balancers.items()}
+    there = {name: _by_address(one) for name, one in state.balancers.items()}
     for job in jobs:
         if job.lb is None:
             continue
         for family in job.lb.families:
-            known = there.get(job.options.internal, {})
+            known = there.get(job.balancer, {})
             if job.options.internal:
-                used = _used_frontends(state.balancers.get(True), job.ref)
+                used = _used_frontends(state.balancers.get(job.balancer), job.ref)
                 one = _inner_spot(job, job.lb, family, scene, known, used=used)
             else:
                 chosen = choose(job.lb, job.options, family, scene.place, state.addresses)
@@ -107,7 +108,7 @@ def _inner_spot(
     *,
     used: Collection[str],
 ) -> Spot:
-    base = f"{scene.place.balancer_id(internal=True)}/{_FRONTENDS}"
+    base = f"{scene.place.balancer_id(job.balancer)}/{_FRONTENDS}"
     asked = job.options.addresses.get(family, "")
     shared = [one for one in there.get(asked, ()) if asked and not is_of(one, job.ref)]
     if shared and shared[0].lower() not in used:
@@ -131,7 +132,7 @@ def _public_spot(
     there: Mapping[str, Sequence[str]],
     taken: Mapping[str, str],
 ) -> Spot:
-    base = f"{scene.place.balancer_id(internal=False)}/{_FRONTENDS}"
+    base = f"{scene.place.balancer_id(job.balancer)}/{_FRONTENDS}"
     name = frontend_name(job.ref, job.options, family, dual=len(lb.families) > 1)
     own, key = f"{base}/{name}", chosen.id.lower()
     others = [f"{base}/{one}" for one in there.get(key, ()) if not is_of(one, job.ref)]
@@ -155,15 +156,15 @@ def _inside(job: Job, family: str, scene: Scene, *, is_there: bool) -> dict[str,
 
 
 def balancer(
-    jobs: Sequence[Job], state: State, scene: Scene, where: Spots, *, internal: bool
+    jobs: Sequence[Job], state: State, scene: Scene, where: Spots, name: str
 ) -> Document | None:
-    """Return the desired load balancer of a kind; None if there should be none.
+    """Return the desired load balancer of a name; None if there should be none.
 
     Raises:
         CloudError: A Service asks for what Azure cannot do.
     """
-    place, observed = scene.place, state.balancers.get(internal)
-    live = [job for job in jobs if job.lb is not None and job.options.internal is internal]
+    place, observed = scene.place, state.balancers.get(name)
+    live = [job for job in jobs if job.lb is not None and job.balancer == name]
     if observed is None and not live:
         return None
     document = copied(observed) if observed is not None else _new(scene)
@@ -177,7 +178,8 @@ def balancer(
             found = where[job.ref.uid, family]
             if found.name:
                 frontends[found.name] = found.properties
-            own = parts(job.lb, job.options, place, family, found.id)
+            ends = Ends(found.id, place.pool_id(name, family))
+            own = parts(job.lb, job.options, place, family, ends)
             rules |= own.rules
             probes |= own.probes
             families.add(family)
@@ -189,7 +191,7 @@ def balancer(
     content["probes"] = _probes(before.get("probes") or (), probes, content[_RULES], bases)
     orphans = _orphans(document, content[_RULES], jobs, scene)
     used = set(_used(content))
-    base = f"{place.balancer_id(internal=internal)}/{_FRONTENDS}/".lower()
+    base = f"{place.balancer_id(name)}/{_FRONTENDS}/".lower()
     content[_FRONTENDS] = changed_parts(
         before.get(_FRONTENDS) or (),
         frontends,
@@ -198,13 +200,13 @@ def balancer(
             or str(one["name"]) in orphans
         ),
     )
-    content[_POOLS] = _pools(before.get(_POOLS) or (), live, scene, families, internal=internal)
+    content[_POOLS] = _pools(before.get(_POOLS) or (), live, scene, families, name)
     if not content[_FRONTENDS]:
         is_given = not before.get(_FRONTENDS) and marks.owner(document) is None
         # One that somebody has made without frontends was never ours to delete.
         if observed is not None and is_given:
             return document
-        if place.config.preconfigures(internal=internal):
+        if place.config.preconfigures(internal=place.balancers[name]):
             _check_emptied(document)
         return None
     # A list that was not there is not there still, if nothing is in it.
@@ -298,10 +300,9 @@ def _pools(
     live: Sequence[Job],
     scene: Scene,
     families: set[str],
-    *,
-    internal: bool,
+    balancer: str,
 ) -> list[Document]:
-    config = scene.place.config
+    config, internal = scene.place.config, scene.place.balancers[balancer]
     desired: dict[str, Mapping[str, Any]] = {}
     by_address = config.pools is PoolType.NODE_IP and not config.preconfigures(internal=internal)
     for family in sorted(families):

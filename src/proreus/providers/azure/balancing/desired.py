@@ -39,24 +39,28 @@ class Place(msgspec.Struct, frozen=True):
         head = f"/subscriptions/{self.config.network_subscription}/resourceGroups/{group}"
         return f"{head}/providers/Microsoft.Network/{kind}/{name}"
 
-    def balancer_name(self, *, internal: bool) -> str:
-        """Return the name of the load balancer of a kind."""
+    @property
+    def balancers(self) -> Mapping[str, bool]:
+        """The names of the load balancers that there may be, and whether each is internal."""
         name = self.config.load_balancer_name or self.cluster
-        return f"{name}{INTERNAL if internal else ''}"
+        return {name: False, f"{name}{INTERNAL}": True}
 
-    def balancer_id(self, *, internal: bool) -> str:
-        """Return the id of the load balancer of a kind."""
+    def balancer_name(self, *, internal: bool) -> str:
+        """Return the name of the only load balancer of a kind."""
+        return next(name for name, kind in self.balancers.items() if kind is internal)
+
+    def balancer_id(self, balancer: str) -> str:
+        """Return the id of a load balancer by its name."""
         group = self.config.load_balancer_resource_group or self.config.resource_group
-        return self.network_id(group, "loadBalancers", self.balancer_name(internal=internal))
+        return self.network_id(group, "loadBalancers", balancer)
 
     def pool_name(self, family: str) -> str:
         """Return the name of the pool of nodes of a family."""
         return f"{self.cluster}{IPV6 if family == 'IPv6' else ''}"
 
-    def pool_id(self, family: str, *, internal: bool) -> str:
-        """Return the id of the pool of nodes of a family."""
-        name = self.pool_name(family)
-        return f"{self.balancer_id(internal=internal)}/backendAddressPools/{name}"
+    def pool_id(self, balancer: str, family: str) -> str:
+        """Return the id of the pool of nodes of a family in a load balancer."""
+        return f"{self.balancer_id(balancer)}/backendAddressPools/{self.pool_name(family)}"
 
     def group_id(self) -> str:
         """Return the id of the security group; "" if there is none."""
@@ -130,15 +134,27 @@ class Parts(msgspec.Struct, frozen=True):
     probes: Mapping[str, Properties]
 
 
-def parts(lb: LoadBalancer, options: Options, place: Place, family: str, frontend: str) -> Parts:
+class Ends(msgspec.Struct, frozen=True):
+    """The ids of the frontend and of the pool between which a Service's rules are."""
+
+    frontend: str
+    pool: str
+
+    @property
+    def probes(self) -> str:
+        """What the ids of probes of the same load balancer begin with."""
+        return f"{self.pool.partition('/backendAddressPools/')[0]}/probes"
+
+
+def parts(lb: LoadBalancer, options: Options, place: Place, family: str, ends: Ends) -> Parts:
     """Return the rules and probes of a Service on one family.
 
     Args:
         lb: What is desired.
         options: Of the annotations.
-        place: Of the load balancer.
+        place: Of the load balancers.
         family: IPv4 or IPv6.
-        frontend: The id of the frontend.
+        ends: Where its rules begin and end.
 
     Raises:
         InvalidRequest: The protocol is none that Azure takes.
@@ -147,10 +163,9 @@ def parts(lb: LoadBalancer, options: Options, place: Place, family: str, fronten
     ports = [one for one in lb.frontends if one.family == family]
     rules: dict[str, Properties] = {}
     probes: dict[str, Properties] = {}
-    all_probes = f"{place.balancer_id(internal=options.internal)}/probes"
     if options.all_ports:
         name = rule_name(lb.ref, options, ports[0].protocol, ports[0].port, family, dual=dual)
-        rule = _rule(lb, options, place, ports[0], frontend) | {
+        rule = _rule(lb, options, place, ports[0], ends) | {
             "protocol": "All", "frontendPort": 0, "backendPort": 0,
             "enableTcpReset": options.resets,
         }  # fmt: skip
@@ -159,7 +174,7 @@ def parts(lb: LoadBalancer, options: Options, place: Place, family: str, fronten
             if found is not None:
                 # The name may be that of a probe that Services share.
                 probes[found[0]] = found[1]
-                rule["probe"] = {"id": f"{all_probes}/{found[0]}"}
+                rule["probe"] = {"id": f"{ends.probes}/{found[0]}"}
                 break
         return Parts({name: rule}, probes)
     for port in ports:
@@ -171,20 +186,19 @@ def parts(lb: LoadBalancer, options: Options, place: Place, family: str, fronten
                 " azure-load-balancer-internal"
             )
         name = rule_name(lb.ref, options, port.protocol, port.port, family, dual=dual)
-        rules[name] = _rule(lb, options, place, port, frontend)
+        rules[name] = _rule(lb, options, place, port, ends)
         if port.port in options.without_probe:
             continue
         found = _probe(lb, options, place, port, name)
         if found is not None:
             probes[found[0]] = found[1]
-            rules[name]["probe"] = {"id": f"{all_probes}/{found[0]}"}
+            rules[name]["probe"] = {"id": f"{ends.probes}/{found[0]}"}
     return Parts(rules, probes)
 
 
 def _rule(
-    lb: LoadBalancer, options: Options, place: Place, port: Frontend, frontend: str
+    lb: LoadBalancer, options: Options, place: Place, port: Frontend, ends: Ends
 ) -> Properties:
-    pool = place.pool_id(port.family, internal=options.internal)
     # Azure's internal load balancers do not float IPv6 addresses.
     floats = options.floats and not (options.internal and port.family == "IPv6")
     transport = _TRANSPORT[port.protocol]
@@ -195,8 +209,8 @@ def _rule(
         "disableOutboundSnat": place.config.disable_outbound_snat,
         "enableFloatingIP": floats,
         "loadDistribution": "Default" if lb.affinity_seconds is None else "SourceIP",
-        "frontendIPConfiguration": {"id": frontend},
-        "backendAddressPool": {"id": pool},
+        "frontendIPConfiguration": {"id": ends.frontend},
+        "backendAddressPool": {"id": ends.pool},
         "idleTimeoutInMinutes": options.idle_minutes,
         "probe": None,
     }

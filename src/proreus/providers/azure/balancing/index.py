@@ -27,7 +27,7 @@ class Index(msgspec.Struct, frozen=True):
     """An index of the parts of Services; a `base` is the beginning of the names of a Service's.
 
     Attributes:
-        frontends: By base: whether internal, the name, and the address of each frontend.
+        frontends: By base: load balancer, name and address of each frontend.
         used: By base the addresses of the frontends that rules of the Service use.
         ports: By address the ports of rules that clients reach there.
         node_ports: The ports of rules that lead to nodes' own addresses.
@@ -35,7 +35,7 @@ class Index(msgspec.Struct, frozen=True):
         by_owner: Public addresses by the UID of the Service that they were made for.
     """
 
-    frontends: Mapping[str, list[tuple[bool, str, str]]]
+    frontends: Mapping[str, list[tuple[str, str, str]]]
     used: Mapping[str, set[str]]
     ports: Mapping[str, list[Opened]]
     node_ports: list[Opened]
@@ -70,15 +70,15 @@ def frontend_address(one: Resource, state: State) -> str:
 def index(state: State) -> Index:
     """Make the index of all Services' parts from what is observed."""
     node_ports: list[Opened] = []
-    frontends: dict[str, list[tuple[bool, str, str]]] = {}
+    frontends: dict[str, list[tuple[str, str, str]]] = {}
     used: dict[str, set[str]] = {}
     ports: dict[str, list[Opened]] = {}
-    for internal, balancer in state.balancers.items():
+    for at, balancer in state.balancers.items():
         by_name: dict[str, str] = {}
         for one in listed(balancer, _FRONTENDS):
             name, address = str(one["name"]), frontend_address(one, state)
             by_name[name.lower()] = address
-            frontends.setdefault(base_of(name), []).append((internal, name, address))
+            frontends.setdefault(base_of(name), []).append((at, name, address))
         for rule in listed(balancer, "loadBalancingRules"):
             base = base_of(str(rule["name"]))
             address = by_name.get(named_id(rule, "frontendIPConfiguration").rpartition("/")[2], "")

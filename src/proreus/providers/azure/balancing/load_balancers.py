@@ -32,7 +32,8 @@ from proreus.providers.azure.balancing.annotations import Options, read_options
 from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.desired import Place, is_of
 from proreus.providers.azure.balancing.parts import Job, Scene, State
-from proreus.providers.azure.balancing.plan import KINDS, ingress, plan
+from proreus.providers.azure.balancing.placement import placed
+from proreus.providers.azure.balancing.plan import ingress, plan
 from proreus.providers.azure.balancing.work import Work
 from proreus.providers.azure.ids import machine_id
 from proreus.providers.azure.machines import part
@@ -113,8 +114,7 @@ class AzureLoadBalancers:
         scene = self._scene(cluster, [])
         state = await Work(self._arm, scene).observe([])
         found = []
-        for internal in KINDS:
-            balancer = state.balancers.get(internal)
+        for balancer in state.balancers.values():
             own = marks.owner(balancer) if balancer is not None else None
             if balancer is not None and own is not None and own.cluster_uid == cluster.uid:
                 found.append(OwnedObject("load balancer", str(balancer["id"])))
@@ -172,6 +172,7 @@ class AzureLoadBalancers:
         state = await work.observe(jobs)
         _check_owner(state, jobs[0].ref)
         state = await self._converged(jobs, state, scene, work)
+        jobs = placed(jobs, state, scene)
         where = spots(jobs, state, scene)
         answers: dict[str, EnsureAnswer] = {}
         for job in jobs:

@@ -15,11 +15,19 @@ Document = dict[str, Any]
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A Service of a pass: its desired load balancer, or None if it is to be deleted."""
+    """A Service of a pass: its desired load balancer, or None if it is to be deleted.
+
+    Attributes:
+        ref: The Service.
+        lb: The desired load balancer.
+        options: The options of its annotations.
+        balancer: The name of the load balancer that it is placed on (`placement.placed`).
+    """
 
     ref: LoadBalancerRef
     lb: LoadBalancer | None = None
     options: Options = Options()
+    balancer: str = ""
 
 
 class Scene(msgspec.Struct, frozen=True):
@@ -44,7 +52,7 @@ class State(msgspec.Struct, frozen=True):
     """The observed state in Azure.
 
     Attributes:
-        balancers: Whether internal, and the load balancer.
+        balancers: Load balancers by their names; None for one that is not there.
         addresses: Public addresses.
         group: The security group.
         members: The ids of machines by the id of the pool that their interfaces are in.
@@ -54,7 +62,7 @@ class State(msgspec.Struct, frozen=True):
         refused: Why a machine cannot be in a pool, by its id.
     """
 
-    balancers: Mapping[bool, Resource | None] = {}
+    balancers: Mapping[str, Resource | None] = {}
     addresses: Known = {}
     group: Resource | None = None
     members: Mapping[str, frozenset[str]] = {}

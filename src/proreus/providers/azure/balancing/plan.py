@@ -27,6 +27,7 @@ from proreus.providers.azure.balancing.balancers import (
 from proreus.providers.azure.balancing.index import Index, frontend_address, index
 from proreus.providers.azure.balancing.memberships import model_pools
 from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
+from proreus.providers.azure.balancing.placement import placed
 from proreus.providers.azure.balancing.steps import (
     Step,
     delete_address,
@@ -41,9 +42,6 @@ from proreus.providers.azure.config import PoolType
 from proreus.providers.azure.ids import machine_id
 from proreus.providers.azure.machines import Resource, part, properties
 
-KINDS = (False, True)
-"""Public, and internal."""
-
 
 def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     """Return the next round of steps; nothing if all is as desired.
@@ -51,18 +49,17 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     Raises:
         CloudError: A Service cannot have what it asks for.
     """
+    jobs = placed(jobs, state, scene)
     where, known = spots(jobs, state, scene), index(state)
     check_additional(jobs, state, scene, known)
     if first := _addresses(where, state):
         return first
-    desired = {
-        internal: balancer(jobs, state, scene, where, internal=internal) for internal in KINDS
-    }
+    desired = {name: balancer(jobs, state, scene, where, name) for name in scene.place.balancers}
     # Each round is only planned if those before it are done.
     rounds: Iterable[Callable[[], Sequence[Step]]] = (
         lambda: _stripped(jobs, state, scene, desired, known),
         lambda: _detached(state, desired, scene),
-        lambda: _balancers(state, desired, scene),
+        lambda: _balancers(state, desired),
         lambda: _joined(jobs, state, scene),
         lambda: _guarded(jobs, state, scene, where, known),
         lambda: _departed(jobs, where, known),
@@ -81,16 +78,16 @@ def _addresses(where: Spots, state: State) -> list[Step]:
     return list(found.values())
 
 
-def _balancers(state: State, desired: dict[bool, Document | None], scene: Scene) -> list[Step]:
+def _balancers(state: State, desired: dict[str, Document | None]) -> list[Step]:
     found: list[Step] = []
-    for internal, document in desired.items():
-        observed = state.balancers.get(internal)
+    for name, document in desired.items():
+        observed = state.balancers.get(name)
         if not differs(observed, document):
             continue
         if document is None:
-            found.append(delete_balancer(scene.place, internal=internal))
+            found.append(delete_balancer(name))
         else:
-            found.append(put_balancer(scene.place, observed, document, internal=internal))
+            found.append(put_balancer(name, observed, document))
     return found
 
 
@@ -102,7 +99,7 @@ def ingress(job: Job, state: State, where: Spots) -> list[str]:
         if one.public is not None:
             address = part(state.addresses.get(one.public.id.lower(), {}), "ipAddress")
         else:
-            balancer_ = state.balancers.get(job.options.internal)
+            balancer_ = state.balancers.get(job.balancer)
             address = _private(balancer_, one.id)
         if address:
             found.append(str(address))
@@ -121,15 +118,15 @@ def _stripped(
     jobs: Sequence[Job],
     state: State,
     scene: Scene,
-    desired: dict[bool, Document | None],
+    desired: dict[str, Document | None],
     known: Index,
 ) -> list[Step]:
     """Return the step that removes addresses that are about to go from the security group."""
     if state.group is None:
         return []
     left = {
-        (internal, str(one["name"]), frontend_address(one, state))
-        for internal, document in desired.items()
+        (name, str(one["name"]), frontend_address(one, state))
+        for name, document in desired.items()
         for one in listed(document, "frontendIPConfigurations")
     }
     strips = []
@@ -208,12 +205,12 @@ def _departed(jobs: Sequence[Job], where: Spots, known: Index) -> list[Step]:
     return found
 
 
-def _detached(state: State, desired: dict[bool, Document | None], scene: Scene) -> list[Step]:
+def _detached(state: State, desired: dict[str, Document | None], scene: Scene) -> list[Step]:
     """Return the steps that take machines out of the pools of a load balancer to be deleted."""
     pools = {
-        scene.place.pool_id(family, internal=internal).lower()
-        for internal, document in desired.items()
-        if document is None and state.balancers.get(internal) is not None
+        scene.place.pool_id(name, family).lower()
+        for name, document in desired.items()
+        if document is None and state.balancers.get(name) is not None
         for family in ("IPv4", "IPv6")
     }
     drops: dict[str, list[str]] = {}
@@ -236,13 +233,13 @@ def _joined(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
         return []
     adds: dict[str, list[str]] = {}
     drops: dict[str, list[str]] = {}
-    for internal in KINDS:
-        live = [job for job in jobs if job.lb is not None and job.options.internal is internal]
+    for name, internal in scene.place.balancers.items():
+        live = [job for job in jobs if job.lb is not None and job.balancer == name]
         if not live or config.preconfigures(internal=internal):
             continue
         families = {family for job in live if job.lb is not None for family in job.lb.families}
         for family in sorted(families):
-            pool = scene.place.pool_id(family, internal=internal)
+            pool = scene.place.pool_id(name, family)
             members = state.members.get(pool.lower(), frozenset())
             wanted = _machines(live, scene, family)
             for machine in sorted(wanted - members - state.refused.keys()):

@@ -36,14 +36,14 @@ class DeleteAddress(msgspec.Struct, frozen=True):
 class PutBalancer(msgspec.Struct, frozen=True):
     """The call that makes or changes a load balancer."""
 
-    internal: bool
+    name: str
     document: Document
 
 
 class DeleteBalancer(msgspec.Struct, frozen=True):
     """The call that deletes a load balancer."""
 
-    internal: bool
+    name: str
 
 
 class PutGroup(msgspec.Struct, frozen=True):
@@ -97,26 +97,23 @@ def delete_address(id_: str) -> Step:
     return PlannedCall(DeleteAddress(id_), after, (line,))
 
 
-def put_balancer(
-    place: Place, observed: Resource | None, document: Document, *, internal: bool
-) -> Step:
-    """Return the step to make or change the load balancer of a kind."""
-    name = place.balancer_name(internal=internal)
+def put_balancer(name: str, observed: Resource | None, document: Document) -> Step:
+    """Return the step to make or change a load balancer."""
     detail = _differences(observed, document)
     line = PartChange("create" if observed is None else "change", f"load balancer {name}", detail)
     return PlannedCall(
-        PutBalancer(internal, document),
-        lambda now: now.having(balancers={**now.balancers, internal: _numbered(document, name)}),
+        PutBalancer(name, document),
+        lambda now: now.having(balancers={**now.balancers, name: _numbered(document, name)}),
         (line,),
     )
 
 
-def delete_balancer(place: Place, *, internal: bool) -> Step:
-    """Return the step to delete the load balancer of a kind, which has no parts left."""
-    line = PartChange("delete", f"load balancer {place.balancer_name(internal=internal)}")
+def delete_balancer(name: str) -> Step:
+    """Return the step to delete a load balancer that has no parts left."""
+    line = PartChange("delete", f"load balancer {name}")
     return PlannedCall(
-        DeleteBalancer(internal),
-        lambda now: now.having(balancers={**now.balancers, internal: None}),
+        DeleteBalancer(name),
+        lambda now: now.having(balancers={**now.balancers, name: None}),
         (line,),
     )
 

@@ -15,7 +15,6 @@ from proreus.providers.azure.balancing.memberships import (
     with_pools,
 )
 from proreus.providers.azure.balancing.parts import Job, Scene, State
-from proreus.providers.azure.balancing.plan import KINDS
 from proreus.providers.azure.balancing.steps import (
     DeleteAddress,
     DeleteBalancer,
@@ -48,7 +47,7 @@ class Work:
         self._arm = arm
         self._scene = scene
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._own = {scene.place.balancer_id(internal=internal).lower() for internal in KINDS}
+        self._own = {scene.place.balancer_id(name).lower() for name in scene.place.balancers}
 
     async def observe(self, jobs: Sequence[Job]) -> State:
         """Read all that a plan needs, in as few calls as Azure has for it.
@@ -60,8 +59,8 @@ class Work:
         group_id = place.group_id()
         *balancers, group = await asyncio.gather(
             *(
-                self._arm.find(operations.LOAD_BALANCER_GET, place.balancer_id(internal=internal))
-                for internal in KINDS
+                self._arm.find(operations.LOAD_BALANCER_GET, place.balancer_id(name))
+                for name in place.balancers
             ),
             self._arm.find(operations.SECURITY_GROUP_GET, group_id) if group_id else _nothing(),
         )
@@ -77,7 +76,7 @@ class Work:
             self._sets(jobs, pools),
         )
         return State(
-            dict(zip(KINDS, balancers, strict=True)),
+            dict(zip(place.balancers, balancers, strict=True)),
             addresses,
             group,
             _members(pools, nics),
@@ -176,8 +175,8 @@ class Work:
                         return lambda now: now.having(refused={**now.refused, **why})
                 case DeleteAddress(id_):
                     await self._arm.delete(operations.PUBLIC_IP_DELETE, id_)
-                case DeleteBalancer(internal):
-                    id_ = self._scene.place.balancer_id(internal=internal)
+                case DeleteBalancer(name):
+                    id_ = self._scene.place.balancer_id(name)
                     await self._arm.delete(operations.LOAD_BALANCER_DELETE, id_)
             return step.after
 
@@ -188,12 +187,12 @@ class Work:
         return lambda now: now.having(addresses={**now.addresses, call.id.lower(): found})
 
     async def _put_balancer(self, call: PutBalancer) -> Change:
-        id_ = self._scene.place.balancer_id(internal=call.internal)
+        id_ = self._scene.place.balancer_id(call.name)
         etag = str(call.document.get("etag", ""))
         await self._arm.put(operations.LOAD_BALANCER_PUT, id_, call.document, etag=etag)
         # Azure fills in addresses and more; the next write needs its new ETag.
         found = await self._arm.get(operations.LOAD_BALANCER_GET, id_)
-        return lambda now: now.having(balancers={**now.balancers, call.internal: found})
+        return lambda now: now.having(balancers={**now.balancers, call.name: found})
 
     async def _put_group(self, call: PutGroup) -> Change:
         etag = str(call.document.get("etag", ""))
