@@ -97,7 +97,9 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         "clusterServiceLoadBalancerHealthProbeMode": "x",
         "preConfiguredBackendPoolLoadBalancerTypes": "x",
         "networkResourceTenantID": "other",
-        "multipleStandardLoadBalancerConfigurations": [{"name": "a"}],
+        "multipleStandardLoadBalancerConfigurations": [
+            {"name": name, "primaryVMSet": "x"} for name in ("a", "a-internal")
+        ],
         "useFederatedWorkloadIdentityExtension": True,
     }
     with pytest.raises(ConfigError) as error:
@@ -106,6 +108,42 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     for key in (*given, "subscriptionId", "aadFederatedTokenFile", "aadClientId", "tenantId"):
         if key not in {"resourceGroup", "useFederatedWorkloadIdentityExtension"}:
             assert f" {key}: " in told, key
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"primaryVMSet": ""}, "primaryVMSet: give the scale set"),
+        ({"name": ""}, "name: give the load balancer's name"),
+        (
+            {"nodeSelector": {"matchExpressions": [{"key": "k", "operator": "Is"}]}},
+            "operator: 'Is' must be In, NotIn, Exists or DoesNotExist",
+        ),
+        (
+            {"nodeSelector": {"matchExpressions": [{"key": "k", "operator": "In"}]}},
+            "values: give some with In and NotIn",
+        ),
+        (
+            {"serviceNamespaceSelector": {"matchLabels": {"team": "a"}}},
+            "serviceNamespaceSelector: select by the label kubernetes.io/metadata.name alone",
+        ),
+    ],
+)
+def test_a_wrong_load_balancer_of_several_is_told(entry: dict[str, Any], told: str) -> None:
+    given = {
+        "loadBalancerBackendPoolConfigurationType": "nodeIP",
+        "multipleStandardLoadBalancerConfigurations": [
+            {"name": "a", "primaryVMSet": "x", "activeNodes": ["n"], **entry}
+        ],
+    }
+    with pytest.raises(ConfigError, match=told):
+        config({**AKS, **given})
+
+
+def test_several_load_balancers_need_pools_by_address() -> None:
+    given = {"multipleStandardLoadBalancerConfigurations": [{"name": "a", "primaryVMSet": "x"}]}
+    with pytest.raises(ConfigError, match="must be nodeIP"):
+        config({**AKS, **given})
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ not refused. Keys that mean nothing here are known, so that nobody is warned of 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.ownership import Tenants
+from proreus.providers.azure.multiple import Configuration, several_problems
 
 STACK: Final = "azurestackcloud"
 """The name of a cloud whose endpoints it tells itself."""
@@ -168,7 +169,7 @@ class AzureConfig(Unused, frozen=True, kw_only=True, rename=_rename):
     cluster_service_load_balancer_health_probe_mode: str = ProbeMode.SERVICE_NODE_PORT.value
     cluster_service_shared_load_balancer_health_probe_port: int = 10256
     cluster_service_shared_load_balancer_health_probe_path: str = "/healthz"
-    multiple_standard_load_balancer_configurations: tuple[Any, ...] = ()
+    multiple_standard_load_balancer_configurations: tuple[Configuration, ...] = ()
 
     tenants: Tenants = Tenants()
 
@@ -188,10 +189,14 @@ class AzureConfig(Unused, frozen=True, kw_only=True, rename=_rename):
             )
         if self.network_resource_tenant_id.lower() not in {"", self.tenant_id.lower()}:
             yield "networkResourceTenantID: another tenant is not supported by this provider"
-        if self.multiple_standard_load_balancer_configurations:
+        several = self.multiple_standard_load_balancer_configurations
+        yield from several_problems(several)
+        if several and (
+            self.load_balancer_backend_pool_configuration_type.lower() != PoolType.NODE_IP
+        ):
             yield (
-                "multipleStandardLoadBalancerConfigurations: several load balancers of a kind are"
-                " not supported by this provider: leave it out"
+                "loadBalancerBackendPoolConfigurationType: must be nodeIP with"
+                " multipleStandardLoadBalancerConfigurations"
             )
 
     def _wrong_cloud(self) -> Iterator[str]:

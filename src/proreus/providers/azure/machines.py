@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from proreus.cloudprovider.instances import Instance, InstanceState
 from proreus.kube.objects import NodeAddress
-from proreus.providers.azure.ids import provider_id
+from proreus.providers.azure.ids import last, provider_id
 
 Resource = Mapping[str, Any]
 
@@ -43,6 +43,13 @@ def node_name(machine: Resource) -> str:
     computer = part(machine, "osProfile", "computerName")
     name = computer if is_in_set else machine.get("name")
     return str(name or "").lower()
+
+
+def set_of(machine: Resource) -> str:
+    """Return the name of a machine's scale set or availability set, in small letters; or ""."""
+    kinds = ("virtualMachineScaleSet", "availabilitySet")
+    ids = (str(part(machine, kind, "id") or "") for kind in kinds)
+    return next((last(id_).lower() for id_ in ids if id_), "")
 
 
 def state(machine: Resource, view: Resource | None) -> InstanceState:

@@ -1,1 +1,1 @@
-"""Load balancers of Azure: one for public and one for internal Services of a cluster."""
+"""Load balancers of Azure: for public and for internal Services of a cluster, shared by all."""

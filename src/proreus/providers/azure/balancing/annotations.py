@@ -75,6 +75,7 @@ class Options(msgspec.Struct, frozen=True):
         ports: What single ports have.
         without_rule: Ports that have no rule.
         without_probe: Ports whose rule has no probe.
+        configurations: Names of load balancers, where there are several; () for any.
     """
 
     internal: bool = False
@@ -99,6 +100,7 @@ class Options(msgspec.Struct, frozen=True):
     ports: Mapping[int, Probing] = {}
     without_rule: frozenset[int] = frozenset()
     without_probe: frozenset[int] = frozenset()
+    configurations: tuple[str, ...] = ()
 
     def probe_of(self, port: int) -> Probing:
         """Return how nodes are probed for a port; annotations about the port go first."""
@@ -152,6 +154,9 @@ def read_options(service: Service) -> Options:
         ports={port: _probing(read, f"port_{port}_health-probe_") for port in ports},
         without_rule=frozenset(p for p in ports if _flag(read, f"port_{p}_no_lb_rule")),
         without_probe=frozenset(p for p in ports if _flag(read, f"port_{p}_no_probe_rule")),
+        configurations=read.names(
+            "azure-load-balancer-configurations", _NAME, "give names of load balancers"
+        ),
     )
     if found.allowed_ranges and service.spec.load_balancer_source_ranges:
         read.wrong("azure-allowed-ip-ranges", "give it or spec.loadBalancerSourceRanges, not both")

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.addresses import Chosen, choose, extended, may_share
 from proreus.providers.azure.balancing.desired import (
@@ -24,11 +24,10 @@ from proreus.providers.azure.balancing.documents import (
     named_ids,
 )
 from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
-from proreus.providers.azure.config import PoolType
+from proreus.providers.azure.balancing.pools import POOLS, pool_of, pools
 from proreus.providers.azure.machines import Resource, properties
 
 _FRONTENDS = "frontendIPConfigurations"
-_POOLS = "backendAddressPools"
 _RULES = "loadBalancingRules"
 _USERS = ("outboundRules", "inboundNatRules", "inboundNatPools")
 
@@ -171,18 +170,17 @@ def balancer(
     frontends: dict[str, Mapping[str, Any]] = {}
     rules: dict[str, Mapping[str, Any]] = {}
     probes: dict[str, Mapping[str, Any]] = {}
-    families: set[str] = set()
     for job in live:
         assert job.lb is not None  # noqa: S101 - for the types; see `live`
         for family in job.lb.families:
             found = where[job.ref.uid, family]
             if found.name:
                 frontends[found.name] = found.properties
-            ends = Ends(found.id, place.pool_id(name, family))
+            pool = pool_of(job, jobs, state, scene, family)
+            ends = Ends(found.id, f"{place.balancer_id(name)}/{POOLS}/{pool}")
             own = parts(job.lb, job.options, place, family, ends)
             rules |= own.rules
             probes |= own.probes
-            families.add(family)
     before, content = properties(document), dict(properties(document))
     bases = {job.ref.name for job in jobs}
     content[_RULES] = changed_parts(
@@ -200,7 +198,7 @@ def balancer(
             or str(one["name"]) in orphans
         ),
     )
-    content[_POOLS] = _pools(before.get(_POOLS) or (), live, scene, families, name)
+    content[POOLS] = pools(before.get(POOLS) or (), jobs, state, scene, name)
     if not content[_FRONTENDS]:
         is_given = not before.get(_FRONTENDS) and marks.owner(document) is None
         # One that somebody has made without frontends was never ours to delete.
@@ -224,7 +222,7 @@ def _check_emptied(document: Document) -> None:
         CloudError: Names it, and what to do.
     """
     filled = ("backendIPConfigurations", "loadBalancerBackendAddresses")
-    pools = properties(document).get(_POOLS) or ()
+    pools = properties(document).get(POOLS) or ()
     if any(properties(one).get(field) for one in pools for field in filled):
         raise CloudError(
             f"the load balancer {document.get('name')} would have no frontend any more, which Azure"
@@ -293,57 +291,6 @@ def _probes(
         return _is_of_any(one, bases) or (name == SHARED_PROBE and name not in used)
 
     return changed_parts(observed, desired, drops)
-
-
-def _pools(
-    observed: Sequence[Resource],
-    live: Sequence[Job],
-    scene: Scene,
-    families: set[str],
-    balancer: str,
-) -> list[Document]:
-    config, internal = scene.place.config, scene.place.balancers[balancer]
-    desired: dict[str, Mapping[str, Any]] = {}
-    by_address = config.pools is PoolType.NODE_IP and not config.preconfigures(internal=internal)
-    for family in sorted(families):
-        name = scene.place.pool_name(family)
-        desired[name] = {}
-        if by_address:
-            desired[name] = _pool_by_address(observed, name, live, scene, family)
-    return changed_parts(observed, desired, lambda _: False)
-
-
-def _pool_by_address(
-    observed: Sequence[Resource], name: str, live: Sequence[Job], scene: Scene, family: str
-) -> dict[str, Any]:
-    """Return the properties of a pool that names the nodes' addresses."""
-    wanted = {one.addresses[family][0]: one.node for one in hosts(live, scene, family)}
-    for one in observed:
-        if str(one["name"]).lower() == name.lower():
-            known = properties(one).get("loadBalancerBackendAddresses") or ()
-            if {properties(each).get("ipAddress") for each in known} == set(wanted):
-                return {}
-    group = scene.place.config.vnet_resource_group or scene.place.config.resource_group
-    net = scene.place.network_id(group, "virtualNetworks", scene.place.config.vnet_name)
-    return {
-        "virtualNetwork": {"id": net},
-        "loadBalancerBackendAddresses": [
-            {"name": node, "properties": {"ipAddress": address}}
-            for address, node in sorted(wanted.items(), key=lambda pair: pair[1])
-        ],
-    }
-
-
-def hosts(live: Sequence[Job], scene: Scene, family: str) -> list[Host]:
-    """Return the nodes that should be in the pool of a family, each once."""
-    found = {
-        host.node: host
-        for job in live
-        if job.lb is not None and family in job.lb.families
-        for host in job.lb.hosts
-        if host.addresses.get(family) and host.node not in scene.excluded
-    }
-    return list(found.values())
 
 
 def differs(observed: Resource | None, document: Document | None) -> bool:

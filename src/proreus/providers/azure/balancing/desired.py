@@ -40,14 +40,22 @@ class Place(msgspec.Struct, frozen=True):
         return f"{head}/providers/Microsoft.Network/{kind}/{name}"
 
     @property
+    def configurations(self) -> tuple[str, ...]:
+        """The names of the public load balancers that there may be."""
+        several = self.config.multiple_standard_load_balancer_configurations
+        single = self.config.load_balancer_name or self.cluster
+        return tuple(one.name for one in several) or (single,)
+
+    @property
     def balancers(self) -> Mapping[str, bool]:
         """The names of the load balancers that there may be, and whether each is internal."""
-        name = self.config.load_balancer_name or self.cluster
-        return {name: False, f"{name}{INTERNAL}": True}
+        pairs = ((False, ""), (True, INTERNAL))
+        return {f"{name}{end}": kind for name in self.configurations for kind, end in pairs}
 
-    def balancer_name(self, *, internal: bool) -> str:
-        """Return the name of the only load balancer of a kind."""
-        return next(name for name, kind in self.balancers.items() if kind is internal)
+    @staticmethod
+    def balancer_name(configuration: str, *, internal: bool) -> str:
+        """Return the name of the load balancer of a kind."""
+        return f"{configuration}{INTERNAL if internal else ''}"
 
     def balancer_id(self, balancer: str) -> str:
         """Return the id of a load balancer by its name."""
@@ -87,6 +95,16 @@ class Place(msgspec.Struct, frozen=True):
         if prefix := options.prefixes.get(family, ""):
             name = f"{name}-{prefix.rpartition('/')[2]}"
         return f"{cut(name, _ROOM)}{_suffix(family, dual=dual)}"
+
+
+def local_pool(ref: LoadBalancerRef, family: str) -> str:
+    """Return the official name of the pool that a Service has of its own."""
+    return f"{ref.namespace}-{ref.service_name}{IPV6 if family == 'IPv6' else ''}".lower()
+
+
+def pool_by_uid(ref: LoadBalancerRef, family: str) -> str:
+    """Return the name of such a pool that no other Service can have."""
+    return f"{ref.name}{IPV6 if family == 'IPv6' else ''}".lower()
 
 
 def base_of(name: str) -> str:

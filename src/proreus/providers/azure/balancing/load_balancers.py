@@ -20,6 +20,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancerRef,
     PartChange,
     Pending,
+    nodes_with_pods,
 )
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.names import default_load_balancer_name
@@ -28,7 +29,7 @@ from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress, Node, Service
 from proreus.providers.azure.api import Arm, Waiting
 from proreus.providers.azure.balancing import marks
-from proreus.providers.azure.balancing.annotations import Options, read_options
+from proreus.providers.azure.balancing.annotations import FAMILIES, Options, read_options
 from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.desired import Place, is_of
 from proreus.providers.azure.balancing.parts import Job, Scene, State
@@ -61,9 +62,13 @@ class AzureLoadBalancers:
         return ("azure", lb.cluster.uid)
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """Choose all nodes of both families; `ensure` leaves out nodes that are excluded."""
+        """Choose all nodes of both families; `ensure` leaves out nodes that are excluded.
+
+        With several load balancers of a kind, Services with local traffic need the nodes with pods.
+        """
         read_options(service)
-        return HostPolicy()
+        several = self._config.multiple_standard_load_balancer_configurations
+        return nodes_with_pods(service, *FAMILIES) if several else HostPolicy()
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Make all load balancers as desired, in one write of what they share."""
@@ -206,6 +211,7 @@ class AzureLoadBalancers:
         nodes: dict[str, str] = {}
         node_addresses: dict[str, str] = {}
         excluded: set[str] = set()
+        labels: dict[str, Mapping[str, str]] = {}
         for node in listers["nodes"].all() if "nodes" in listers else ():
             if not isinstance(node, Node):
                 continue
@@ -215,6 +221,7 @@ class AzureLoadBalancers:
             if names_addresses:
                 every = dict.fromkeys(one.address for one in node.status.addresses)
                 node_addresses |= dict.fromkeys(every, node.metadata.name)
+            labels[node.metadata.name] = node.metadata.labels
             if self._is_excluded(node):
                 excluded.add(node.metadata.name)
         services = {job.ref.name: job.ref.namespace for job in jobs if job.lb is not None}
@@ -225,7 +232,7 @@ class AzureLoadBalancers:
             if job.lb is None:
                 services.pop(job.ref.name, None)
         place = Place(self._config, cluster.name)
-        return Scene(place, services, nodes, frozenset(excluded), node_addresses)
+        return Scene(place, services, nodes, frozenset(excluded), node_addresses, labels)
 
     def _is_excluded(self, node: Node) -> bool:
         """Tell whether the official rules exclude a node from load balancers."""

@@ -39,6 +39,8 @@ class Scene(msgspec.Struct, frozen=True):
         nodes: The cluster's nodes by the ids of their machines.
         excluded: Names of nodes that are no hosts although they are desired.
         node_addresses: Names of nodes by their addresses, where a Service names any by itself.
+        labels: Labels of nodes by their names, where there are several load balancers of a kind.
+        homes: Then, in a plan: by node the configuration whose load balancers it is behind.
     """
 
     place: Place
@@ -46,6 +48,8 @@ class Scene(msgspec.Struct, frozen=True):
     nodes: Mapping[str, str] = {}
     excluded: frozenset[str] = frozenset()
     node_addresses: Mapping[str, str] = {}
+    labels: Mapping[str, Mapping[str, str]] = {}
+    homes: Mapping[str, str] | None = None
 
 
 class State(msgspec.Struct, frozen=True):
@@ -60,6 +64,8 @@ class State(msgspec.Struct, frozen=True):
             the mode Uniform.
         sets: Scale sets of the mode Uniform by their ids.
         refused: Why a machine cannot be in a pool, by its id.
+        vm_sets: The scale sets or availability sets of machines by their ids, in small letters,
+            where there are several load balancers of a kind; not of those whose id names it.
     """
 
     balancers: Mapping[str, Resource | None] = {}
@@ -69,6 +75,7 @@ class State(msgspec.Struct, frozen=True):
     interfaces: Mapping[str, Resource] = {}
     sets: Mapping[str, Resource] = {}
     refused: Mapping[str, str] = {}
+    vm_sets: Mapping[str, str] = {}
 
     def having(self, **fields: Any) -> "State":
         """Return the state with other values in these fields."""

@@ -20,14 +20,15 @@ from proreus.providers.azure.balancing.balancers import (
     Spots,
     balancer,
     differs,
-    hosts,
     listed,
     spots,
 )
+from proreus.providers.azure.balancing.homes import settled
 from proreus.providers.azure.balancing.index import Index, frontend_address, index
 from proreus.providers.azure.balancing.memberships import model_pools
 from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
-from proreus.providers.azure.balancing.placement import placed
+from proreus.providers.azure.balancing.placement import leaving, placed
+from proreus.providers.azure.balancing.pools import hosts
 from proreus.providers.azure.balancing.steps import (
     Step,
     delete_address,
@@ -50,11 +51,13 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
         CloudError: A Service cannot have what it asks for.
     """
     jobs = placed(jobs, state, scene)
+    scene = settled(jobs, state, scene)
     where, known = spots(jobs, state, scene), index(state)
     check_additional(jobs, state, scene, known)
     if first := _addresses(where, state):
         return first
-    desired = {name: balancer(jobs, state, scene, where, name) for name in scene.place.balancers}
+    staying = leaving(jobs, state, scene)
+    desired = {name: balancer(staying, state, scene, where, name) for name in scene.place.balancers}
     # Each round is only planned if those before it are done.
     rounds: Iterable[Callable[[], Sequence[Step]]] = (
         lambda: _stripped(jobs, state, scene, desired, known),

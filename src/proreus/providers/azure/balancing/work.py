@@ -27,7 +27,7 @@ from proreus.providers.azure.balancing.steps import (
 )
 from proreus.providers.azure.config import PoolType
 from proreus.providers.azure.ids import machine_id, resource_id
-from proreus.providers.azure.machines import by_id, part, properties
+from proreus.providers.azure.machines import by_id, part, properties, set_of
 
 Change = Callable[[State], State]
 """A function from the state observed before a step to the state after it."""
@@ -70,10 +70,11 @@ class Work:
                 " in the cloud-config"
             )
         pools = _configurations(balancers)
-        addresses, nics, sets = await asyncio.gather(
+        addresses, nics, sets, vm_sets = await asyncio.gather(
             self._addresses(jobs, balancers),
             self._interfaces(jobs, pools),
             self._sets(jobs, pools),
+            self._vm_sets(jobs),
         )
         return State(
             dict(zip(place.balancers, balancers, strict=True)),
@@ -87,6 +88,7 @@ class Work:
                 and properties(one).get("primary", True)
             },
             sets,
+            vm_sets=vm_sets,
         )
 
     async def _addresses(
@@ -147,6 +149,21 @@ class Work:
             )
         )
         return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
+
+    async def _vm_sets(self, jobs: Sequence[Job]) -> dict[str, str]:
+        """Read the sets of machines whose ids do not name them, where they count."""
+        if not self._scene.place.config.multiple_standard_load_balancer_configurations:
+            return {}
+        groups = {
+            one.partition("/providers/")[0] for one in self._machines(jobs) if _IN_SET not in one
+        }
+        lists = await asyncio.gather(
+            *(
+                self._arm.listed(operations.VM_LIST, f"{group}{_COMPUTE}/virtualMachines")
+                for group in sorted(groups)
+            )
+        )
+        return {id_: set_of(one) for found in lists for id_, one in by_id(found).items()}
 
     def _machines(self, jobs: Sequence[Job]) -> set[str]:
         hosts = (host for job in jobs if job.lb is not None for host in job.lb.hosts)

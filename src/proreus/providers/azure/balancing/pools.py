@@ -1,0 +1,177 @@
+"""Decide which pools a load balancer has, and who is in those of addresses. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from proreus.cloudprovider.load_balancers import Host
+from proreus.providers.azure.balancing.annotations import FAMILIES
+from proreus.providers.azure.balancing.desired import base_of, local_pool, pool_by_uid
+from proreus.providers.azure.balancing.documents import changed_parts, named_id, with_properties
+from proreus.providers.azure.balancing.homes import ADDRESSES
+from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
+from proreus.providers.azure.config import PoolType
+from proreus.providers.azure.ids import last
+from proreus.providers.azure.machines import Resource, part, properties
+
+POOLS: Final = "backendAddressPools"
+_LONGEST: Final = 80
+
+
+def hosts(live: Sequence[Job], scene: Scene, family: str) -> list[Host]:
+    """Return the nodes that Services have as hosts on a family, each once."""
+    found = {
+        host.node: host
+        for job in live
+        if job.lb is not None and family in job.lb.families
+        for host in job.lb.hosts
+        if host.addresses.get(family) and host.node not in scene.excluded
+    }
+    return list(found.values())
+
+
+def pool_of(job: Job, jobs: Sequence[Job], state: State, scene: Scene, family: str) -> str:
+    """Return the name of the pool that a Service's rules lead to.
+
+    With several standard load balancers, one with `externalTrafficPolicy: Local` has a pool of its
+    own, since its pods may be on the nodes of any. It is called as officially, but by the Service's
+    UID where the official name is that of another pool, too.
+
+    Args:
+        job: The Service, placed.
+        jobs: All Services of the pass; of several, one has the name that all would have.
+        state: What there is.
+        scene: What does not change within the pass.
+        family: IPv4 or IPv6.
+    """
+    place = scene.place
+    several = place.config.multiple_standard_load_balancer_configurations
+    if job.lb is None or not several or not job.lb.local_traffic:
+        return place.pool_name(family)
+    name = local_pool(job.ref, family)
+    used = {
+        base_of(str(rule["name"]))
+        for rule in part(state.balancers.get(job.balancer) or {}, "loadBalancingRules") or ()
+        if last(named_id(rule, "backendAddressPool")) == name
+    }
+    asked = {
+        one.ref.name
+        for one in jobs
+        if one.balancer == job.balancer and local_pool(one.ref, family) == name
+    }
+    is_free = name not in {place.pool_name(one).lower() for one in FAMILIES}
+    has_it = is_free and len(name) <= _LONGEST and min(used or asked) == job.ref.name
+    return name if has_it else pool_by_uid(job.ref, family)
+
+
+def pools(
+    observed: Sequence[Resource], jobs: Sequence[Job], state: State, scene: Scene, balancer: str
+) -> list[Document]:
+    """Return the pools of a load balancer, of which none is lost that is not a Service's own.
+
+    Args:
+        observed: Those that there are.
+        jobs: The Services of the pass, placed.
+        state: What there is.
+        scene: What does not change within the pass.
+        balancer: The name of the load balancer.
+    """
+    desired: dict[str, Mapping[str, Any]] = {}
+    for family in FAMILIES:
+        live = [
+            job
+            for job in jobs
+            if job.lb is not None and job.balancer == balancer and family in job.lb.families
+        ]
+        shared = scene.place.pool_name(family)
+        for job in live:
+            name = pool_of(job, jobs, state, scene, family)
+            if name != shared:
+                wanted = _of_endpoints(job, scene, family)
+                desired[name] = _pool(observed, name, wanted, scene, family)
+            elif name not in desired:
+                desired[name] = _shared_pool(observed, live, scene, family, balancer)
+    kept = changed_parts(observed, desired, lambda one: _is_left(one, jobs, state, scene, balancer))
+    return [_without_others(one, jobs, scene, balancer) for one in kept]
+
+
+def _shared_pool(
+    observed: Sequence[Resource], live: Sequence[Job], scene: Scene, family: str, balancer: str
+) -> dict[str, Any]:
+    """Return the properties of the pool with all nodes, or those of the load balancer."""
+    place = scene.place
+    by_address = place.config.pools is PoolType.NODE_IP
+    if not by_address or place.config.preconfigures(internal=place.balancers[balancer]):
+        return {}
+    wanted = [one for one in hosts(live, scene, family) if not _is_elsewhere(one, scene, balancer)]
+    return _pool(observed, place.pool_name(family), wanted, scene, family)
+
+
+def _of_endpoints(job: Job, scene: Scene, family: str) -> list[Host]:
+    """Return the nodes with ready pods of a Service."""
+    with_pods = {one.node for one in job.lb.endpoints} if job.lb is not None else set()
+    return [one for one in hosts([job], scene, family) if one.node in with_pods]
+
+
+def _pool(
+    observed: Sequence[Resource], name: str, wanted: Iterable[Host], scene: Scene, family: str
+) -> dict[str, Any]:
+    """Return the properties of a pool that names the nodes' addresses."""
+    by_address = {one.addresses[family][0]: one.node for one in wanted}
+    for one in observed:
+        if str(one["name"]).lower() == name.lower():
+            known = properties(one).get(ADDRESSES) or ()
+            if {properties(each).get("ipAddress") for each in known} == set(by_address):
+                return {}
+    config = scene.place.config
+    group = config.vnet_resource_group or config.resource_group
+    net = scene.place.network_id(group, "virtualNetworks", config.vnet_name)
+    return {
+        "virtualNetwork": {"id": net},
+        ADDRESSES: [
+            {"name": node, "properties": {"ipAddress": address}}
+            for address, node in sorted(by_address.items(), key=lambda pair: pair[1])
+        ],
+    }
+
+
+def _is_elsewhere(host: Host, scene: Scene, balancer: str) -> bool:
+    """Tell whether a node is behind another load balancer than this one, or none."""
+    if scene.homes is None:
+        return False
+    home = scene.homes.get(host.node, "")
+    kinds = (False, True)
+    return balancer not in {scene.place.balancer_name(home, internal=kind) for kind in kinds}
+
+
+def _is_left(
+    pool: Resource, jobs: Sequence[Job], state: State, scene: Scene, balancer: str
+) -> bool:
+    """Tell whether a pool is one that a Service of the pass had of its own, and nobody else's."""
+    name = str(pool["name"]).lower()
+    if name in {scene.place.pool_name(one).lower() for one in FAMILIES}:
+        return False
+    own = {of(job.ref, one) for job in jobs for one in FAMILIES for of in (local_pool, pool_by_uid)}
+    bases = {job.ref.name for job in jobs}
+    rules = part(state.balancers.get(balancer) or {}, "loadBalancingRules") or ()
+    return name in own and not any(
+        last(named_id(rule, "backendAddressPool")) == name
+        and base_of(str(rule["name"])) not in bases
+        for rule in rules
+    )
+
+
+def _without_others(pool: Document, jobs: Sequence[Job], scene: Scene, balancer: str) -> Document:
+    """Return a pool without the nodes that are behind another load balancer from now on."""
+    name = str(pool["name"]).lower()
+    if scene.homes is None or name not in {scene.place.pool_name(one).lower() for one in FAMILIES}:
+        return pool
+    gone = {
+        address
+        for family in FAMILIES
+        for host in hosts(jobs, scene, family)
+        if _is_elsewhere(host, scene, balancer)
+        for address in host.addresses[family]
+    }
+    known = properties(pool).get(ADDRESSES) or []
+    left = [one for one in known if properties(one).get("ipAddress") not in gone]
+    return pool if len(left) == len(known) else with_properties(pool, {ADDRESSES: left})

@@ -1,0 +1,116 @@
+"""Define the keys of the cloud-config about several load balancers, and match labels. Pure.
+
+https://cloud-provider-azure.sigs.k8s.io/topics/multislb/
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from proreus.cloudprovider.config import ConfigSection
+
+NAMESPACE: Final = "kubernetes.io/metadata.name"
+"""The label that each namespace has: its name. By others no namespace is selected here."""
+_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+
+
+class Requirement(ConfigSection, frozen=True, kw_only=True):
+    """An entry of `matchExpressions`."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def problems(self) -> Iterator[str]:
+        """Report operators that are none, and values where none or some are needed."""
+        if self.operator not in _OPERATORS:
+            yield f"operator: {self.operator!r} must be In, NotIn, Exists or DoesNotExist"
+        elif bool(self.values) is not (self.operator in {"In", "NotIn"}):
+            yield "values: give some with In and NotIn, and none with Exists and DoesNotExist"
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether labels are as required; a key that is missing is in no values."""
+        match self.operator:
+            case "In":
+                return labels.get(self.key) in self.values
+            case "NotIn":
+                return labels.get(self.key) not in self.values
+            case "Exists":
+                return self.key in labels
+            case _:
+                return self.key not in labels
+
+
+class Selector(ConfigSection, frozen=True, kw_only=True, rename="camel"):
+    """A selector of labels, as Kubernetes has it; an empty one matches everything."""
+
+    match_labels: Mapping[str, str] = MappingProxyType({})
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether it requires anything."""
+        return bool(self.match_labels or self.match_expressions)
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of labels that it looks at."""
+        return {*self.match_labels, *(one.key for one in self.match_expressions)}
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether labels are selected."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            one.matches(labels) for one in self.match_expressions
+        )
+
+
+def _rename(field: str) -> str:
+    first, *rest = field.strip("_").split("_")
+    return first + "".join("VM" if word == "vm" else word.capitalize() for word in rest)
+
+
+class Configuration(ConfigSection, frozen=True, kw_only=True, rename=_rename):
+    """An entry of `multipleStandardLoadBalancerConfigurations`.
+
+    Attributes:
+        name: Of the public load balancer; the internal one's ends with `-internal`.
+        allow_service_placement: Whether Services come to it that are not there already.
+        primary_vm_set: The scale set or availability set whose nodes are always its own.
+        service_label_selector: The Services that may come to it; None: those that no other selects.
+        service_namespace_selector: The same by the labels of their namespaces.
+        node_selector: The nodes that come to it rather than to others.
+    """
+
+    ignore_unknown: ClassVar[bool] = True
+
+    name: str
+    allow_service_placement: bool = True
+    primary_vm_set: str = ""
+    service_label_selector: Selector | None = None
+    service_namespace_selector: Selector | None = None
+    node_selector: Selector | None = None
+    active_services_: Any = None
+    active_nodes_: Any = None
+
+    def problems(self) -> Iterator[str]:
+        """Report what is missing, and selectors that cannot be followed."""
+        if not self.name:
+            yield "name: give the load balancer's name"
+        if not self.primary_vm_set:
+            yield "primaryVMSet: give the scale set whose nodes are always this load balancer's"
+        spaces = self.service_namespace_selector
+        if spaces is not None and spaces.keys - {NAMESPACE}:
+            yield (
+                f"serviceNamespaceSelector: select by the label {NAMESPACE} alone: other labels of"
+                " namespaces are not read"
+            )
+
+
+def several_problems(found: tuple[Configuration, ...]) -> Iterator[str]:
+    """Report what is wrong with all entries together."""
+    key = "multipleStandardLoadBalancerConfigurations"
+    names = [f"{one.name}{end}".lower() for one in found for end in ("", "-internal")]
+    for name in sorted({one for one in names if names.count(one) > 1}):
+        yield f"{key}: {name} would be the name of two load balancers"
+    sets = [one.primary_vm_set.lower() for one in found if one.primary_vm_set]
+    for set_ in sorted({one for one in sets if sets.count(one) > 1}):
+        yield f"{key}: primaryVMSet {set_} is given twice"
