@@ -28,11 +28,13 @@ from proreus.providers.azure.balancing.steps import (
     Step,
     delete_address,
     delete_balancer,
+    delete_link,
     join,
     join_set,
     put_address,
     put_balancer,
     put_group,
+    put_link,
 )
 from proreus.providers.azure.config import AzureConfig
 from proreus.providers.azure.machines import part
@@ -300,6 +302,7 @@ def test_each_step_has_a_line_in_a_preview() -> None:
         put_address("x/y", {}, is_new=True), delete_address("x/y"),
         put_balancer(NAME, None, document), delete_balancer(INNER),
         put_group(place, NSG, document), join("m/1", ("p/q",), ("p/r",)), join_set("s/1", ("p/q",)),
+        put_link("x/l", {}, is_new=True), delete_link("x/l"),
     ]  # fmt: skip
     lines = [line for one in everything for line in one.lines]
     assert [(one.action, one.part, one.detail) for one in lines] == [
@@ -310,7 +313,29 @@ def test_each_step_has_a_line_in_a_preview() -> None:
         ("change", "security group nsg", ""),
         ("change", "machine 1", "+q -r"),
         ("change", "scale set 1", "+q"),
+        ("create", "private link service l", ""),
+        ("delete", "private link service l", ""),
     ]
+
+
+def test_a_private_link_service_comes_after_its_frontend_and_goes_before_it() -> None:
+    one = service(labels={**INTERNAL, "pls_create": "true"})
+    steps, made = after([job(one), job(service(2))])
+    assert kinds(steps)[-2:] == ["PutGroup", "PutLink"]
+    steps, left = after([gone(one)], made)
+    assert kinds(steps)[:1] == ["DeleteLink"]
+    assert not left.links
+
+
+def test_private_link_services_of_other_clusters_are_not_deleted() -> None:
+    one = service(labels=INTERNAL)
+    _, made = after([job(one)])
+    frontend = part(made.balancers[INNER] or {}, "frontendIPConfigurations")[0]["name"]
+    id_ = f"{scene().place.balancer_id(INNER)}/frontendIPConfigurations/{frontend}"
+    content = {"loadBalancerFrontendIpConfigurations": [{"id": id_}]}
+    link = {"id": "x/link", "name": "link", "properties": content, "tags": {}}
+    seen = msgspec.structs.replace(made, links={"x/link": link})
+    assert "DeleteLink" not in kinds(plan([gone(one)], seen, scene()))
 
 
 def test_a_security_group_without_room_is_told() -> None:

@@ -12,12 +12,14 @@ GUIDE = Guide("azure")
 
 
 class Asked(Watched):
-    """An annotation or two, since others are looked for only beside them."""
+    """Some annotations, since others are looked for only beside them."""
 
     def __getitem__(self, name: str) -> str:
         self.read.add(name.removeprefix(self.prefix).replace("port_80_", "port_<n>_"))
         if name.endswith(("-internal", "-interval", "-num-of-probe", "_interval", "_num-of-probe")):
             return "true" if name.endswith("-internal") else "5"
+        if name.endswith("azure-pls-create"):
+            return "true"
         raise KeyError(name)
 
 

@@ -81,7 +81,6 @@ class Unused(ConfigSection, frozen=True, kw_only=True, rename=_rename):
     route_update_waiting_in_seconds_: int = 0
     load_balancer_backend_pool_update_interval_in_seconds_: int = 0
     enable_migrate_to_ip_based_backend_pool_api_: bool = False
-    private_link_service_resource_group_: str = ""
     cloud_provider_backoff_: bool = False
     cloud_provider_backoff_mode_: str = ""
     cloud_provider_backoff_retries_: int = 0
@@ -161,6 +160,7 @@ class AzureConfig(Unused, frozen=True, kw_only=True, rename=_rename):
     load_balancer_sku: str = "standard"
     load_balancer_name: str = ""
     load_balancer_resource_group: str = ""
+    private_link_service_resource_group: str = ""
     load_balancer_backend_pool_configuration_type: str = PoolType.NODE_IP_CONFIGURATION.value
     pre_configured_backend_pool_load_balancer_types: str = ""
     exclude_master_from_standard_lb: bool = True

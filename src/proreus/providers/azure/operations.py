@@ -65,6 +65,7 @@ PUBLIC_IP: Final = "publicIPAddresses"
 LOAD_BALANCER: Final = "loadBalancers"
 SECURITY_GROUP: Final = "networkSecurityGroups"
 ROUTE_TABLE: Final = "routeTables"
+LINK: Final = "privateLinkServices"
 
 VM_GET: Final = _of(COMPUTE, VM, "get")
 VM_LIST: Final = _of(COMPUTE, VM, "list")
@@ -86,6 +87,10 @@ LOAD_BALANCER_PUT: Final = _of(NETWORK, LOAD_BALANCER, "put")
 LOAD_BALANCER_DELETE: Final = _of(NETWORK, LOAD_BALANCER, "delete")
 SECURITY_GROUP_GET: Final = _of(NETWORK, SECURITY_GROUP, "get")
 SECURITY_GROUP_PUT: Final = _of(NETWORK, SECURITY_GROUP, "put")
+LINK_LIST: Final = _of(NETWORK, LINK, "list")
+LINK_PUT: Final = _of(NETWORK, LINK, "put")
+LINK_DELETE: Final = _of(NETWORK, LINK, "delete")
+LINK_CONNECTION_DELETE: Final = _of(NETWORK, f"{LINK}/privateEndpointConnections", "delete")
 ROUTE_TABLE_GET: Final = _of(NETWORK, ROUTE_TABLE, "get")
 ROUTE_TABLE_PUT: Final = _of(NETWORK, ROUTE_TABLE, "put")
 
@@ -98,6 +103,7 @@ OPERATIONS: Final[Mapping[Use, tuple[Operation, ...]]] = {
         PUBLIC_IP_LIST, PUBLIC_IP_PUT, PUBLIC_IP_DELETE, LOAD_BALANCER_GET, LOAD_BALANCER_PUT,
         LOAD_BALANCER_DELETE, SECURITY_GROUP_GET, SECURITY_GROUP_PUT, NIC_LIST, NIC_PUT,
         SCALE_SET_LIST, SCALE_SET_PUT, SCALE_SET_VM_GET, SCALE_SET_VM_PUT, VM_LIST,
+        LINK_LIST, LINK_PUT, LINK_DELETE, LINK_CONNECTION_DELETE,
     ),
     Use.ROUTES: (ROUTE_TABLE_GET, ROUTE_TABLE_PUT),
     Use.VOLUMES: (DISK_GET,),
@@ -107,6 +113,7 @@ OPERATIONS: Final[Mapping[Use, tuple[Operation, ...]]] = {
 JOINS: Final[Mapping[Use, tuple[str, ...]]] = {
     Use.BALANCING: (
         f"{NETWORK}/loadBalancers/backendAddressPools/join/action",
+        f"{NETWORK}/loadBalancers/frontendIPConfigurations/join/action",
         f"{NETWORK}/networkInterfaces/join/action",
         f"{NETWORK}/networkSecurityGroups/join/action",
         f"{NETWORK}/publicIPAddresses/join/action",

@@ -5,6 +5,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from . import links
 from .errors import ArmError, invalid
 from .store import LOCATION, Resource, Store
 from .views import NIC_OF_SET, members, pools_of, ref, users_of
@@ -59,6 +60,7 @@ PROPERTIES: Mapping[str, set[str]] = {
     "routeTables": {
         "routes", "subnets", "disableBgpRoutePropagation", "provisioningState", "resourceGuid",
     },
+    "privateLinkServices": links.PROPERTIES,
     "routes": {
         "addressPrefix", "nextHopType", "nextHopIpAddress", "provisioningState",
         "hasBgpOverride",
@@ -129,6 +131,8 @@ def load_balancer(store: Store, lb: Resource, old: Resource | None) -> Resource:
     for frontend in lb["properties"]["frontendIPConfigurations"]:
         _frontend(store, lb, frontend, before.get(frontend["id"].lower()), given)
         given.add(frontend["properties"].get("privateIPAddress", ""))
+    if old is not None:
+        links.check_frontends(store, old, lb)
     _pools(store, lb, old)
     for probe in lb["properties"]["probes"]:
         _probe(probe)
@@ -411,6 +415,7 @@ def as_given(store: Store, resource: Resource, old: Resource | None) -> Resource
 
 
 FILL: Mapping[str, Fill] = {
+    "microsoft.network/privatelinkservices": links.private_link_service,
     "microsoft.network/loadbalancers": load_balancer,
     "microsoft.network/publicipaddresses": public_ip,
     "microsoft.network/networksecuritygroups": security_group,
@@ -446,7 +451,15 @@ def check_deletion(store: Store, resource: Resource) -> None:
             f"Public IP address {id_} can not be deleted since it is still allocated to resource"
             f" {users[0]}.",
         )
+    if kind == "microsoft.network/privatelinkservices" and store.below(
+        f"{id_}/privateEndpointConnections"
+    ):
+        raise invalid(
+            "PrivateLinkServiceWithPrivateEndpointConnectionsCannotBeDeleted",
+            f"{id_} has private endpoint connections.",
+        )
     if kind == "microsoft.network/loadbalancers":
+        links.check_frontends(store, resource, None)
         for pool, _, nic in members(store):
             if pool.startswith(f"{id_.lower()}/"):
                 in_set = str(nic["type"]) == NIC_OF_SET

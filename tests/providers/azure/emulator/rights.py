@@ -20,6 +20,8 @@ _JOINED = {
     "microsoft.network/networksecuritygroups": "Microsoft.Network/networkSecurityGroups/join/action",
     "microsoft.network/loadbalancers/backendaddresspools":
         "Microsoft.Network/loadBalancers/backendAddressPools/join/action",
+    "microsoft.network/loadbalancers/frontendipconfigurations":
+        "Microsoft.Network/loadBalancers/frontendIPConfigurations/join/action",
 }  # fmt: skip
 
 

@@ -42,7 +42,8 @@ def seed(store: Store) -> None:
                 {
                     "addressPrefixes": prefixes
                     if not number
-                    else ["10.9.0.0/24", "fd00:10:0:9::/64"]
+                    else ["10.9.0.0/24", "fd00:10:0:9::/64"],
+                    "privateLinkServiceNetworkPolicies": "Disabled" if number else "Enabled",
                 },
             )
         )

@@ -21,7 +21,7 @@ from .rights import check_action, check_joins, check_right
 from .store import LOCATION, SUBSCRIPTION, Resource, Store
 
 LONG = {"loadBalancers", "publicIPAddresses", "networkSecurityGroups", "routeTables",
-        "networkInterfaces", "virtualMachines", "virtualMachineScaleSets"}  # fmt: skip
+        "networkInterfaces", "virtualMachines", "virtualMachineScaleSets", "privateLinkServices"}  # fmt: skip
 LONGEST_WORK = 1.0
 """Seconds after which an operation that nobody asks about has ended."""
 _VERSION = re.compile(r"20\d\d-\d\d-\d\d(-preview)?")

@@ -36,6 +36,10 @@ def computed(store: "Store", resource: Resource) -> Resource:
         return _load_balancer(store, resource)
     if kind == "microsoft.network/publicipaddresses":
         return _public_ip(store, resource)
+    if kind == "microsoft.network/privatelinkservices":
+        found = store.below(f"{resource['id']}/privateEndpointConnections")
+        listed = [{"id": one["id"], "name": one["name"], "properties": {}} for one in found]
+        resource["properties"]["privateEndpointConnections"] = listed
     return resource
 
 

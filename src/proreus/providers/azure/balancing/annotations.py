@@ -16,6 +16,8 @@ from proreus.kube.objects import Service
 
 PREFIX: Final = "service.beta.kubernetes.io/"
 """The prefix of all annotations of this provider."""
+ANNOTATION_LINK: Final = f"{PREFIX}azure-pls-create"
+"""The annotation that asks for a private link service."""
 FAMILIES: Final = ("IPv4", "IPv6")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,78}[A-Za-z0-9_])?")
 _GROUP: Final = re.compile(r"[A-Za-z0-9_().-]{1,90}")
@@ -26,7 +28,13 @@ _PREFIX_ID: Final = re.compile(
     r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/publicIPPrefixes/[^/]+",
     re.IGNORECASE,
 )
+_SUBSCRIPTION: Final = re.compile(r"\*|[0-9A-Za-z-]{1,64}")
+_FQDN: Final = re.compile(r"[0-9A-Za-z*_-]{1,63}(\.[0-9A-Za-z_-]{1,63})*\.?")
+_OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4: Final = re.compile(rf"{_OCTET}(\.{_OCTET}){{3}}")
 _MOST_SECONDS: Final = 120
+_MOST_LINKED: Final = 8
+"""Addresses of a private link service."""
 DEFAULT_INTERVAL: Final = 5
 DEFAULT_COUNT: Final = 2
 
@@ -47,6 +55,32 @@ class Probing(msgspec.Struct, frozen=True):
     path: str = ""
     interval: int = 0
     count: int = 0
+
+
+class Link(msgspec.Struct, frozen=True):
+    """The private link service of a Service.
+
+    Attributes:
+        name: Of it; "" for one after its frontend.
+        group: Its resource group; "" for that of the cloud-config.
+        subnet: Where its addresses are; "" for the load balancer's.
+        count: How many addresses it has.
+        addresses: Those that are chosen, the primary one first.
+        fqdns: Names that are shown with it.
+        proxies: Whether nodes are told the consumer by the PROXY protocol.
+        visible: Subscriptions that see it; `*` for all.
+        approved: Subscriptions whose requests are approved at once.
+    """
+
+    name: str = ""
+    group: str = ""
+    subnet: str = ""
+    count: int = 1
+    addresses: tuple[str, ...] = ()
+    fqdns: tuple[str, ...] = ()
+    proxies: bool = False
+    visible: tuple[str, ...] = ()
+    approved: tuple[str, ...] = ()
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -76,6 +110,7 @@ class Options(msgspec.Struct, frozen=True):
         without_rule: Ports that have no rule.
         without_probe: Ports whose rule has no probe.
         configurations: Names of load balancers, where there are several; () for any.
+        link: The private link service; None for none.
     """
 
     internal: bool = False
@@ -101,6 +136,7 @@ class Options(msgspec.Struct, frozen=True):
     without_rule: frozenset[int] = frozenset()
     without_probe: frozenset[int] = frozenset()
     configurations: tuple[str, ...] = ()
+    link: Link | None = None
 
     def probe_of(self, port: int) -> Probing:
         """Return how nodes are probed for a port; annotations about the port go first."""
@@ -124,8 +160,6 @@ def read_options(service: Service) -> Options:
     ports = sorted({one.port for one in service.spec.ports})
     internal = _flag(read, "azure-load-balancer-internal")
     idle = read.number("azure-load-balancer-tcp-idle-timeout", 4, 100, 4)
-    if _flag(read, "azure-pls-create"):
-        read.wrong("azure-pls-create", "private link services are not made by this provider")
     label = read.form(
         "azure-dns-label-name", _LABEL, "give 3 to 63 small letters, digits and dashes"
     )
@@ -157,9 +191,15 @@ def read_options(service: Service) -> Options:
         configurations=read.names(
             "azure-load-balancer-configurations", _NAME, "give names of load balancers"
         ),
+        link=_link(read) if _flag(read, "azure-pls-create") else None,
     )
     if found.allowed_ranges and service.spec.load_balancer_source_ranges:
         read.wrong("azure-allowed-ip-ranges", "give it or spec.loadBalancerSourceRanges, not both")
+    if found.link is not None and not internal and found.floats:
+        read.wrong(
+            "azure-pls-create",
+            "needs azure-load-balancer-internal or azure-disable-load-balancer-floating-ip",
+        )
     _check_probes(read, found, ports)
     read.check()
     return found
@@ -168,6 +208,38 @@ def read_options(service: Service) -> Options:
 def _flag(read: AnnotationReader, name: str) -> bool:
     """Return whether an annotation is true; anything else is false, as officially."""
     return read.text(name).lower() == "true"
+
+
+def _link(read: AnnotationReader) -> Link:
+    stem = "azure-pls-ip-configuration-"
+    number = read.number(f"{stem}ip-address-count", 1, _MOST_LINKED, 1)
+    visible = _words(read, "azure-pls-visibility", _SUBSCRIPTION, "give ids of subscriptions, or *")
+    found = Link(
+        name=read.form("azure-pls-name", _NAME, "give a name"),
+        group=read.form("azure-pls-resource-group", _GROUP, "give a resource group"),
+        subnet=read.form(f"{stem}subnet", _NAME, "give a subnet's name"),
+        count=int(number),
+        addresses=_words(read, f"{stem}ip-address", _IPV4, "give IPv4 addresses"),
+        fqdns=_words(read, "azure-pls-fqdns", _FQDN, "give domain names"),
+        proxies=_flag(read, "azure-pls-proxy-protocol"),
+        visible=("*",) if "*" in visible else visible,
+        approved=_words(
+            read, "azure-pls-auto-approval", _SUBSCRIPTION, "give ids of subscriptions"
+        ),
+    )
+    if len(found.addresses) > found.count:
+        read.wrong(f"{stem}ip-address", f"give no more than {stem}ip-address-count says")
+    return found
+
+
+def _words(
+    read: AnnotationReader, name: str, form: re.Pattern[str], remedy: str
+) -> tuple[str, ...]:
+    """Return the words of an annotation, between blanks, each of which matches a pattern."""
+    found = tuple(dict.fromkeys(read.text(name).split()))
+    if not all(form.fullmatch(one) for one in found):
+        read.wrong(name, remedy)
+    return found
 
 
 def _probing(read: AnnotationReader, stem: str) -> Probing:

@@ -70,6 +70,11 @@ class Place(msgspec.Struct, frozen=True):
         """Return the id of the pool of nodes of a family in a load balancer."""
         return f"{self.balancer_id(balancer)}/backendAddressPools/{self.pool_name(family)}"
 
+    @property
+    def link_group(self) -> str:
+        """The resource group of private link services that name none."""
+        return self.config.private_link_service_resource_group or self.config.resource_group
+
     def group_id(self) -> str:
         """Return the id of the security group; "" if there is none."""
         config = self.config
@@ -258,7 +263,9 @@ def _shared_probe(
     lb: LoadBalancer, options: Options, place: Place, port: Frontend
 ) -> tuple[str, Properties] | None:
     """Return the probe for all ports: kube-proxy's for the Service, or for all of its node."""
-    if lb.local_traffic and lb.health_check.path:
+    # As officially: what kube-proxy answers to checks does not understand the PROXY protocol.
+    proxies = options.link is not None and options.link.proxies
+    if lb.local_traffic and lb.health_check.path and not proxies:
         number, dual = lb.health_check.port, len(lb.families) > 1
         name = rule_name(lb.ref, options, "TCP", number, port.family, dual=dual)
         timing = options.probe_of(number)

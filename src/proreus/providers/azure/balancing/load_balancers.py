@@ -29,9 +29,15 @@ from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress, Node, Service
 from proreus.providers.azure.api import Arm, Waiting
 from proreus.providers.azure.balancing import marks
-from proreus.providers.azure.balancing.annotations import FAMILIES, Options, read_options
+from proreus.providers.azure.balancing.annotations import (
+    ANNOTATION_LINK,
+    FAMILIES,
+    Options,
+    read_options,
+)
 from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.desired import Place, is_of
+from proreus.providers.azure.balancing.observation import Observer
 from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.balancing.placement import placed
 from proreus.providers.azure.balancing.plan import ingress, plan
@@ -109,7 +115,7 @@ class AzureLoadBalancers:
 
     async def _foresee(self, job: Job) -> Sequence[PartChange]:
         scene = self._scene(job.ref.cluster, [job])
-        state = await Work(self._arm, scene).observe([job])
+        state = await Observer(self._arm, scene).observe([job])
         _check_owner(state, job.ref)
         lines, _ = preview_plan(state, lambda now: plan([job], now, scene))
         return lines
@@ -117,7 +123,7 @@ class AzureLoadBalancers:
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List load balancers and public addresses with the cluster's mark."""
         scene = self._scene(cluster, [])
-        state = await Work(self._arm, scene).observe([])
+        state = await Observer(self._arm, scene).observe([])
         found = []
         for balancer in state.balancers.values():
             own = marks.owner(balancer) if balancer is not None else None
@@ -174,7 +180,7 @@ class AzureLoadBalancers:
     async def _ensure(self, jobs: Sequence[Job]) -> Mapping[str, EnsureAnswer]:
         scene = self._scene(jobs[0].ref.cluster, jobs)
         work = Work(self._arm, scene)
-        state = await work.observe(jobs)
+        state = await Observer(self._arm, scene).observe(jobs)
         _check_owner(state, jobs[0].ref)
         state = await self._converged(jobs, state, scene, work)
         jobs = placed(jobs, state, scene)
@@ -192,7 +198,7 @@ class AzureLoadBalancers:
     async def _delete(self, jobs: Sequence[Job]) -> Mapping[str, DeleteAnswer]:
         scene = self._scene(jobs[0].ref.cluster, jobs)
         work = Work(self._arm, scene)
-        state = await work.observe(jobs)
+        state = await Observer(self._arm, scene).observe(jobs)
         if any(_is_foreign(state, job.ref) for job in jobs):
             # Nothing of this cluster can be there.
             return {job.ref.uid: Done(found=False) for job in jobs}
@@ -224,15 +230,17 @@ class AzureLoadBalancers:
             labels[node.metadata.name] = node.metadata.labels
             if self._is_excluded(node):
                 excluded.add(node.metadata.name)
+        has_links = False
         services = {job.ref.name: job.ref.namespace for job in jobs if job.lb is not None}
         for service in listers["services"].all() if "services" in listers else ():
             meta = service.metadata
             services[default_load_balancer_name(meta.uid)] = meta.namespace
+            has_links = has_links or ANNOTATION_LINK in meta.annotations
         for job in jobs:
             if job.lb is None:
                 services.pop(job.ref.name, None)
         place = Place(self._config, cluster.name)
-        return Scene(place, services, nodes, frozenset(excluded), node_addresses, labels)
+        return Scene(place, services, nodes, frozenset(excluded), node_addresses, labels, has_links)
 
     def _is_excluded(self, node: Node) -> bool:
         """Tell whether the official rules exclude a node from load balancers."""

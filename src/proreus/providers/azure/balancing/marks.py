@@ -19,6 +19,8 @@ TAG_CLUSTER: Final = "k8s-azure-cluster-name"
 """The official tag of a public address: the value of `--cluster-name`."""
 TAG_DNS: Final = "k8s-azure-dns-label-service"
 """The official tag of a public address: the Service that chooses its DNS label."""
+TAG_LINK_OWNER: Final = "k8s-azure-owner-service"
+"""The official tag of a private link service: the Service that it was made for."""
 _LEGACY: Final = {TAG_SERVICE: "service", TAG_CLUSTER: "kubernetes-cluster-name"}
 _LONGEST: Final = 256
 

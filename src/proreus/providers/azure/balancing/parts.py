@@ -39,6 +39,7 @@ class Scene(msgspec.Struct, frozen=True):
         nodes: The cluster's nodes by the ids of their machines.
         excluded: Names of nodes that are no hosts although they are desired.
         node_addresses: Names of nodes by their addresses, where a Service names any by itself.
+        has_links: Whether any Service of the cluster asks for a private link service.
         labels: Labels of nodes by their names, where there are several load balancers of a kind.
         homes: Then, in a plan: by node the configuration whose load balancers it is behind.
     """
@@ -49,6 +50,7 @@ class Scene(msgspec.Struct, frozen=True):
     excluded: frozenset[str] = frozenset()
     node_addresses: Mapping[str, str] = {}
     labels: Mapping[str, Mapping[str, str]] = {}
+    has_links: bool = False
     homes: Mapping[str, str] | None = None
 
 
@@ -66,6 +68,7 @@ class State(msgspec.Struct, frozen=True):
         refused: Why a machine cannot be in a pool, by its id.
         vm_sets: The scale sets or availability sets of machines by their ids, in small letters,
             where there are several load balancers of a kind; not of those whose id names it.
+        links: Private link services.
     """
 
     balancers: Mapping[str, Resource | None] = {}
@@ -76,6 +79,7 @@ class State(msgspec.Struct, frozen=True):
     sets: Mapping[str, Resource] = {}
     refused: Mapping[str, str] = {}
     vm_sets: Mapping[str, str] = {}
+    links: Known = {}
 
     def having(self, **fields: Any) -> "State":
         """Return the state with other values in these fields."""

@@ -5,7 +5,7 @@ group loses what goes, then the load balancers are written whole, then machines 
 then the security group lets clients in, and last goes what nobody has any more.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.azure.balancing import guard, marks
@@ -25,6 +25,12 @@ from proreus.providers.azure.balancing.balancers import (
 )
 from proreus.providers.azure.balancing.homes import settled
 from proreus.providers.azure.balancing.index import Index, frontend_address, index
+from proreus.providers.azure.balancing.links import (
+    by_frontend,
+    connections,
+    is_of_cluster,
+    link_of,
+)
 from proreus.providers.azure.balancing.memberships import model_pools
 from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
 from proreus.providers.azure.balancing.placement import leaving, placed
@@ -33,6 +39,7 @@ from proreus.providers.azure.balancing.steps import (
     Step,
     delete_address,
     delete_balancer,
+    delete_link,
     join,
     join_set,
     put_address,
@@ -61,10 +68,12 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     # Each round is only planned if those before it are done.
     rounds: Iterable[Callable[[], Sequence[Step]]] = (
         lambda: _stripped(jobs, state, scene, desired, known),
+        lambda: _unlinked(jobs, state, scene, desired),
         lambda: _detached(state, desired, scene),
         lambda: _balancers(state, desired),
         lambda: _joined(jobs, state, scene),
         lambda: _guarded(jobs, state, scene, where, known),
+        lambda: _linked(jobs, state, scene, where),
         lambda: _departed(jobs, where, known),
     )
     return next((list(steps) for plan_ in rounds if (steps := plan_())), [])
@@ -188,6 +197,39 @@ def _node_addresses(job: Job, lb: LoadBalancer, scene: Scene) -> Iterator[str]:
     for family in lb.families:
         for host in hosts([job], scene, family):
             yield host.addresses[family][0]
+
+
+def _unlinked(
+    jobs: Sequence[Job], state: State, scene: Scene, desired: dict[str, Document | None]
+) -> list[Step]:
+    """Return the steps that delete private link services before their frontends."""
+    kept, there = _frontends(desired, scene), _frontends(state.balancers, scene)
+    return [
+        delete_link(str(one["id"]), connections(one))
+        for frontend, one in by_frontend(state.links).items()
+        if frontend in there - kept
+        and is_of_cluster(one, scene.place.cluster, jobs[0].ref.cluster.uid)
+    ]
+
+
+def _frontends(balancers: Mapping[str, Resource | None], scene: Scene) -> set[str]:
+    """Return the ids of the frontends of load balancers, in small letters."""
+    return {
+        f"{scene.place.balancer_id(name)}/frontendIPConfigurations/{one['name']}".lower()
+        for name, balancer_ in balancers.items()
+        for one in listed(balancer_, "frontendIPConfigurations")
+    }
+
+
+def _linked(jobs: Sequence[Job], state: State, scene: Scene, where: Spots) -> list[Step]:
+    """Return the steps that put private link services in front of frontends."""
+    found: list[Step] = []
+    for job in jobs:
+        if job.lb is not None and job.options.link is not None:
+            spot = where.get((job.ref.uid, "IPv4"))
+            step = link_of(job, spot.id if spot is not None else "", state.links, scene.place)
+            found += [step] if step is not None else []
+    return found
 
 
 def _departed(jobs: Sequence[Job], where: Spots, known: Index) -> list[Step]:

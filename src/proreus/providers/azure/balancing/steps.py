@@ -68,7 +68,24 @@ class JoinSet(msgspec.Struct, frozen=True):
     drop: Sequence[str] = ()
 
 
-Call = PutAddress | DeleteAddress | PutBalancer | DeleteBalancer | PutGroup | Join | JoinSet
+class PutLink(msgspec.Struct, frozen=True):
+    """The call that makes or changes a private link service."""
+
+    id: str
+    document: Document
+
+
+class DeleteLink(msgspec.Struct, frozen=True):
+    """The calls that delete a private link service, after its connections, by their names."""
+
+    id: str
+    connections: Sequence[str] = ()
+
+
+Call = (
+    PutAddress | DeleteAddress | PutBalancer | DeleteBalancer | PutGroup | Join | JoinSet
+    | PutLink | DeleteLink
+)  # fmt: skip
 Step = PlannedCall[Call, State]
 
 
@@ -152,6 +169,28 @@ def join_set(set_: str, add: Sequence[str] = (), drop: Sequence[str] = ()) -> St
 
     line = PartChange("change", f"scale set {last(set_)}", _pools(add, drop))
     return PlannedCall(JoinSet(set_, add, drop), after, (line,))
+
+
+def put_link(id_: str, document: Document, *, is_new: bool) -> Step:
+    """Return the step to make or change a private link service."""
+    made = {"id": id_, "name": last(id_), **document}
+    line = PartChange("create" if is_new else "change", f"private link service {last(id_)}")
+    return PlannedCall(
+        PutLink(id_, document),
+        lambda now: now.having(links={**now.links, id_.lower(): made}),
+        (line,),
+    )
+
+
+def delete_link(id_: str, connections: Sequence[str] = ()) -> Step:
+    """Return the step to delete a private link service and its connections."""
+
+    def after(now: State) -> State:
+        left = {key: one for key, one in now.links.items() if key != id_.lower()}
+        return now.having(links=left)
+
+    line = PartChange("delete", f"private link service {last(id_)}")
+    return PlannedCall(DeleteLink(id_, connections), after, (line,))
 
 
 def _differences(observed: Resource | None, document: Document) -> str:

@@ -1,0 +1,207 @@
+"""Observe the resources of load balancers, in as few calls as Azure has for it."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from proreus.cloudprovider.errors import CloudError, Unauthenticated
+from proreus.providers.azure import operations
+from proreus.providers.azure.api import Arm, Resource
+from proreus.providers.azure.balancing.balancers import listed
+from proreus.providers.azure.balancing.parts import Job, Scene, State
+from proreus.providers.azure.config import PoolType
+from proreus.providers.azure.ids import machine_id, resource_id
+from proreus.providers.azure.machines import by_id, part, properties, set_of
+
+_COMPUTE: Final = "/providers/Microsoft.Compute"
+_NETWORK: Final = "/providers/Microsoft.Network"
+IN_SET: Final = "/virtualmachinescalesets/"
+"""What the id of a machine in a scale set of the mode Uniform has within, in small letters."""
+
+
+class Observer:
+    """The reads of a pass over load balancers."""
+
+    def __init__(self, arm: Arm, scene: Scene) -> None:
+        """Keep the client of Azure."""
+        self._arm = arm
+        self._scene = scene
+
+    async def observe(self, jobs: Sequence[Job]) -> State:
+        """Read all that a plan needs, in as few calls as Azure has for it.
+
+        Raises:
+            CloudError: Something could not be read.
+        """
+        place = self._scene.place
+        group_id = place.group_id()
+        *balancers, group = await asyncio.gather(
+            *(
+                self._arm.find(operations.LOAD_BALANCER_GET, place.balancer_id(name))
+                for name in place.balancers
+            ),
+            self._arm.find(operations.SECURITY_GROUP_GET, group_id) if group_id else _nothing(),
+        )
+        if group_id and group is None:
+            raise CloudError(
+                f"the security group {group_id} is not there: make it, or correct securityGroupName"
+                " in the cloud-config"
+            )
+        pools = _configurations(balancers)
+        addresses, nics, sets, vm_sets, links = await asyncio.gather(
+            self._addresses(jobs, balancers),
+            self._interfaces(jobs, pools),
+            self._sets(jobs, pools),
+            self._vm_sets(jobs),
+            self._links(jobs),
+        )
+        return State(
+            dict(zip(place.balancers, balancers, strict=True)),
+            addresses,
+            group,
+            _members(pools, nics),
+            {
+                machine: one
+                for one in nics.values()
+                if (machine := str((part(one, "virtualMachine") or {}).get("id", "")).lower())
+                and properties(one).get("primary", True)
+            },
+            sets,
+            vm_sets=vm_sets,
+            links=links,
+        )
+
+    async def _addresses(
+        self, jobs: Iterable[Job], balancers: Iterable[Resource | None]
+    ) -> dict[str, Resource]:
+        """Read the public addresses of every resource group that may have one of the Services."""
+        groups = {self._scene.place.address_group(job.options).lower() for job in jobs}
+        groups.add(self._scene.place.config.resource_group.lower())
+        for balancer in balancers:
+            for one in listed(balancer, "frontendIPConfigurations"):
+                public = (properties(one).get("publicIPAddress") or {}).get("id", "")
+                if found := resource_id(str(public)):
+                    groups.add(found.group.lower())
+        subscription = self._scene.place.config.network_subscription
+        lists = await asyncio.gather(
+            *(
+                self._arm.listed(
+                    operations.PUBLIC_IP_LIST,
+                    f"/subscriptions/{subscription}/resourceGroups/{group}{_NETWORK}"
+                    "/publicIPAddresses",
+                )
+                for group in sorted(groups)
+            )
+        )
+        return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
+
+    async def _interfaces(
+        self, jobs: Sequence[Job], pools: Mapping[str, Sequence[str]]
+    ) -> dict[str, Resource]:
+        """Read the interfaces of machines that are in no scale set of the mode Uniform."""
+        members = [one for found in pools.values() for one in found if IN_SET not in one]
+        alone = [one for one in self._machines(jobs) if IN_SET not in one]
+        if self._scene.place.config.pools is PoolType.NODE_IP and not members:
+            return {}
+        groups = {one.partition("/providers/")[0] for one in (*members, *alone)}
+        lists = await asyncio.gather(
+            *(
+                self._arm.listed(operations.NIC_LIST, f"{group}{_NETWORK}/networkInterfaces")
+                for group in sorted(groups)
+            )
+        )
+        return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
+
+    async def _sets(
+        self, jobs: Sequence[Job], pools: Mapping[str, Sequence[str]]
+    ) -> dict[str, Resource]:
+        members = [one for found in pools.values() for one in found if IN_SET in one]
+        inside = [one for one in self._machines(jobs) if IN_SET in one]
+        if self._scene.place.config.pools is PoolType.NODE_IP and not members:
+            return {}
+        groups = {one.partition("/providers/")[0] for one in (*members, *inside)}
+        lists = await asyncio.gather(
+            *(
+                self._arm.listed(
+                    operations.SCALE_SET_LIST, f"{group}{_COMPUTE}/virtualMachineScaleSets"
+                )
+                for group in sorted(groups)
+            )
+        )
+        return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
+
+    async def _links(self, jobs: Sequence[Job]) -> dict[str, Resource]:
+        """Read private link services, where Services of the cluster have any or one goes."""
+        place = self._scene.place
+        groups = {job.options.link.group.lower() for job in jobs if job.options.link is not None}
+        is_asked = bool(groups or self._scene.has_links)
+        if not is_asked and all(job.lb is not None for job in jobs):
+            return {}
+        groups = {one or place.link_group.lower() for one in (*groups, "")}
+        head = f"/subscriptions/{place.config.network_subscription}/resourceGroups"
+        asking = (
+            self._arm.listed(operations.LINK_LIST, f"{head}/{group}{_NETWORK}/privateLinkServices")
+            for group in sorted(groups)
+        )
+        try:
+            lists = await asyncio.gather(*asking)
+        except Unauthenticated:
+            # A role from before this was read may lack the right.
+            if is_asked:
+                raise
+            return {}
+        return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
+
+    async def _vm_sets(self, jobs: Sequence[Job]) -> dict[str, str]:
+        """Read the sets of machines whose ids do not name them, where they count."""
+        if not self._scene.place.config.multiple_standard_load_balancer_configurations:
+            return {}
+        groups = {
+            one.partition("/providers/")[0] for one in self._machines(jobs) if IN_SET not in one
+        }
+        lists = await asyncio.gather(
+            *(
+                self._arm.listed(operations.VM_LIST, f"{group}{_COMPUTE}/virtualMachines")
+                for group in sorted(groups)
+            )
+        )
+        return {id_: set_of(one) for found in lists for id_, one in by_id(found).items()}
+
+    def _machines(self, jobs: Sequence[Job]) -> set[str]:
+        hosts = (host for job in jobs if job.lb is not None for host in job.lb.hosts)
+        found = (machine_id(host.provider_id) for host in hosts)
+        return {one.resource for one in found if one is not None}
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _configurations(balancers: Iterable[Resource | None]) -> dict[str, list[str]]:
+    """Return the ids of IP configurations of machines by the ids of the pools they are in."""
+    found: dict[str, list[str]] = {}
+    for balancer in balancers:
+        for pool in listed(balancer, "backendAddressPools"):
+            ids = [
+                str(one.get("id", "")).lower()
+                for one in properties(pool).get("backendIPConfigurations") or ()
+            ]
+            found[str(pool.get("id", "")).lower()] = ids
+    return found
+
+
+def _members(
+    pools: Mapping[str, Sequence[str]], nics: Mapping[str, Resource]
+) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for pool, ids in pools.items():
+        machines = set()
+        for id_ in ids:
+            nic = id_.partition("/ipconfigurations/")[0]
+            if IN_SET in nic:
+                machines.add(nic.partition("/networkinterfaces/")[0])
+            elif nic in nics:
+                owner = part(nics[nic], "virtualMachine") or {}
+                machines.add(str(owner.get("id", "")).lower())
+        found[pool] = frozenset(machines - {""})
+    return found
