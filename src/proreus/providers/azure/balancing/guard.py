@@ -70,11 +70,13 @@ class Strip(msgspec.Struct, frozen=True):
         targets: The addresses.
         kept: Ports by protocol that other Services have on them.
         prefix: What older rules of the Service are called by.
+        keeps_denied: Whether they stay denied to whoever is not let in, which others may ask for.
     """
 
     targets: frozenset[str]
     kept: Mapping[str, frozenset[int]] = {}
     prefix: str = ""
+    keeps_denied: bool = False
 
 
 def grants(lb: LoadBalancer, options: Options, targets: Iterable[str]) -> list[Grant]:
@@ -160,7 +162,10 @@ def _strip(
     for one in filter(_is_ours, observed):
         name, kept = str(one["name"]), _split(one, strip)
         hit = targets[name] & strip.targets
+        is_denied = properties(one).get("access") == "Deny"
         if not hit or (kept is not None and kept.ports == _ports(one)):
+            continue
+        if is_denied and strip.keeps_denied:
             continue
         targets[name] = targets[name] - strip.targets
         if kept is not None:

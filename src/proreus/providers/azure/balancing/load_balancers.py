@@ -213,7 +213,6 @@ class AzureLoadBalancers:
 
     def _scene(self, cluster: ClusterIdentity, jobs: Sequence[Job]) -> Scene:
         listers = self._arm.context.listers
-        names_addresses = any(job.options.additional for job in jobs)
         nodes: dict[str, str] = {}
         node_addresses: dict[str, str] = {}
         excluded: set[str] = set()
@@ -224,9 +223,8 @@ class AzureLoadBalancers:
             id_ = machine_id(node.spec.provider_id)
             if id_ is not None:
                 nodes[id_.resource] = node.metadata.name
-            if names_addresses:
-                every = dict.fromkeys(one.address for one in node.status.addresses)
-                node_addresses |= dict.fromkeys(every, node.metadata.name)
+            every = dict.fromkeys(one.address for one in node.status.addresses)
+            node_addresses |= dict.fromkeys(every, node.metadata.name)
             labels[node.metadata.name] = node.metadata.labels
             if self._is_excluded(node):
                 excluded.add(node.metadata.name)

@@ -38,7 +38,7 @@ class Scene(msgspec.Struct, frozen=True):
         services: Namespaces of the cluster's Services, by the default names of load balancers.
         nodes: The cluster's nodes by the ids of their machines.
         excluded: Names of nodes that are no hosts although they are desired.
-        node_addresses: Names of nodes by their addresses, where a Service names any by itself.
+        node_addresses: Names of nodes by their addresses.
         has_links: Whether any Service of the cluster asks for a private link service.
         labels: Labels of nodes by their names, where there are several load balancers of a kind.
         homes: Then, in a plan: by node the configuration whose load balancers it is behind.

@@ -185,12 +185,23 @@ def _guarded(
             targets = set(_node_addresses(job, job.lb, scene)) | set(job.options.additional)
         strips.append(_strip(job, targets, known))
         granted += guard.grants(job.lb, job.options, targets)
-    document = guard.changed(state.group, strips, granted) if strips else None
+    strips.append(_strip_nodes(jobs, scene, known))
+    document = guard.changed(state.group, strips, granted)
     if document is None:
         return []
     tags = {**marks.tags(document), **scene.place.config.shared_tags}
     tagged = {**document, "tags": tags} if tags else document
     return [put_group(scene.place, state.group, tagged)]
+
+
+def _strip_nodes(jobs: Sequence[Job], scene: Scene, known: Index) -> guard.Strip:
+    """Return how nodes' own addresses are closed at ports that no Service has there any more."""
+    bases, kept = {job.ref.name for job in jobs}, dict[str, set[int]]()
+    for one in known.node_ports:
+        if one.base not in bases:
+            kept.setdefault(one.protocol, set()).add(one.port)
+    ports = {protocol: frozenset(found) for protocol, found in kept.items()}
+    return guard.Strip(frozenset(scene.node_addresses), ports, keeps_denied=bool(ports))
 
 
 def _node_addresses(job: Job, lb: LoadBalancer, scene: Scene) -> Iterator[str]:
