@@ -24,9 +24,9 @@ def links(azure: Emulator) -> dict[str, Resource]:
     return {one["name"]: one for one in azure.store.kind(KIND)}
 
 
-def asking(number: int = 1, **more: str) -> Service:
+def asking(**more: str) -> Service:
     given = {f"azure-pls-{key.replace('_', '-')}": value for key, value in more.items()}
-    return service(number, {**LINKED, **given})
+    return service(1, {**LINKED, **given})
 
 
 async def test_a_link_is_made_as_officially(azure: Emulator) -> None:
@@ -92,7 +92,7 @@ async def test_a_link_goes_with_its_frontend_and_its_connections(azure: Emulator
 
 async def test_a_link_goes_when_its_service_becomes_public(azure: Emulator) -> None:
     nodes = machines(azure)
-    other = asking(2)
+    other = service(2, LINKED)
     async with started(azure) as provider:
         await ensure(provider, nodes, asking(), other)
         await ensure(provider, nodes, service(1, {"azure-pls-create": "false"}), other)

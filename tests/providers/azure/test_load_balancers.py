@@ -608,8 +608,12 @@ async def test_node_ports_are_closed_when_no_service_is_reached_there_any_more(
     nodes = machines(azure)
     at_nodes = {"azure-disable-load-balancer-floating-ip": "true"}
     denies = {**at_nodes, "azure-deny-all-except-load-balancer-source-ranges": "true"}
-    ranges = {"load_balancer_source_ranges": ("192.0.2.0/24",)}
-    other = service(2, denies, (ServicePort(81, "http", node_port=30081),), **ranges)
+    other = service(
+        2,
+        denies,
+        (ServicePort(81, "http", node_port=30081),),
+        load_balancer_source_ranges=("192.0.2.0/24",),
+    )
     inside = {one.address for node in nodes for one in node.status.addresses}
     async with started(azure, context(nodes=nodes)) as provider:
         await ensure(provider, nodes, service(annotations=at_nodes), other)

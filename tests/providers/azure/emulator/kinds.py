@@ -437,7 +437,9 @@ def filled(store: Store, resource: Resource, old: Resource | None) -> Resource:
     check_properties(kind.rpartition("/")[2], resource)
     fill = FILL.get(kind.lower(), as_given)
     whole = fill(store, resource, old)
-    whole["properties"].setdefault("resourceGuid", str(uuid.uuid4())) if old is None else None
+    guid = str(uuid.uuid4()) if old is None else old["properties"].get("resourceGuid")
+    if guid:
+        whole["properties"]["resourceGuid"] = guid
     whole["properties"]["provisioningState"] = "Succeeded"
     return whole
 

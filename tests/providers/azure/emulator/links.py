@@ -45,6 +45,7 @@ def private_link_service(store: Store, link: Resource, old: Resource | None) -> 
                 f"Private link service {link['id']} cannot be created in a subnet {net['id']} since"
                 " it has private link service network policies enabled.",
             )
+    properties.setdefault("enableProxyProtocol", False)
     properties["alias"] = f"{link['name']}.{link['location']}.azure.privatelinkservice"
     properties.pop("privateEndpointConnections", None)
     return link

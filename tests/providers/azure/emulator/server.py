@@ -14,6 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
+from . import pools
 from .errors import ArmError, invalid, missing
 from .identity import Identity
 from .kinds import check_deletion, filled
@@ -223,6 +224,8 @@ class Emulator:
         self, method: str, place: Place, request: web.Request, content: bytes,
         *, failing: Fault | None,
     ) -> tuple[int, Any, dict[str, str]]:  # fmt: skip
+        if pools.is_pool(place.kind) and not place.is_list:
+            return self._pool(method, place, content)
         if method == "GET":
             return (
                 200,
@@ -243,6 +246,17 @@ class Emulator:
         if method == "DELETE":
             return self._delete(place, old, failing)
         raise ArmError(405, "MethodNotAllowed", f"The method {method} is not allowed.")
+
+    def _pool(self, method: str, place: Place, content: bytes) -> tuple[int, Any, dict[str, str]]:
+        """Answer a request about one pool of a load balancer."""
+        if method == "PUT":
+            body = json.loads(content)
+            check_joins(self.actions, {"id": place.path, **body})
+            return 200, pools.write(self.store, place.path, body), {}
+        if method == "DELETE":
+            pools.delete(self.store, place.path)
+            return 200, None, {}
+        return 200, pools.read(self.store, place.path), {}
 
     def _put(
         self, place: Place, content: bytes, old: Resource | None, failing: Fault | None

@@ -8,22 +8,38 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.contestants import Process
+from proreus.kube.patch import Patch, PatchType
+from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Instance
 from proreus.testing.waiting import until
 
 from ....apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
-from ...changes import Change  # noqa: TID252
+from ... import managers  # noqa: TID252
+from ...changes import Change, happen  # noqa: TID252
 from ...tls import server_tls  # noqa: TID252
 from ..emulator import seed  # noqa: TID252
+from ..emulator.kinds import filled  # noqa: TID252
 from ..emulator.server import Emulator, served  # noqa: TID252
 from ..emulator.store import Resource, network  # noqa: TID252
 from ..site import settings  # noqa: TID252
 
+MODULE: Final = Path(__file__).parent / "ccm"
 CIDR: Final = "10.244.0.0/16"
+EXCLUDED: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
+OTHER_SUBNET: Final = "apps"
+FIXED: Final = "fixed"
+FIXED_ADDRESS: Final = "20.50.200.200"
+"""A public IP that somebody has made."""
 PATIENCE: Final = 240.0
-KINDS: Final = ("loadBalancers", "publicIPAddresses", "networkSecurityGroups", "routeTables")
+KINDS: Final = (
+    "loadBalancers",
+    "publicIPAddresses",
+    "networkSecurityGroups",
+    "privateLinkServices",
+    "routeTables",
+)
 FLAGS: Final = (
     "--cluster-name=kubernetes",
     f"--cluster-cidr={CIDR}",
@@ -36,15 +52,25 @@ FLAGS: Final = (
 )
 
 
+async def build(directory: Path) -> Path:
+    """Build the official manager, unless there is one."""
+    if given := os.environ.get("PROREUS_AZURE_CCM"):
+        return Path(given)
+    return await managers.build(MODULE, directory, CGO_ENABLED="0")
+
+
 class Stage:
     """Everything but the managers."""
 
-    def __init__(self, site: Site, azure: Emulator, directory: Path, ca: Path) -> None:
+    def __init__(
+        self, site: Site, azure: Emulator, directory: Path, ca: Path, more: Mapping[str, Any]
+    ) -> None:
         self.site = site
         self.azure = azure
         self.directory = directory
         self.names: list[str] = []
         self._ca = ca
+        self._more = more
 
     def cloud_config(self) -> Path:
         file = self.directory / "azure.json"
@@ -55,6 +81,7 @@ class Stage:
             cloudProviderBackoff=True,
             cloudProviderBackoffRetries=2,
             cloudProviderBackoffDuration=1,
+            **self._more,
         )
         file.write_text(json.dumps(given))
         return file
@@ -82,7 +109,26 @@ class Stage:
         await self.site.initialised(*self.names)
         await manager.stop()
 
-    async def routed(self) -> None:
+    async def change(self, name: str, change: Change) -> None:
+        """Let this happen to a Service."""
+        await happen(self.site, name, change)
+
+    async def exclude(self, *names: str) -> None:
+        """Keep these machines, and no others, out of load balancers."""
+        for name in self.names:
+            labels = {EXCLUDED: "" if name in names else None}
+            body = Patch(PatchType.MERGE, {"metadata": {"labels": labels}})
+            await self.site.client.patch(NODES, name, body)
+
+    def sweep(self) -> None:
+        """Delete the rules of the security group that a manager has left, as an operator would."""
+        id_ = network("networkSecurityGroups", "nsg")
+        group = self.azure.store.of[id_.lower()]
+        if group["properties"]["securityRules"]:
+            swept = {**group["properties"], "securityRules": []}
+            self.azure.store.put({**group, "properties": swept})
+
+    async def initialised(self) -> None:
         """Wait until the nodes have addresses and routes."""
 
         async def all_there() -> bool:
@@ -136,6 +182,19 @@ class Stage:
         return found
 
 
+def reserve(azure: Emulator) -> None:
+    """Make a public IP as an operator does."""
+    asked = seed.resource(
+        "Microsoft.Network/publicIPAddresses",
+        network("publicIPAddresses", FIXED),
+        {"publicIPAllocationMethod": "Static"},
+        sku={"name": "Standard"},
+    )
+    made = filled(azure.store, asked, None)
+    made["properties"]["ipAddress"] = FIXED_ADDRESS
+    azure.store.put(made)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
@@ -163,12 +222,12 @@ def port(number: int, node_port: int, protocol: str = "TCP") -> Resource:
 
 
 @asynccontextmanager
-async def staged(plane: ControlPlane, directory: Path) -> AsyncIterator[Stage]:
-    """A stage whose machines have joined."""
+async def staged(plane: ControlPlane, directory: Path, **more: Any) -> AsyncIterator[Stage]:
+    """A stage whose machines have joined; `more` are keys of the cloud-config."""
     context, ca = server_tls(directory)
     azure = Emulator()
     seed.seed(azure.store)
     async with served(azure, tls=context), set_up(plane, directory) as site:
-        stage = Stage(site, azure, directory, ca)
+        stage = Stage(site, azure, directory, ca, more)
         await stage.join()
         yield stage

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import time
 from pathlib import Path
 from typing import Final
@@ -10,16 +9,16 @@ from typing import Final
 import pytest
 
 from proreus.kube.errors import NotFound
+from proreus.kube.patch import Patch, PatchType
+from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.waiting import until
 
-from ... import managers  # noqa: TID252 - pytest imports tests by path
 from ...changes import Change, happen, make  # noqa: TID252 - pytest imports tests by path
-from .stage import PATIENCE, Stage, port, service, staged
+from .stage import PATIENCE, Stage, build, port, service, staged
 
 pytestmark = pytest.mark.long
 
-MODULE: Final = Path(__file__).parent / "ccm"
 FIRST: Final = {
     "plain": service(port(80, 30080)),
     "two": service(port(80, 30180), port(53, 30153, "UDP")),
@@ -36,14 +35,9 @@ FIRST: Final = {
     "nodes": service(port(80, 30480), disable_load_balancer_floating_ip="true"),
     "near": service(port(80, 30580), spec={"externalTrafficPolicy": "Local"}),
     "tags": service(port(80, 30680), allowed_service_tags="AzureCloud"),
+    "linked": service(port(80, 30980), load_balancer_internal="true", pls_create="true",
+                      pls_ip_configuration_subnet="apps", pls_fqdns="a.example"),
 }  # fmt: skip
-
-
-async def build(directory: Path) -> Path:
-    """Build the official manager, unless there is one."""
-    if given := os.environ.get("PROREUS_AZURE_CCM"):
-        return Path(given)
-    return await managers.build(MODULE, directory, CGO_ENABLED="0")
 
 
 async def settled(stage: Stage, seconds: float = 6.0) -> None:
@@ -86,7 +80,7 @@ async def test_a_cluster_moves_from_the_official_manager_and_back(
         await stage.initialise()
         theirs = stage.official(program)
         await theirs.start()
-        await stage.routed()
+        await stage.initialised()
         await make(stage.site, FIRST, PATIENCE)
         await settled(stage)
         before = stage.picture()
@@ -124,7 +118,7 @@ async def test_a_cluster_moves_from_the_official_manager_and_back(
         await mine.start()
         for name in FIRST:
             await happen(stage.site, name, Change())
-        kinds = ("loadBalancers", "publicIPAddresses")
+        kinds = ("loadBalancers", "publicIPAddresses", "privateLinkServices")
 
         async def nothing_left() -> bool:
             return not [
@@ -133,3 +127,56 @@ async def test_a_cluster_moves_from_the_official_manager_and_back(
 
         await until("nothing is left", nothing_left, PATIENCE)
         await mine.stop()
+
+
+SEVERAL: Final = {
+    "loadBalancerBackendPoolConfigurationType": "nodeIP",
+    "loadBalancerBackendPoolUpdateIntervalInSeconds": 1,
+    "multipleStandardLoadBalancerConfigurations": [
+        {"name": "kubernetes", "primaryVMSet": "pool"},
+        {
+            "name": "second",
+            "primaryVMSet": "none",
+            "nodeSelector": {"matchLabels": {"side": "second"}},
+        },
+    ],
+}
+ON_SEVERAL: Final = {
+    "plain": service(port(80, 30080), load_balancer_configurations="kubernetes"),
+    "other": service(port(80, 30180), load_balancer_configurations="second"),
+    "inside": service(
+        port(80, 30280),
+        load_balancer_internal="true",
+        load_balancer_configurations="second",
+    ),
+}
+
+
+async def test_a_cluster_with_several_load_balancers_moves_there_and_back(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    program = await build(tmp_path)
+    async with staged(control_plane, tmp_path, **SEVERAL) as stage:
+        await stage.initialise()
+        label = Patch(PatchType.MERGE, {"metadata": {"labels": {"side": "second"}}})
+        await stage.site.client.patch(NODES, "alone-1", label)
+        theirs = stage.official(program)
+        await theirs.start()
+        await stage.initialised()
+        await make(stage.site, ON_SEVERAL, PATIENCE)
+        await settled(stage)
+        before = stage.picture()
+        await theirs.stop()
+        mine = stage.ours()
+        await mine.start()
+        await make(stage.site, {"late": service(port(80, 30780))}, PATIENCE)
+        await remove(stage, "late")
+        await settled(stage)
+        assert different(before, stage.picture()) == []
+        await mine.stop()
+        await theirs.start()
+        await make(stage.site, {"last": service(port(80, 30880))}, PATIENCE)
+        await remove(stage, "last")
+        await settled(stage)
+        assert different(before, stage.picture()) == []
+        await theirs.stop()

@@ -113,12 +113,13 @@ def _document(link: Link, job: Job, frontend: str, observed: Resource, place: Pl
     name = link.name or last(str(observed.get("id", ""))) or f"pls-{last(frontend)}"
     desired: dict[str, Any] = {
         FRONTENDS: [{"id": frontend}],
-        "enableProxyProtocol": link.proxies,
         "fqdns": list(link.fqdns),
         "visibility": {"subscriptions": list(link.visible)},
         "autoApproval": {"subscriptions": list(link.approved)},
     }
     addresses = _addresses(link, place.subnet_id(subnet), f"{subnet}-{name}")
+    if link.proxies is not bool(part(observed, "enableProxyProtocol")):
+        desired["enableProxyProtocol"] = link.proxies
     if not _has(observed, addresses):
         desired["ipConfigurations"] = addresses
     for key in ("fqdns", "visibility", "autoApproval"):
