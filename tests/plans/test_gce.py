@@ -12,6 +12,7 @@ from proreus.cloudprovider.load_balancers import HostPolicy
 from proreus.cloudprovider.ownership import Naming, Tenants
 from proreus.kube.objects import ObjectMeta, Service, ServicePort, ServiceSpec
 from proreus.providers.gce.balancing import naming
+from proreus.providers.gce.balancing.addresses import check, is_still_free
 from proreus.providers.gce.balancing.annotations import STANDARD, Options
 from proreus.providers.gce.balancing.desired import (
     CHECK_RANGES,
@@ -19,12 +20,11 @@ from proreus.providers.gce.balancing.desired import (
     Desired,
     Setting,
     desired_parts,
-    instance_urls,
-    machines_of,
     port_ranges,
-    tags_for,
 )
+from proreus.providers.gce.balancing.hosts import instance_urls, machines_of, tags_for
 from proreus.providers.gce.balancing.parts import (
+    IPV4,
     Address,
     Allowed,
     Check,
@@ -38,12 +38,10 @@ from proreus.providers.gce.balancing.parts import (
     merged,
 )
 from proreus.providers.gce.balancing.plan import (
-    check,
     deletion,
     group_steps,
-    is_obsolete,
-    is_still_free,
     leaves_shared_check,
+    obsolete,
     other_kind,
     plan,
 )
@@ -124,10 +122,10 @@ def settled(want: Desired, before: Observed = NOTHING) -> tuple[list[Step], Obse
 
     def taken(observed: Observed, step: Step) -> Observed:
         after = step.after(observed)
-        rule = after.rule(NAME)
-        if rule is not None and rule.address == "(new)":
-            made = msgspec.structs.replace(rule, address=IP)
-            after = after.with_part((Kind.RULE, NAME), made)
+        for rule in after.rules():
+            if rule.address == "(new)":
+                made = msgspec.structs.replace(rule, address=IP)
+                after = after.with_part((Kind.RULE, rule.name), made)
         return after
 
     found, observed = foresee(before, steps, taken)
@@ -224,7 +222,7 @@ def test_hosts_come_and_go_and_those_that_were_refused_are_not_tried_again() -> 
 )
 def test_a_rule_that_is_made_anew_keeps_its_address(want: Desired) -> None:
     before = ready(desired())
-    assert is_obsolete(want, before)
+    assert obsolete(want, before)
     steps, after = settled(want, before)
     first = steps[0].call
     assert isinstance(first, Insert)
@@ -241,6 +239,81 @@ def test_a_rule_that_is_made_anew_keeps_its_address(want: Desired) -> None:
     assert rule.address == IP
     assert after.address(NAME) is None
     assert shown(steps)[-1] == f"delete address {NAME}"
+
+
+MIXED = ((53, "TCP"), (53, "UDP"), (443, "TCP"))
+UDP = naming.udp_rule(NAME)
+
+
+def address_of(observed: Observed, name: str) -> str:
+    rule = observed.rule(name)
+    assert rule is not None
+    return rule.address
+
+
+def test_two_protocols_have_a_rule_each_with_one_address_that_is_held_meanwhile() -> None:
+    steps, observed = settled(desired(*MIXED))
+    assert shown(steps)[-5:] == [
+        f"create forwarding rule {NAME}",
+        f"create address {NAME}",
+        f"create firewall rule k8s-fw-{NAME}",
+        f"create forwarding rule {UDP}",
+        f"delete address {NAME}",
+    ]
+    first, second = observed.rule(NAME), observed.rule(UDP)
+    assert first is not None
+    assert second is not None
+    assert (first.protocol, first.port_range) == ("TCP", "53-443")
+    assert (second.protocol, second.port_range) == ("UDP", "53-53")
+    assert first.address == second.address
+    assert first.target == second.target
+    firewall = observed.parts[Kind.FIREWALL, f"k8s-fw-{NAME}"]
+    assert isinstance(firewall, Firewall)
+    assert firewall.allowed == (Allowed("tcp", ("53", "443")), Allowed("udp", ("53",)))
+    assert plan(desired(*MIXED), observed, PLACE) == ()
+
+
+def test_a_second_protocol_comes_and_goes_without_touching_the_first_rule() -> None:
+    steps, mixed = settled(desired(*MIXED), ready(desired((53, "TCP"), (443, "TCP"))))
+    assert f"delete forwarding rule {NAME}" not in shown(steps)
+    assert address_of(mixed, UDP) == IP
+    back, after = settled(desired((53, "TCP"), (443, "TCP")), mixed)
+    assert shown(back) == [f"delete forwarding rule {UDP}", f"change firewall rule k8s-fw-{NAME}"]
+    assert after.rule(UDP) is None
+
+
+def test_the_first_protocol_goes_and_the_address_stays() -> None:
+    _, after = settled(desired((53, "UDP")), ready(desired(*MIXED)))
+    assert after.rule(UDP) is None
+    assert address_of(after, NAME) == IP
+    assert after.address(NAME) is None
+
+
+def test_a_rule_of_two_that_is_made_anew_takes_the_address_of_the_other() -> None:
+    lost = ready(desired(*MIXED), without=((Kind.RULE, NAME),))
+    _, after = settled(desired(*MIXED), lost)
+    assert address_of(after, NAME) == address_of(after, UDP) == IP
+    astray = with_rule(ready(desired(*MIXED)), address="34.9.9.9")
+    _, after = settled(desired(*MIXED), astray)
+    assert address_of(after, NAME) == address_of(after, UDP) == "34.9.9.9"
+
+
+def test_two_rules_whose_pool_is_made_anew_are_made_anew_with_their_address() -> None:
+    want = desired(*MIXED, session_affinity="ClientIP")
+    steps, after = settled(want, ready(desired(*MIXED)))
+    assert shown(steps).count(f"create address {NAME}") == 1
+    assert address_of(after, NAME) == address_of(after, UDP) == IP
+
+
+def test_an_internal_one_of_two_protocols_has_one_rule_for_all_protocols_and_ports() -> None:
+    before = ready(desired(options=INTERNAL))
+    _, after = settled(desired(*MIXED, options=INTERNAL), before)
+    rule, backend = after.rule(NAME), after.backend(NAME)
+    assert rule is not None
+    assert backend is not None
+    assert (rule.protocol, rule.all_ports, rule.ports) == ("L3_DEFAULT", True, ())
+    assert backend.protocol == "UNSPECIFIED"
+    assert rule.address == IP
 
 
 def test_an_attempt_that_ended_without_a_rule_goes_on_with_the_held_address() -> None:
@@ -395,7 +468,7 @@ def test_an_internal_one_is_made_from_groups_and_check_up() -> None:
 
 def test_more_than_five_ports_are_all_ports() -> None:
     ports = tuple((number, "TCP") for number in range(1, 7))
-    rule = desired(*ports, options=INTERNAL).rule
+    (rule,) = desired(*ports, options=INTERNAL).rules
     assert (rule.ports, rule.all_ports) == ((), True)
 
 
@@ -483,7 +556,7 @@ def test_another_kind_is_told() -> None:
     assert other_kind(desired(), ready(desired(options=INTERNAL)))
     assert not other_kind(desired(), ready(desired()))
     assert not other_kind(desired(), Observed())
-    assert not is_obsolete(desired(), Observed())
+    assert not obsolete(desired(), Observed())
     before = ready(desired(options=INTERNAL))
     steps = calls(plan(desired(), before, PLACE))
     assert Delete(Kind.RULE, NAME) in steps
@@ -581,22 +654,20 @@ def test_what_google_cannot_do_is_refused_with_all_problems_at_once() -> None:
     with pytest.raises(InvalidRequest) as caught:
         desired((80, "TCP"), (53, "SCTP"), load_balancer_ip="fd00::1")
     told = str(caught.value)
-    for part in ("SCTP, TCP", "must be TCP or UDP", "spec.loadBalancerIP"):
+    for part in ("SCTP must be TCP or UDP", "spec.loadBalancerIP"):
         assert part in told
 
 
 def test_nobody_is_let_in_where_no_range_is_of_the_family() -> None:
     want = desired(load_balancer_source_ranges=("fd00::/8",))
-    assert want.firewall is not None
-    assert want.firewall.source_ranges == (NOBODY,)
+    assert want.firewalls[IPV4].source_ranges == (NOBODY[IPV4],)
 
 
 def test_health_checks_come_from_google_s_ranges() -> None:
     want = desired(**LOCAL)
     assert isinstance(want.check, HttpCheck)
     assert (want.check.port, want.check.request_path) == (32000, "/healthz")
-    assert want.check_firewall is not None
-    assert set(want.check_firewall.source_ranges) == set(CHECK_RANGES)
+    assert set(want.check_firewalls[IPV4].source_ranges) == set(CHECK_RANGES)
     internal = desired(options=INTERNAL, **LOCAL).check
     assert isinstance(internal, Check)
     assert internal.http_health_check.port == 32000

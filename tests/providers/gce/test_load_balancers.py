@@ -90,6 +90,7 @@ async def test_what_others_share_stays_until_the_last_one_goes(lbs: Balancing) -
     [
         {"ports": ((80, "TCP"), (443, "TCP"))},
         {"ports": ((80, "UDP"),)},
+        {"ports": ((80, "TCP"), (53, "UDP"))},
         {"session_affinity": "ClientIP"},
         {"external_traffic_policy": "Local", "health_check_node_port": 32000},
     ],
@@ -103,6 +104,33 @@ async def test_an_edit_keeps_the_address(
     after = await lbs.make(*ports, annotations=annotations, **edit)  # type: ignore[misc]
     edit["ports"] = ports
     assert after == before
+    assert "addresses" not in lbs.left()
+
+
+async def test_two_protocols_share_a_reserved_address_and_go_with_all_their_rules(
+    lbs: Balancing,
+) -> None:
+    mixed = ((53, "TCP"), (53, "UDP"))
+    reserve(lbs.gce)
+    assert await lbs.make(*mixed, load_balancer_ip=STATIC) == STATIC
+    assert lbs.left()["forwardingRules"] == [NAME, f"{NAME}-udp"]
+    assert await lbs.make(*mixed) == STATIC
+    await lbs.make(*mixed, annotations=INTERNAL)
+    assert lbs.left()["forwardingRules"] == [NAME]
+    await lbs.make(*mixed)
+    await lbs.delete()
+    assert lbs.left() == {"addresses": ["fixed"]}
+
+
+async def test_a_process_that_ended_while_it_made_the_second_rule_leaves_no_address(
+    lbs: Balancing,
+) -> None:
+    before = await lbs.make((53, "TCP"))
+    mixed = lbs.desired(lbs.service((53, "TCP"), (53, "UDP")))
+    lbs.gce.fail("compute.forwardingRules.insert", status=500)
+    assert isinstance(await lbs.answer(mixed), CloudError)
+    assert lbs.gce.one("addresses", NAME)["address"] == before
+    assert (await lbs.ensured(mixed)).ingress[0].ip == before
     assert "addresses" not in lbs.left()
 
 
@@ -180,6 +208,19 @@ async def test_a_reserved_address_of_another_service_is_refused(lbs: Balancing) 
     answer = await lbs.answer(taken)
     assert isinstance(answer, InvalidRequest)
     assert f"{NAME} has it" in str(answer)
+
+
+@pytest.mark.parametrize("annotations", [{}, INTERNAL])
+async def test_the_own_health_check_of_local_traffic_goes_with_it(
+    lbs: Balancing, annotations: dict[str, str]
+) -> None:
+    await lbs.make(annotations=annotations)
+    before = lbs.left()
+    local = {"external_traffic_policy": "Local", "health_check_node_port": 32000}
+    await lbs.make(annotations=annotations, **local)
+    assert lbs.left() != before
+    await lbs.make(annotations=annotations)
+    assert lbs.left() == before
 
 
 async def test_a_standard_tier_is_one_and_another_makes_it_anew(lbs: Balancing) -> None:

@@ -151,8 +151,7 @@ def _internal_rule(world: World, body: Resource) -> Resource:
     if bool(ports) == bool(body.get("allPorts")) or len(ports) > 5:
         raise invalid("resource.ports", ports, "Give one to five ports, or allPorts.")
     service = world.require(body.get("backendService", ""), "backendService")
-    if world.get(service)["protocol"] != body["IPProtocol"]:
-        raise invalid("resource.IPProtocol", body["IPProtocol"], "The backend service has another.")
+    _check_protocol(world.get(service), body)
     if world.get(service)["loadBalancingScheme"] != "INTERNAL":
         raise invalid("resource.backendService", service)
     body["backendService"] = world.link(service)
@@ -162,6 +161,15 @@ def _internal_rule(world: World, body: Resource) -> Resource:
     body.setdefault("allowGlobalAccess", False)
     _check_rule_address(world, body)
     return body
+
+
+def _check_protocol(service: Resource, body: Resource) -> None:
+    """The protocol of an internal rule is its backend service's; L3_DEFAULT is all of them."""
+    protocol = body["IPProtocol"]
+    if service["protocol"] != {"L3_DEFAULT": "UNSPECIFIED"}.get(protocol, protocol):
+        raise invalid("resource.IPProtocol", protocol, "The backend service has another.")
+    if protocol == "L3_DEFAULT" and not body.get("allPorts"):
+        raise invalid("resource.allPorts", "false", "L3_DEFAULT needs all ports.")
 
 
 def _check_rule_address(world: World, body: Resource) -> None:
@@ -181,9 +189,12 @@ def _check_rule_address(world: World, body: Resource) -> None:
         subnet = ipaddress.ip_network(world.get(world.path(body["subnetwork"]))["ipCidrRange"])
         if ipaddress.ip_address(address) not in subnet:
             raise invalid("resource.IPAddress", address, "It is outside of the subnetwork.")
+    shares = reserved is not None and reserved.get("purpose") == "SHARED_LOADBALANCER_VIP"
     for other in rules_with(world, address):
-        if other["IPProtocol"] == body["IPProtocol"]:
-            raise invalid("resource.IPAddress", address, "IP_IN_USE_BY_ANOTHER_RESOURCE")
+        is_same = other["IPProtocol"] == body["IPProtocol"]
+        if is_same or (body["loadBalancingScheme"] == "INTERNAL" and not shares):
+            why = f"IP '{address}' is already being used by another resource."
+            raise ApiError(409, "IP_IN_USE_BY_ANOTHER_RESOURCE", why)
 
 
 def _forwarding_rule_final(world: World, path: str, body: Resource) -> None:

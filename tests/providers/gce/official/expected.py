@@ -21,4 +21,6 @@ MEANT: Final = (
     Meant(EMPTY, ("internal hosts: one is out",), "instanceGroups * in us-central1-b/*", "*", "*"),
     Meant(PROTOCOLS, ("external mixed: made",), "service web/condition LoadBalancerPortsError",
           "True LoadBalancerMixedProtocolNotSupported", None),
+    Meant(PROTOCOLS, ("external mixed: made",), "service web/ingress", "", "?*"),
+    Meant(PROTOCOLS, ("external mixed: made",), "*", None, "*"),
 )  # fmt: skip

@@ -36,7 +36,7 @@ class Names:
             self._of[whole[:32]] = f"<{one.metadata.name}>"
         for rule in rules:
             if rule["IPAddress"] != STATIC:
-                name = self._of.get(rule["name"], "<gone>")
+                name = self._of.get(rule["name"][:32], "<gone>")
                 self._of[rule["IPAddress"]] = f"<address of {name.strip('<>')}>"
 
     def __call__(self, value: Any) -> str:

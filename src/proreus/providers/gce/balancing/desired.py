@@ -8,12 +8,15 @@ import msgspec
 
 from proreus.cloudprovider.desired import HEALTH_PATH, KUBE_PROXY_HEALTH_PORT
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.load_balancers import Host, LoadBalancer
+from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.annotations import Options
 from proreus.providers.gce.balancing.parts import (
+    ANY_PROTOCOL,
     EXTERNAL,
     INTERNAL,
+    IPV4,
+    UNSPECIFIED,
     Allowed,
     BackendService,
     Check,
@@ -23,18 +26,15 @@ from proreus.providers.gce.balancing.parts import (
     Pool,
     Rule,
 )
-from proreus.providers.gce.names import Machine, instance_path, parsed, region_of
+from proreus.providers.gce.names import Machine
 from proreus.providers.gce.place import Place
 
-FAMILY: Final = "IPv4"
 CHECK_RANGES: Final = ("130.211.0.0/22", "35.191.0.0/16", "209.85.152.0/22", "209.85.204.0/22")
 """Where Google checks the health of nodes from."""
-NOBODY: Final = "255.255.255.255/32"
-"""An address that no client has; to Google an empty list means everyone."""
+NOBODY: Final = {IPV4: "255.255.255.255/32"}
+"""By family an address that no client has; to Google an empty list means everyone."""
 MOST_PORTS: Final = 5
 """Ports of an internal forwarding rule; with more it forwards all."""
-MOST_IN_GROUP: Final = 1000
-"""Instances of an instance group."""
 
 _PROTOCOLS: Final = ("TCP", "UDP")
 _INTERVALS: Final = {
@@ -49,12 +49,13 @@ class Desired(msgspec.Struct, frozen=True):
     """The desired parts of a Service's load balancer.
 
     Attributes:
-        rule: The forwarding rule, without its address.
+        rules: The forwarding rules without their addresses; the first carries our marks.
         check: The health check.
-        check_firewall: The firewall rule for it; None while no host has a tag.
-        firewall: The firewall rule for clients, without address; None while no host has a tag.
+        check_firewalls: The firewall rules for it by family; none while no host has a tag.
+        firewalls: The firewall rules for clients by family, without address; none while no host
+            has a tag.
         service: The Service, as namespace/name.
-        target: Where the rule leads: the target pool of an external one, without instances, or
+        target: Where the rules lead: the target pool of an external one, without instances, or
             the backend service of an internal one, without its groups.
         machines: The hosts.
         requested_address: What the Service asks for, or "".
@@ -64,10 +65,10 @@ class Desired(msgspec.Struct, frozen=True):
         group: The name of the instance groups of an internal one.
     """
 
-    rule: Rule
+    rules: tuple[Rule, ...]
     check: HttpCheck | Check
-    check_firewall: Firewall | None
-    firewall: Firewall | None
+    check_firewalls: Mapping[str, Firewall]
+    firewalls: Mapping[str, Firewall]
     service: str
     target: Pool | BackendService
     machines: frozenset[Machine] = frozenset()
@@ -76,6 +77,11 @@ class Desired(msgspec.Struct, frozen=True):
     is_tier_given: bool = False
     shares_check: bool = True
     group: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the load balancer, which its first forwarding rule has."""
+        return self.rules[0].name
 
     @property
     def has_own_external_check(self) -> bool:
@@ -120,17 +126,9 @@ def check(lb: LoadBalancer) -> None:
     Raises:
         InvalidRequest: Names every such field.
     """
-    problems = []
-    protocols = sorted({one.protocol for one in lb.frontends})
-    if len(protocols) > 1:
-        problems.append(
-            f"spec.ports has the protocols {', '.join(protocols)}: a forwarding rule has one: make"
-            " a Service for each"
-        )
-    problems += [
+    problems = [
         f"spec.ports: the protocol {protocol} must be TCP or UDP"
-        for protocol in protocols
-        if protocol not in _PROTOCOLS
+        for protocol in sorted({one.protocol for one in lb.frontends} - set(_PROTOCOLS))
     ]
     if lb.requested_address:
         try:
@@ -141,54 +139,6 @@ def check(lb: LoadBalancer) -> None:
             )
     if problems:
         raise InvalidRequest("; ".join(problems))
-
-
-def machines_of(hosts: Iterable[Host], place: Place) -> tuple[dict[str, Machine], dict[str, str]]:
-    """Return the instances of hosts by node, and why a node cannot be a host, by node."""
-    found: dict[str, Machine] = {}
-    rejected: dict[str, str] = {}
-    for host in hosts:
-        read = parsed(host.provider_id)
-        if read is None or read[0] != place.project:
-            rejected[host.node] = (
-                f"{host.provider_id} is no instance of the project {place.project}"
-            )
-        elif region_of(read[1].zone) != place.region:
-            rejected[host.node] = f"{host.provider_id} is not in the region {place.region}"
-        else:
-            found[host.node] = read[1]
-    return found, rejected
-
-
-def by_zone(machines: Iterable[Machine]) -> dict[str, frozenset[Machine]]:
-    """Return instances by zone, no more than a group can have."""
-    found: dict[str, list[Machine]] = {}
-    for one in sorted(machines):
-        found.setdefault(one.zone, []).append(one)
-    return {zone: frozenset(ones[:MOST_IN_GROUP]) for zone, ones in sorted(found.items())}
-
-
-def tags_for(
-    nodes: Mapping[str, Machine], tags: Mapping[Machine, str], given: Sequence[str]
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the network tags for firewall rules, and why a node is not let through to, by node.
-
-    Args:
-        nodes: The hosts.
-        tags: The tag of each.
-        given: Those of the cloud-config, which count for all.
-    """
-    if given:
-        return tuple(given), {}
-    missing = {
-        node: (
-            "the instance has no network tag with which its name begins: give it one, or set"
-            " node-tags in [Global] of the cloud-config"
-        )
-        for node, machine in nodes.items()
-        if not tags.get(machine)
-    }
-    return tuple(sorted({tags[one] for one in nodes.values() if tags.get(one)})), missing
 
 
 def desired_parts(
@@ -216,7 +166,6 @@ def _external(
     tags: tuple[str, ...],
 ) -> Desired:
     place, name = setting.place, lb.ref.name
-    ports = sorted(one.port for one in lb.frontends)
     shared = not lb.local_traffic
     check_name = naming.shared_check(setting.cluster_id) if shared else name
     check_ = HttpCheck(
@@ -226,15 +175,6 @@ def _external(
         request_path=lb.health_check.path or HEALTH_PATH,
         **_INTERVALS,
     )
-    rule = Rule(
-        name=name,
-        description=naming.described(lb.ref.key),
-        protocol=lb.frontends[0].protocol,
-        load_balancing_scheme=EXTERNAL,
-        port_range=f"{ports[0]}-{ports[-1]}",
-        target=place.url(place.in_region("targetPools", name)),
-        network_tier=options.tier,
-    )
     pool = Pool(
         name=name,
         description=naming.described(lb.ref.key),
@@ -242,18 +182,17 @@ def _external(
         health_checks=(place.url(place.everywhere("httpHealthChecks", check_name)),),
     )
     described = naming.described_for_cluster(setting.cluster_id)
-    firewall = _firewall(lb, setting, tags)
     return Desired(
-        rule=rule,
+        rules=_pool_rules(lb, options, place),
         check=check_,
-        check_firewall=_check_firewall(
+        check_firewalls=_check_firewalls(
             naming.external_check_firewall(name, setting.cluster_id, shared=shared),
-            described if shared else firewall.description,
+            described if shared else naming.described_with_address(lb.ref.key, ""),
             check_.port,
             setting,
             tags,
         ),
-        firewall=firewall if tags else None,
+        firewalls=_firewalls(lb, setting, tags),
         service=lb.ref.key,
         target=pool,
         machines=machines,
@@ -262,6 +201,28 @@ def _external(
         is_tier_given=options.is_tier_given,
         shares_check=shared,
     )
+
+
+def _pool_rules(lb: LoadBalancer, options: Options, place: Place) -> tuple[Rule, ...]:
+    """Return the forwarding rules of a target pool: one for each protocol, with the same address.
+
+    One range of ports has them all; the firewall rule lets only the Service's own through.
+    """
+    rules: list[Rule] = []
+    for protocol, ports in sorted(_ports(lb).items()):
+        name = naming.udp_rule(lb.ref.name) if rules else lb.ref.name
+        rules.append(
+            Rule(
+                name=name,
+                description=naming.described(lb.ref.key),
+                protocol=protocol,
+                load_balancing_scheme=EXTERNAL,
+                port_range=f"{min(ports)}-{max(ports)}",
+                target=place.url(place.in_region("targetPools", lb.ref.name)),
+                network_tier=options.tier,
+            )
+        )
+    return tuple(rules)
 
 
 def _internal(
@@ -273,8 +234,7 @@ def _internal(
 ) -> Desired:
     place, name, cluster_id = setting.place, lb.ref.name, setting.cluster_id
     shared = not lb.local_traffic
-    protocol = lb.frontends[0].protocol
-    ports = tuple(str(one.port) for one in lb.frontends)
+    protocol = _backend_protocol(lb)
     shares_backend = options.shares_backend and shared
     backend_name = name
     if shares_backend:
@@ -282,19 +242,20 @@ def _internal(
         backend_name = naming.shared_service(cluster_id, protocol, affinity=has_affinity)
     check_name = naming.shared_check(cluster_id) if shared else name
     port = _check_port(lb)
-    return Desired(
-        rule=Rule(
+    rule = _with_ports(
+        Rule(
             name=name,
             description=naming.described(lb.ref.key),
-            protocol=protocol,
             load_balancing_scheme=INTERNAL,
-            ports=ports if len(ports) <= MOST_PORTS else (),
-            all_ports=len(ports) > MOST_PORTS,
             backend_service=place.url(place.in_region("backendServices", backend_name)),
             network=place.url(place.network),
             subnetwork=_subnetwork_url(options, setting),
             allow_global_access=options.global_access,
         ),
+        lb,
+    )
+    return Desired(
+        rules=(rule,),
         check=Check(
             name=check_name,
             description="" if shared else naming.described(lb.ref.key),
@@ -302,10 +263,10 @@ def _internal(
             http_health_check=Http(port, lb.health_check.path or HEALTH_PATH),
             **_INTERVALS,
         ),
-        check_firewall=_check_firewall(
+        check_firewalls=_check_firewalls(
             naming.internal_check_firewall(name, cluster_id, shared=shared), "", port, setting, tags
         ),
-        firewall=_firewall(lb, setting, tags) if tags else None,
+        firewalls=_firewalls(lb, setting, tags),
         service=lb.ref.key,
         target=BackendService(
             name=backend_name,
@@ -323,6 +284,36 @@ def _internal(
     )
 
 
+def _ports(lb: LoadBalancer) -> dict[str, list[int]]:
+    """Return the ports by protocol, each in the order of the Service."""
+    found: dict[str, list[int]] = {}
+    for one in lb.frontends:
+        if one.port not in (ports := found.setdefault(one.protocol, [])):
+            ports.append(one.port)
+    return found
+
+
+def _backend_protocol(lb: LoadBalancer) -> str:
+    """Return the protocol of the backend service, which has one, or takes any."""
+    protocols = list(_ports(lb))
+    return protocols[0] if len(protocols) == 1 else UNSPECIFIED
+
+
+def _with_ports(rule: Rule, lb: LoadBalancer) -> Rule:
+    """Return the forwarding rule of a backend service with protocol and ports.
+
+    Two internal rules can have one address only if that was reserved for sharing before it was
+    used, so all protocols go by one rule, which then has all ports.
+    """
+    ports = _ports(lb)
+    if len(ports) > 1:
+        return msgspec.structs.replace(rule, protocol=ANY_PROTOCOL, all_ports=True)
+    ((protocol, numbers),) = ports.items()
+    if len(numbers) > MOST_PORTS:
+        return msgspec.structs.replace(rule, protocol=protocol, all_ports=True)
+    return msgspec.structs.replace(rule, protocol=protocol, ports=tuple(map(str, numbers)))
+
+
 def _last_address(lb: LoadBalancer) -> str:
     return next((point.ip for point in lb.ref.last_ingress if point.ip), "")
 
@@ -337,11 +328,6 @@ def _subnetwork_url(options: Options, setting: Setting) -> str:
     return place.url(path) if path else ""
 
 
-def instance_urls(machines: Iterable[Machine], place: Place) -> tuple[str, ...]:
-    """Return the URLs of instances."""
-    return tuple(place.url(instance_path(place.project, one)) for one in sorted(machines))
-
-
 def port_ranges(ports: Iterable[int]) -> tuple[str, ...]:
     """Return ports as ranges, such as `80` and `8080-8082`, of which a firewall rule has few."""
     found: list[list[int]] = []
@@ -353,31 +339,41 @@ def port_ranges(ports: Iterable[int]) -> tuple[str, ...]:
     return tuple(str(low) if low == high else f"{low}-{high}" for low, high in found)
 
 
-def _firewall(lb: LoadBalancer, setting: Setting, tags: tuple[str, ...]) -> Firewall:
-    ports = port_ranges(one.port for one in lb.frontends)
-    return Firewall(
-        name=naming.firewall(lb.ref.name),
-        description=naming.described_with_address(lb.ref.key, ""),
-        network=setting.place.url(setting.place.network),
-        source_ranges=tuple(sorted(lb.source_ranges.get(FAMILY, ()))) or (NOBODY,),
-        target_tags=tags,
-        allowed=(Allowed(lb.frontends[0].protocol.lower(), ports),),
-    )
-
-
-def _check_firewall(
-    name: str, description: str, port: int, setting: Setting, tags: tuple[str, ...]
-) -> Firewall | None:
+def _firewalls(lb: LoadBalancer, setting: Setting, tags: tuple[str, ...]) -> Mapping[str, Firewall]:
     if not tags:
-        return None
-    return Firewall(
-        name=name,
-        description=description,
-        network=setting.place.url(setting.place.network),
-        source_ranges=tuple(sorted(setting.check_ranges)),
-        target_tags=tags,
-        allowed=(Allowed("tcp", (str(port),)),),
+        return {}
+    allowed = tuple(
+        Allowed(protocol.lower(), port_ranges(ports))
+        for protocol, ports in sorted(_ports(lb).items())
     )
+    return {
+        family: Firewall(
+            name=naming.firewall(lb.ref.name),
+            description=naming.described_with_address(lb.ref.key, ""),
+            network=setting.place.url(setting.place.network),
+            source_ranges=tuple(sorted(lb.source_ranges.get(family, ()))) or (NOBODY[family],),
+            target_tags=tags,
+            allowed=allowed,
+        )
+        for family in lb.families
+    }
+
+
+def _check_firewalls(
+    name: str, description: str, port: int, setting: Setting, tags: tuple[str, ...]
+) -> Mapping[str, Firewall]:
+    if not tags:
+        return {}
+    return {
+        IPV4: Firewall(
+            name=name,
+            description=description,
+            network=setting.place.url(setting.place.network),
+            source_ranges=tuple(sorted(setting.check_ranges)),
+            target_tags=tags,
+            allowed=(Allowed("tcp", (str(port),)),),
+        )
+    }
 
 
 def _check_port(lb: LoadBalancer) -> int:

@@ -44,24 +44,18 @@ from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.gce import errors
 from proreus.providers.gce.api import Api
+from proreus.providers.gce.balancing.addresses import check
 from proreus.providers.gce.balancing.annotations import (
     Options,
     handled_elsewhere,
     read_options,
 )
 from proreus.providers.gce.balancing.apply import Applier
-from proreus.providers.gce.balancing.desired import (
-    FAMILY,
-    Desired,
-    Setting,
-    desired_parts,
-    machines_of,
-    tags_for,
-)
+from proreus.providers.gce.balancing.desired import Desired, Setting, desired_parts
+from proreus.providers.gce.balancing.hosts import machines_of, tags_for
 from proreus.providers.gce.balancing.observe import Observer
-from proreus.providers.gce.balancing.parts import Kind, Rule
+from proreus.providers.gce.balancing.parts import IPV4, Kind, Rule
 from proreus.providers.gce.balancing.plan import (
-    check,
     deletion,
     group_steps,
     leaves_shared_check,
@@ -129,7 +123,7 @@ class GCELoadBalancers:
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose all nodes; these load balancers have IPv4 addresses only."""
         del service
-        return HostPolicy(families=(FAMILY,))
+        return HostPolicy(families=(IPV4,))
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         """Make or change the parts to be as desired; record that on the forwarding rule."""
@@ -146,9 +140,13 @@ class GCELoadBalancers:
             first.marks.get(MARK_FINGERPRINT, "") if first is not None else "",
             partial(self._mark, lb),
         )
-        if first is not None and first.load_balancing_scheme != desired.rule.load_balancing_scheme:
+        if (
+            first is not None
+            and first.load_balancing_scheme != desired.rules[0].load_balancing_scheme
+        ):
             await self._tear_down(lb.ref)
-        observed, leaves_shared = await self._converge(lb, desired, record)
+            first = None
+        observed, leaves_shared = await self._converge(lb, desired, record, first)
         rule = observed.rule(lb.ref.name)
         if rule is None:
             raise CloudError(f"{lb.ref.name} was deleted while it was being made")
@@ -171,7 +169,7 @@ class GCELoadBalancers:
         return answer
 
     async def _converge(
-        self, lb: LoadBalancer, desired: Desired, record: Record
+        self, lb: LoadBalancer, desired: Desired, record: Record, first: Rule | None
     ) -> tuple[Observed, bool]:
         """Take steps until none is left, again if shared parts were deleted meanwhile.
 
@@ -180,7 +178,8 @@ class GCELoadBalancers:
         leaves_shared = False
         for _ in range(_MOST_TRIES):
             count = await self._shared.sweeps.count()
-            observed = await self._observer.observe(desired)
+            observed = await self._observer.observe(desired, first)
+            first = None
             leaves_shared |= leaves_shared_check(desired, observed)
             check(desired, observed, lb.ref, self._config.tenants)
             groups = await self._shared.ensure_groups(desired, record)
@@ -261,14 +260,16 @@ class GCELoadBalancers:
             if rule is not None and not _is_ours(rule, ref):
                 return Done(found=False)
             kept = _KEPT if rule is not None and rule.is_elsewhere else ()
-            found = await self._tear_down(ref, kept)
+            found = await self._tear_down(ref, kept, rule)
         except RetryAfter as error:
             return Pending(error.after, str(error))
         return Done(found=found)
 
-    async def _tear_down(self, ref: LoadBalancerRef, kept: Collection[Kind] = ()) -> bool:
+    async def _tear_down(
+        self, ref: LoadBalancerRef, kept: Collection[Kind] = (), first: Rule | None = None
+    ) -> bool:
         """Delete all parts of both kinds but those to keep; return whether there were any."""
-        observed = without(await self._observer.everything(ref.name), kept)
+        observed = without(await self._observer.everything(ref.name, first), kept)
         await converge(
             observed,
             lambda observed: deletion(ref.name, observed),

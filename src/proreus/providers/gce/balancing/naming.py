@@ -23,6 +23,11 @@ def shared_check(cluster_id: str) -> str:
     return f"k8s-{cluster_id}-node"
 
 
+def udp_rule(name: str) -> str:
+    """Return the name of the second forwarding rule of a target pool, which is for UDP."""
+    return f"{name}-udp"
+
+
 def external_check_firewall(name: str, cluster_id: str, *, shared: bool) -> str:
     """Return the name of the firewall rule for the health checks of target pools."""
     return f"{shared_check(cluster_id) if shared else f'k8s-{name}'}-http-hc"

@@ -15,6 +15,12 @@ from proreus.providers.gce.names import Machine, machine_in, path_in
 
 EXTERNAL = "EXTERNAL"
 INTERNAL = "INTERNAL"
+IPV4 = "IPv4"
+IPV6 = "IPv6"
+ANY_PROTOCOL = "L3_DEFAULT"
+"""The protocol of a forwarding rule for all that has no rule of its own; it has all ports."""
+UNSPECIFIED = "UNSPECIFIED"
+"""The protocol of the backend service to which such a rule leads."""
 
 
 class Kind(StrEnum):
@@ -151,6 +157,7 @@ class Rule(_Part, frozen=True, kw_only=True):
     load_balancing_scheme: str = ""
     port_range: str = ""
     target: str = ""
+    ip_version: str = ""
     network_tier: str = ""
     ports: tuple[str, ...] = ()
     all_ports: bool = False
@@ -160,6 +167,11 @@ class Rule(_Part, frozen=True, kw_only=True):
     allow_global_access: bool = False
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     label_fingerprint: str = ""
+
+    @property
+    def family(self) -> str:
+        """The family of its address."""
+        return IPV6 if self.ip_version == "IPV6" else IPV4
 
     @property
     def marks(self) -> dict[str, str]:
@@ -201,7 +213,7 @@ def differing(desired: Part, observed: Part) -> tuple[str, ...]:
     """
     found = []
     for field in desired.__struct_fields__:
-        if field in {"fingerprint", "labels", "label_fingerprint", "users"}:
+        if field in {"fingerprint", "ip_version", "labels", "label_fingerprint", "users"}:
             continue
         want, have = getattr(desired, field), getattr(observed, field)
         if field in _AT_LEAST and have >= want:

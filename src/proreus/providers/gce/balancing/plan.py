@@ -3,28 +3,25 @@
 `plan` answers the steps that can be taken now, side by side; what they change goes into `Observed`
 and `plan` is asked again, until nothing is left to do.
 
-    external   health check -> target pool -> forwarding rule -> firewall rule
+    external   health check -> target pool -> forwarding rules -> firewall rule
     internal   health check, instance groups -> backend service -> forwarding rule -> firewall rule
 
-Neither forwarding rules nor the affinity of target pools can be changed. One that is to be made
+Neither forwarding rules nor the affinity of target pools can be changed. A rule that is to be made
 anew keeps its address: that is reserved first, under the name of the load balancer, and released
-when the new one has it. A process that ends in between finds it there.
+when the new one has it. A process that ends in between finds it there. Two rules can share an
+address only while it is reserved, so it is reserved, too, while the second one is made.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.providers.gce.balancing import naming
-from proreus.providers.gce.balancing.desired import Desired, by_zone, instance_urls
+from proreus.providers.gce.balancing.addresses import held, is_useless, keeps_address
+from proreus.providers.gce.balancing.desired import Desired
+from proreus.providers.gce.balancing.hosts import by_zone, instance_urls
 from proreus.providers.gce.balancing.parts import (
-    EXTERNAL,
-    INTERNAL,
-    Address,
     Backend,
     BackendService,
     Group,
@@ -60,104 +57,76 @@ def check_kind(desired: Desired) -> Kind:
     return Kind.HTTP_CHECK if isinstance(desired.check, HttpCheck) else Kind.CHECK
 
 
-def check(desired: Desired, observed: Observed, ref: LoadBalancerRef, tenants: Tenants) -> None:
-    """Refuse an address that the Service cannot have.
-
-    Raises:
-        InvalidRequest: Names the field and the remedy.
-    """
-    asked, rule = desired.requested_address, observed.rule(desired.rule.name)
-    if not asked or (rule is not None and rule.address == asked):
-        return
-    reserved = observed.reserved
-    if desired.internal and reserved is None:
-        return  # any free address of the subnetwork will do
-    problem = ""
-    if reserved is None:
-        problem = "it is not reserved in the region: reserve it, or leave the field out"
-    elif desired.rule.network_tier not in {"", reserved.network_tier}:
-        problem = (
-            f"it is of the network tier {reserved.network_tier}, and the Service of"
-            f" {desired.rule.network_tier}: change the annotation cloud.google.com/network-tier"
-        )
-    elif reserved.users:
-        problem = f"{last_part(reserved.users[0])} has it"
-    else:
-        owners = [one for one in (naming.owner_in(reserved.description),) if one is not None]
-        problem = refusal(owners, ref, tenants, (asked, reserved.name))
-    if problem:
-        raise InvalidRequest(f"spec.loadBalancerIP: {asked}: {problem}")
+def obsolete(desired: Desired, observed: Observed) -> tuple[Rule, ...]:
+    """Return the forwarding rules that have to be made anew."""
+    first = observed.rule(desired.name)
+    found = []
+    for want in desired.rules:
+        rule = observed.rule(want.name)
+        if rule is None:
+            continue
+        has_other = first is not None and rule.address != first.address
+        if has_other or _is_obsolete(desired, observed, want, rule):
+            found.append(rule)
+    return tuple(found)
 
 
-def is_obsolete(desired: Desired, observed: Observed) -> bool:
-    """Tell whether the forwarding rule has to be made anew."""
-    rule = observed.rule(desired.rule.name)
-    if rule is None:
-        return False
-    wrong = set(differing(desired.rule, rule)) - {"description", "address", "network"}
+def _is_obsolete(desired: Desired, observed: Observed, want: Rule, rule: Rule) -> bool:
+    wrong = set(differing(want, rule)) - {"description", "address", "network"}
     if not desired.is_tier_given:
         wrong.discard("network_tier")
-    if not desired.rule.subnetwork:
+    if not want.subnetwork:
         wrong.discard("subnetwork")
     if wrong or desired.requested_address not in {"", rule.address}:
         return True
-    pool = observed.pool(desired.rule.name)
+    pool = observed.pool(desired.name)
     return desired.pool is not None and (pool is None or _has_other_affinity(desired, pool))
 
 
 def plan(desired: Desired, observed: Observed, place: Place) -> tuple[Step, ...]:
     """Return the steps to take now; none when all is as desired."""
-    rule = observed.rule(desired.rule.name)
-    if rule is not None and is_obsolete(desired, observed):
-        return (*_checks(desired, observed), *_removal(desired, observed, rule))
     steps = [*_checks(desired, observed)]
+    wanted = {one.name: one for one in desired.rules}
+    unwanted = [one for one in observed.rules() if one.name not in wanted]
+    if (old := obsolete(desired, observed)) or unwanted:
+        steps += (delete(Kind.RULE, one.name) for one in unwanted)
+        return (*steps, *_removal(desired, observed, old))
     if isinstance(desired.target, Pool):
         steps += _pool(desired, desired.target, observed, place)
     else:
         steps += _backend(desired, desired.target, observed, place)
-    steps += _rule(desired, observed, rule)
-    if rule is not None:
-        steps += _clients(desired, observed, rule)
+    rules = [rule for name in wanted if (rule := observed.rule(name)) is not None]
+    for want in desired.rules[: len(rules) + 1]:
+        if observed.rule(want.name) is None:
+            steps += _rule(desired, observed, want, rules)
+    if rules:
+        steps += _clients(desired, observed, rules[0])
+    if len(rules) == len(wanted):
         steps += _leftovers(desired, observed)
     return tuple(steps)
 
 
-def _removal(desired: Desired, observed: Observed, rule: Rule) -> Iterator[Step]:
-    """Plan to delete a forwarding rule that is to be made anew; its address is reserved first."""
-    name, held = desired.rule.name, observed.address(desired.rule.name)
-    keeps = _keeps_address(desired, rule)
-    if keeps and held is None and observed.reserved is None:
-        yield insert(
-            Kind.ADDRESS,
-            Address(
-                name=name,
-                description=naming.described(desired.service),
-                address=rule.address,
-                address_type=INTERNAL if desired.internal else EXTERNAL,
-                subnetwork=rule.subnetwork if desired.internal else "",
-                network_tier="" if desired.internal else rule.network_tier,
-            ),
-        )
+def _removal(desired: Desired, observed: Observed, rules: Sequence[Rule]) -> Iterator[Step]:
+    """Plan the end of forwarding rules that are to be made anew: their address is held first."""
+    wanted = {one.name: one for one in desired.rules}
+    first = observed.rule(desired.name)
+    kept = [
+        one
+        for one in rules
+        if keeps_address(desired, wanted[one.name], one)
+        and one.address == (one if first is None else first).address
+    ]
+    if kept and observed.address(desired.name) is None and observed.reserved is None:
+        yield insert(Kind.ADDRESS, held(desired, kept[0]))
         return
-    yield delete(Kind.RULE, name)
-
-
-def _keeps_address(desired: Desired, rule: Rule) -> bool:
-    """Tell whether the next forwarding rule keeps the address of this one."""
-    if rule.load_balancing_scheme != desired.rule.load_balancing_scheme:
-        return False
-    if desired.requested_address not in {"", rule.address}:
-        return False
-    if desired.internal:
-        subnetwork = path_in(desired.rule.subnetwork)
-        return not subnetwork or subnetwork == path_in(rule.subnetwork)
-    return not desired.is_tier_given or rule.network_tier == desired.rule.network_tier
+    yield from (delete(Kind.RULE, one.name) for one in rules)
 
 
 def _checks(desired: Desired, observed: Observed) -> Iterator[Step]:
     yield from _part(check_kind(desired), desired.check, observed)
-    if desired.check_firewall is not None and not desired.has_own_external_check:
-        yield from _part(Kind.FIREWALL, desired.check_firewall, observed)
+    if not desired.has_own_external_check:
+        for firewall in desired.check_firewalls.values():
+            yield from _part(Kind.FIREWALL, firewall, observed)
 
 
 def _part(kind: Kind, part: Part, observed: Observed) -> Iterator[Step]:
@@ -169,7 +138,7 @@ def _part(kind: Kind, part: Part, observed: Observed) -> Iterator[Step]:
 
 
 def _pool(desired: Desired, want: Pool, observed: Observed, place: Place) -> Iterator[Step]:
-    name, rule = desired.rule.name, observed.rule(desired.rule.name)
+    name, rule = desired.name, observed.rule(desired.name)
     pool = observed.pool(name)
     if pool is not None and rule is None and _has_other_affinity(desired, pool):
         yield delete(Kind.POOL, name)
@@ -245,63 +214,39 @@ def with_groups(
     return msgspec.structs.replace(backend, backends=groups)
 
 
-def _rule(desired: Desired, observed: Observed, rule: Rule | None) -> Iterator[Step]:
-    """Plan the forwarding rule, once its target is there."""
-    name = desired.rule.name
-    held = observed.address(name)
-    kept = held or observed.reserved
-    if rule is not None:
+def _rule(
+    desired: Desired, observed: Observed, want: Rule, others: Sequence[Rule]
+) -> Iterator[Step]:
+    """Plan a forwarding rule, once there is what it leads to, and its address can be shared."""
+    own = observed.address(desired.name)
+    if own is not None and is_useless(desired, want, own):
+        yield delete(Kind.ADDRESS, desired.name)
         return
-    if held is not None and _is_useless(desired, held):
-        yield delete(Kind.ADDRESS, name)
+    if not _is_target_ready(desired, observed):
         return
-    leads_to = observed.pool(name)
-    target: Pool | BackendService | None = leads_to
-    if desired.pool is not None and leads_to is not None and _has_other_affinity(desired, leads_to):
-        return
-    if desired.backend is not None:
-        target = observed.backend(desired.backend.name)
-        if target is not None and target.protocol != desired.backend.protocol:
-            return
-    if target is not None:
-        if kept is None or _is_useless(desired, kept):
-            made = msgspec.structs.replace(desired.rule, address=desired.requested_address)
-        else:
-            made = msgspec.structs.replace(
-                desired.rule,
-                address=kept.address,
-                network_tier=kept.network_tier if desired.pool else desired.rule.network_tier,
-            )
+    kept = own or observed.reserved
+    if kept is not None and not is_useless(desired, want, kept):
+        tier = kept.network_tier if desired.pool else want.network_tier
+        made = msgspec.structs.replace(want, address=kept.address, network_tier=tier)
         yield insert(Kind.RULE, made)
+    elif others:
+        yield insert(Kind.ADDRESS, held(desired, others[0]))
+    else:
+        yield insert(Kind.RULE, msgspec.structs.replace(want, address=desired.requested_address))
 
 
-def _is_useless(desired: Desired, held: Address) -> bool:
-    """Tell whether the address reserved before cannot serve the desired forwarding rule."""
-    if desired.requested_address not in {"", held.address}:
-        return True
-    if desired.internal != (held.address_type == INTERNAL):
-        return True
-    if desired.internal:
-        subnetwork = path_in(desired.rule.subnetwork)
-        return bool(subnetwork) and subnetwork != path_in(held.subnetwork)
-    return desired.is_tier_given and held.network_tier != desired.rule.network_tier
-
-
-def is_still_free(desired: Desired, reserved: Address | None) -> bool:
-    """Tell whether the Service may use again a reserved address that its status shows.
-
-    It may if no mark names another Service, and nothing uses the address.
-    """
-    if reserved is None or reserved.users:
-        return False
-    owner = naming.owner_in(reserved.description)
-    return owner is None or owner.key == desired.service
+def _is_target_ready(desired: Desired, observed: Observed) -> bool:
+    if desired.backend is not None:
+        backend = observed.backend(desired.backend.name)
+        return backend is not None and backend.protocol == desired.backend.protocol
+    pool = observed.pool(desired.name)
+    return pool is not None and not _has_other_affinity(desired, pool)
 
 
 def _clients(desired: Desired, observed: Observed, rule: Rule) -> Iterator[Step]:
     """Plan the firewall rules that name the address: for clients, and for an own health check."""
-    own = desired.check_firewall if desired.has_own_external_check else None
-    for firewall in filter(None, (desired.firewall, own)):
+    own = desired.check_firewalls if desired.has_own_external_check else {}
+    for firewall in (*desired.firewalls.values(), *own.values()):
         described = naming.described_with_address(desired.service, rule.address)
         named = msgspec.structs.replace(
             firewall, description=described, destination_ranges=(rule.address,)
@@ -319,7 +264,7 @@ def own_check_firewalls(name: str) -> tuple[str, str]:
 
 def _leftovers(desired: Desired, observed: Observed) -> Iterator[Step]:
     """Plan to delete parts that the load balancer no longer needs."""
-    name = desired.rule.name
+    name = desired.name
     if observed.address(name) is not None:
         # The forwarding rule has the address: released, it stays with it.
         yield delete(Kind.ADDRESS, name)
@@ -349,9 +294,9 @@ def _gone(observed: Observed, *keys: Key) -> Iterator[Step]:
 
 def leaves_shared_check(desired: Desired, observed: Observed) -> bool:
     """Tell whether the load balancer has the shared health check, but should no longer have it."""
-    user: Pool | BackendService | None = observed.pool(desired.rule.name)
+    user: Pool | BackendService | None = observed.pool(desired.name)
     if desired.backend is not None:
-        user = observed.backend(desired.rule.name)
+        user = observed.backend(desired.name)
     if desired.shares_check or user is None:
         return False
     return any(last_part(one) != desired.check.name for one in user.health_checks)
@@ -359,14 +304,14 @@ def leaves_shared_check(desired: Desired, observed: Observed) -> bool:
 
 def other_kind(desired: Desired, observed: Observed) -> bool:
     """Tell whether there is a load balancer of the other kind (internal or external) to delete."""
-    rule = observed.rule(desired.rule.name)
-    return rule is not None and rule.load_balancing_scheme != desired.rule.load_balancing_scheme
+    rule = observed.rule(desired.name)
+    return rule is not None and rule.load_balancing_scheme != desired.rules[0].load_balancing_scheme
 
 
 def deletion(name: str, observed: Observed) -> tuple[Step, ...]:
     """Return the steps to delete the parts named after a load balancer; none if they are gone."""
-    if observed.rule(name) is not None:
-        return (delete(Kind.RULE, name),)
+    if rules := observed.rules():
+        return tuple(delete(Kind.RULE, one.name) for one in rules)
     users = tuple(_gone(observed, (Kind.POOL, name), (Kind.SERVICE, name), (Kind.ADDRESS, name)))
     firewalls = [key for key in sorted(observed.parts) if key[0] is Kind.FIREWALL]
     checks = _gone(observed, (Kind.HTTP_CHECK, name), (Kind.CHECK, name))

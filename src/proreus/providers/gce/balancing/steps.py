@@ -39,6 +39,10 @@ class Observed(msgspec.Struct, frozen=True):
         found = self.parts.get((Kind.RULE, name))
         return found if isinstance(found, Rule) else None
 
+    def rules(self) -> list[Rule]:
+        """Return all forwarding rules."""
+        return [one for one in self.parts.values() if isinstance(one, Rule)]
+
     def pool(self, name: str) -> Pool | None:
         """Return the target pool."""
         found = self.parts.get((Kind.POOL, name))

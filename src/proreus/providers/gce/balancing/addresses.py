@@ -1,0 +1,93 @@
+"""Decide which addresses a load balancer may have, keeps and gives up. Pure."""
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.ownership import Tenants, refusal
+from proreus.providers.gce.balancing import naming
+from proreus.providers.gce.balancing.desired import Desired
+from proreus.providers.gce.balancing.parts import EXTERNAL, INTERNAL, Address, Rule
+from proreus.providers.gce.balancing.steps import Observed
+from proreus.providers.gce.names import last_part, path_in
+
+
+def check(desired: Desired, observed: Observed, ref: LoadBalancerRef, tenants: Tenants) -> None:
+    """Refuse an address that the Service cannot have.
+
+    Raises:
+        InvalidRequest: Names the field and the remedy.
+    """
+    asked, rule = desired.requested_address, observed.rule(desired.name)
+    if not asked or (rule is not None and rule.address == asked):
+        return
+    reserved = observed.reserved
+    if desired.internal and reserved is None:
+        return  # any free address of the subnetwork will do
+    problem = ""
+    if reserved is None:
+        problem = "it is not reserved in the region: reserve it, or leave the field out"
+    elif desired.rules[0].network_tier not in {"", reserved.network_tier}:
+        problem = (
+            f"it is of the network tier {reserved.network_tier}, and the Service of"
+            f" {desired.rules[0].network_tier}: change the annotation cloud.google.com/network-tier"
+        )
+    elif others := _others(reserved, desired.name):
+        problem = f"{others[0]} has it"
+    else:
+        owners = [one for one in (naming.owner_in(reserved.description),) if one is not None]
+        problem = refusal(owners, ref, tenants, (asked, reserved.name))
+    if problem:
+        raise InvalidRequest(f"spec.loadBalancerIP: {asked}: {problem}")
+
+
+def is_still_free(desired: Desired, reserved: Address | None) -> bool:
+    """Tell whether the Service may use again a reserved address that its status shows.
+
+    Somebody has reserved it, so that it stays; no mark and no user but the Service's other
+    forwarding rules says that it is another's.
+    """
+    if reserved is None or _others(reserved, desired.name):
+        return False
+    owner = naming.owner_in(reserved.description)
+    return owner is None or owner.key == desired.service
+
+
+def _others(reserved: Address, name: str) -> list[str]:
+    """Return the names of what has an address and is none of the load balancer's rules."""
+    users = map(last_part, reserved.users)
+    return [one for one in users if one != name and not one.startswith(f"{name}-")]
+
+
+def held(desired: Desired, rule: Rule) -> Address:
+    """Return the reservation by which a Service keeps the address of a forwarding rule."""
+    return Address(
+        name=desired.name,
+        description=naming.described(desired.service),
+        address=rule.address,
+        address_type=INTERNAL if desired.internal else EXTERNAL,
+        subnetwork=rule.subnetwork if desired.internal else "",
+        network_tier="" if desired.internal else rule.network_tier,
+    )
+
+
+def keeps_address(desired: Desired, want: Rule, rule: Rule) -> bool:
+    """Tell whether the next forwarding rule keeps the address of this one."""
+    if rule.load_balancing_scheme != want.load_balancing_scheme:
+        return False
+    if desired.requested_address not in {"", rule.address}:
+        return False
+    if desired.internal:
+        subnetwork = path_in(want.subnetwork)
+        return not subnetwork or subnetwork == path_in(rule.subnetwork)
+    return not desired.is_tier_given or rule.network_tier == want.network_tier
+
+
+def is_useless(desired: Desired, want: Rule, reserved: Address) -> bool:
+    """Tell whether the address reserved before cannot serve the desired forwarding rule."""
+    if desired.requested_address not in {"", reserved.address}:
+        return True
+    if desired.internal != (reserved.address_type == INTERNAL):
+        return True
+    if desired.internal:
+        subnetwork = path_in(want.subnetwork)
+        return bool(subnetwork) and subnetwork != path_in(reserved.subnetwork)
+    return desired.is_tier_given and reserved.network_tier != want.network_tier

@@ -1,0 +1,64 @@
+"""Decide which instances are hosts, and what they are called in requests. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from proreus.cloudprovider.load_balancers import Host
+from proreus.providers.gce.names import Machine, instance_path, parsed, region_of
+from proreus.providers.gce.place import Place
+
+MOST_IN_GROUP: Final = 1000
+"""Instances of an instance group."""
+
+
+def machines_of(hosts: Iterable[Host], place: Place) -> tuple[dict[str, Machine], dict[str, str]]:
+    """Return the instances of hosts by node, and why a node cannot be a host, by node."""
+    found: dict[str, Machine] = {}
+    rejected: dict[str, str] = {}
+    for host in hosts:
+        read = parsed(host.provider_id)
+        if read is None or read[0] != place.project:
+            rejected[host.node] = (
+                f"{host.provider_id} is no instance of the project {place.project}"
+            )
+        elif region_of(read[1].zone) != place.region:
+            rejected[host.node] = f"{host.provider_id} is not in the region {place.region}"
+        else:
+            found[host.node] = read[1]
+    return found, rejected
+
+
+def by_zone(machines: Iterable[Machine]) -> dict[str, frozenset[Machine]]:
+    """Return instances by zone, no more than a group can have."""
+    found: dict[str, list[Machine]] = {}
+    for one in sorted(machines):
+        found.setdefault(one.zone, []).append(one)
+    return {zone: frozenset(ones[:MOST_IN_GROUP]) for zone, ones in sorted(found.items())}
+
+
+def tags_for(
+    nodes: Mapping[str, Machine], tags: Mapping[Machine, str], given: Sequence[str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the network tags for firewall rules, and why a node is not let through to, by node.
+
+    Args:
+        nodes: The hosts.
+        tags: The tag of each.
+        given: Those of the cloud-config, which count for all.
+    """
+    if given:
+        return tuple(given), {}
+    missing = {
+        node: (
+            "the instance has no network tag with which its name begins: give it one, or set"
+            " node-tags in [Global] of the cloud-config"
+        )
+        for node, machine in nodes.items()
+        if not tags.get(machine)
+    }
+    return tuple(sorted({tags[one] for one in nodes.values() if tags.get(one)})), missing
+
+
+def instance_urls(machines: Iterable[Machine], place: Place) -> tuple[str, ...]:
+    """Return the URLs of instances."""
+    return tuple(place.url(instance_path(place.project, one)) for one in sorted(machines))
