@@ -14,21 +14,17 @@ from proreus.kube.objects import ObjectMeta, Service, ServicePort, ServiceSpec
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.addresses import check, is_still_free
 from proreus.providers.gce.balancing.annotations import STANDARD, Options
-from proreus.providers.gce.balancing.desired import (
-    CHECK_RANGES,
-    NOBODY,
-    Desired,
-    Setting,
-    desired_parts,
-    port_ranges,
-)
+from proreus.providers.gce.balancing.desired import Desired, Setting, desired_parts
+from proreus.providers.gce.balancing.firewalls import CHECK_RANGES, NOBODY, port_ranges
 from proreus.providers.gce.balancing.hosts import instance_urls, machines_of, tags_for
 from proreus.providers.gce.balancing.parts import (
     IPV4,
+    IPV6,
     Address,
     Allowed,
     Check,
     Firewall,
+    Form,
     Group,
     HttpCheck,
     Kind,
@@ -42,8 +38,9 @@ from proreus.providers.gce.balancing.plan import (
     group_steps,
     leaves_shared_check,
     obsolete,
-    other_kind,
+    other_scheme,
     plan,
+    wanted_form,
 )
 from proreus.providers.gce.balancing.steps import (
     Change,
@@ -77,21 +74,28 @@ SETTING = Setting(PLACE, ID, SUBNET)
 A, B = machine("r-1-a", "a"), machine("r-1-b", "b")
 NAME = "a5e00aaaa000040008000000000000001"[:32]
 IP = "34.1.2.3"
+IP6 = "2600:1900:1:2::"
 DEFAULTS = Options()
 NOTHING = Observed()
 
 
-def balancer(*ports: tuple[int, str], **spec: Any) -> LoadBalancer:
+DUAL = ("IPv4", "IPv6")
+
+
+def balancer(
+    *ports: tuple[int, str], families: tuple[str, ...] = ("IPv4",), **spec: Any
+) -> LoadBalancer:
     nodes = [objects.node(one.name, f"gce://p/{one}") for one in (A, B)]
     service = Service(
         metadata=ObjectMeta(name="web", namespace="shop", uid=UID),
         spec=ServiceSpec(
             type="LoadBalancer",
+            ip_families=families,
             ports=tuple(ServicePort(*port) for port in _ports(ports or ((80, "TCP"),))),
             **spec,
         ),
     )
-    return desired_load_balancer(service, nodes, HostPolicy(families=("IPv4",)), CLUSTER)
+    return desired_load_balancer(service, nodes, HostPolicy(), CLUSTER)
 
 
 def _ports(ports: Iterable[tuple[int, str]]) -> Iterable[tuple[int, str, str]]:
@@ -105,10 +109,13 @@ def desired(
     tags: tuple[str, ...] = ("node",),
     **spec: Any,
 ) -> Desired:
-    return desired_parts(balancer(*ports, **spec), options, SETTING, tuple(machines), tags)
+    form = wanted_form(options, None, is_default=False)
+    lb = balancer(*ports, **spec)
+    return desired_parts(lb, options, SETTING, tuple(machines), tags, form=form)
 
 
 INTERNAL = Options(internal=True)
+BACKEND = Options(backend_service=True)
 LOCAL: dict[str, Any] = {"external_traffic_policy": "Local", "health_check_node_port": 32000}
 
 
@@ -116,15 +123,22 @@ def settled(want: Desired, before: Observed = NOTHING) -> tuple[list[Step], Obse
     """The steps until there are none, and what there is then; new addresses are one of ours."""
 
     def steps(observed: Observed) -> tuple[Step, ...]:
-        if want.internal and (groups := group_steps(want.machines, observed)):
+        if want.backend is not None and (groups := group_steps(want.machines, observed)):
             return groups
-        return plan(want, observed, PLACE)
+        found = plan(want, observed, PLACE)
+        lines = shown(found)
+        assert len(lines) == len(set(lines)), lines  # they are taken side by side
+        return found
 
     def taken(observed: Observed, step: Step) -> Observed:
         after = step.after(observed)
         for rule in after.rules():
             if rule.address == "(new)":
-                made = msgspec.structs.replace(rule, address=IP)
+                address = f"{IP6}/96" if rule.family == IPV6 else IP
+                made = msgspec.structs.replace(rule, address=address)
+                after = after.with_part((Kind.RULE, rule.name), made)
+            if rule.address.endswith(f"/addresses/{rule.name}"):
+                made = msgspec.structs.replace(rule, address=f"{IP6}/96")
                 after = after.with_part((Kind.RULE, rule.name), made)
         return after
 
@@ -255,8 +269,8 @@ def test_two_protocols_have_a_rule_each_with_one_address_that_is_held_meanwhile(
     steps, observed = settled(desired(*MIXED))
     assert shown(steps)[-5:] == [
         f"create forwarding rule {NAME}",
-        f"create address {NAME}",
         f"create firewall rule k8s-fw-{NAME}",
+        f"create address {NAME}",
         f"create forwarding rule {UDP}",
         f"delete address {NAME}",
     ]
@@ -327,7 +341,7 @@ def test_an_attempt_that_ended_without_a_rule_goes_on_with_the_held_address() ->
 
 def test_an_address_of_the_user_s_is_not_held_nor_released() -> None:
     fixed = Address(name="fixed", address=IP, address_type="EXTERNAL", network_tier="PREMIUM")
-    before = msgspec.structs.replace(ready(desired()), reserved=fixed)
+    before = msgspec.structs.replace(ready(desired()), reserved={IPV4: fixed})
     want = desired((80, "TCP"), (443, "TCP"), load_balancer_ip=IP)
     steps, after = settled(want, before)
     assert not any("address" in line for line in shown(steps))
@@ -340,7 +354,7 @@ def test_an_address_that_somebody_has_reserved_under_the_rule_is_not_lost() -> N
     kept = Address(name="kept", address=IP, address_type="EXTERNAL", network_tier=STANDARD)
     before = with_rule(ready(desired()), network_tier=STANDARD)
     steps, after = settled(
-        desired((80, "TCP"), (443, "TCP")), msgspec.structs.replace(before, reserved=kept)
+        desired((80, "TCP"), (443, "TCP")), msgspec.structs.replace(before, reserved={IPV4: kept})
     )
     assert not any("address" in line for line in shown(steps))
     rule = after.rule(NAME)
@@ -495,7 +509,8 @@ def test_another_subnetwork_means_another_address() -> None:
     held = Address(name=NAME, address=IP, address_type="INTERNAL", subnetwork=SUBNET)
     gone = before.with_part((Kind.RULE, NAME), None).with_part((Kind.ADDRESS, NAME), held)
     assert settled(want, gone)[0][0].call == Delete(Kind.ADDRESS, NAME)
-    unknown = desired_parts(balancer(), INTERNAL, Setting(PLACE, ID), (A, B), ("node",))
+    without = Setting(PLACE, ID)
+    unknown = desired_parts(balancer(), INTERNAL, without, (A, B), ("node",), form=Form.INTERNAL)
     assert plan(unknown, before, PLACE) == ()
 
 
@@ -553,9 +568,9 @@ def test_a_backend_service_waits_for_its_check_and_a_rule_for_its_backend_servic
 
 
 def test_another_kind_is_told() -> None:
-    assert other_kind(desired(), ready(desired(options=INTERNAL)))
-    assert not other_kind(desired(), ready(desired()))
-    assert not other_kind(desired(), Observed())
+    assert other_scheme(desired(), ready(desired(options=INTERNAL)).rule(NAME))
+    assert not other_scheme(desired(), ready(desired()).rule(NAME))
+    assert not other_scheme(desired(), None)
     assert not obsolete(desired(), Observed())
     before = ready(desired(options=INTERNAL))
     steps = calls(plan(desired(), before, PLACE))
@@ -586,18 +601,23 @@ def test_an_address_that_the_service_cannot_have_is_refused(
 ) -> None:
     want = desired(load_balancer_ip=IP)
     with pytest.raises(InvalidRequest, match=problem):
-        check(want, Observed(reserved=reserved), balancer().ref, Tenants())
+        check(
+            want,
+            Observed(reserved={} if reserved is None else {IPV4: reserved}),
+            balancer().ref,
+            Tenants(),
+        )
 
 
 def test_an_address_that_it_may_have_is_not_refused() -> None:
     want, ref = desired(load_balancer_ip=IP), balancer().ref
     free = Address(name="x", address=IP, network_tier="PREMIUM")
-    check(want, Observed(reserved=free), ref, Tenants())
+    check(want, Observed(reserved={IPV4: free}), ref, Tenants())
     check(want, ready(want), ref, Tenants(named_objects=Naming.LISTED))
     check(desired(), Observed(), ref, Tenants())
     check(desired(options=INTERNAL, load_balancer_ip="10.0.0.9"), Observed(), ref, Tenants())
     with pytest.raises(InvalidRequest, match="does not list it"):
-        check(want, Observed(reserved=free), ref, Tenants(named_objects=Naming.LISTED))
+        check(want, Observed(reserved={IPV4: free}), ref, Tenants(named_objects=Naming.LISTED))
 
 
 @pytest.mark.parametrize("options", [Options(), INTERNAL])
@@ -606,9 +626,7 @@ def test_a_load_balancer_goes_from_the_rule_down(options: Options) -> None:
     own = {key: one for key, one in before.parts.items() if NAME in key[1]}
     held = Address(name=NAME, address=IP)
     observed = Observed({**own, (Kind.ADDRESS, NAME): held})
-    steps, after = foresee(
-        observed, lambda seen: deletion(NAME, seen), lambda seen, step: step.after(seen)
-    )
+    steps, after = foresee(observed, deletion, lambda seen, step: step.after(seen))
     assert steps[0].call == Delete(Kind.RULE, NAME)
     assert after.parts == {}
     kinds = [one.kind for one in calls(steps) if isinstance(one, Delete)]

@@ -32,6 +32,7 @@ KINDS = (
     *("addresses", "backendServices", "firewalls", "forwardingRules", "healthChecks"),
     *("httpHealthChecks", "instanceGroups", "targetPools"),
 )
+SECOND = {"name": "second", "uid": "5e00bbbb-0000-4000-8000-000000000002"}
 NODES = {"node-1": ZONES[0], "node-2": ZONES[1]}
 HTTP = (80, "TCP")
 

@@ -24,13 +24,12 @@ from proreus.testing import objects
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .cloud.server import Gce
 from .cloud.world import PROJECT, REGION, ZONES
-from .lb_site import NAME, UID, Balancing, balancing, lbs
+from .lb_site import NAME, SECOND, UID, Balancing, balancing, lbs
 from .site import CLUSTER, config_text, context, started
 
 __all__ = ["lbs"]
 
 INTERNAL = {TYPE: "Internal"}
-SECOND = {"name": "second", "uid": "5e00bbbb-0000-4000-8000-000000000002"}
 ID = ClusterId(context(), "").value()
 STATIC = "34.10.200.200"
 
@@ -320,7 +319,7 @@ async def test_a_rule_that_leads_to_a_backend_service_is_another_controller_s(
 ) -> None:
     await lbs.make()
     with lbs.gce.changing(f"projects/{PROJECT}/regions/{REGION}/forwardingRules/{NAME}") as rule:
-        rule["backendService"] = rule.pop("target")
+        rule["backendService"] = rule.pop("target").replace(NAME, "k8s2-theirs")
     assert isinstance(await lbs.answer(lbs.desired(lbs.service())), ImplementedElsewhere)
 
 

@@ -16,9 +16,9 @@ from .cloud import spec
 from .cloud.permissions import permissions as needed_by
 from .cloud.server import Gce
 from .cloud.world import PROJECT, ZONES
-from .lb_site import balancing
+from .lb_site import SECOND, balancing
 from .site import CLUSTER, config_text, node, started
-from .test_load_balancers import INTERNAL, SECOND
+from .test_backend_services import BACKEND, INTERNAL, SECTIONS
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "proreus" / "providers" / "gce"
@@ -79,9 +79,9 @@ def test_each_operation_has_the_permissions_that_google_s_reference_names() -> N
 
 async def test_the_role_is_enough_for_all_that_is_done(gce: Gce) -> None:
     gce.granted = frozenset(permissions())
-    async with balancing(gce) as site:
+    async with balancing(gce, "subnetwork-name = outside", SECTIONS) as site:
         local = {"external_traffic_policy": "Local", "health_check_node_port": 32000}
-        for annotations in ({}, INTERNAL):
+        for annotations in ({}, INTERNAL, BACKEND):
             await site.make(annotations=annotations)
             await site.make((80, "TCP"), (81, "TCP"), annotations=annotations)
             await site.make(annotations=annotations, **local)

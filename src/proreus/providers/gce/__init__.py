@@ -15,7 +15,7 @@ from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing.annotations import INTERNAL_BEFORE
-from proreus.providers.gce.balancing.desired import CHECK_RANGES
+from proreus.providers.gce.balancing.firewalls import CHECK_RANGES
 from proreus.providers.gce.balancing.load_balancers import GCELoadBalancers
 from proreus.providers.gce.config import GCEConfig
 from proreus.providers.gce.credentials import TokenSource, key_file_path

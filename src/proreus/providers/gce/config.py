@@ -92,10 +92,16 @@ class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         enabled: Whether Services get load balancers.
         cluster_id: The cluster's id in the names of what its Services share, where the ConfigMap
             kube-system/ingress-uid does not hold it.
+        backend_services: Whether external Services that ask for a backend service get one here;
+            officially another controller makes these.
+        dual_stack: Whether Services get IPv6 addresses, too; not those with a target pool. The
+            subnetwork must have a range of IPv6.
     """
 
     enabled: bool = True
     cluster_id: str = ""
+    backend_services: bool = False
+    dual_stack: bool = False
 
     def problems(self) -> Iterator[str]:
         """Report values that the fields' types let through but that are wrong."""

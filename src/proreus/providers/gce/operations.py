@@ -78,13 +78,23 @@ OPERATIONS: Final = {
     "regionBackendServices.get": Operation("GET", ("regionBackendServices.get",)),
     "regionBackendServices.insert": Operation(
         "POST",
-        ("regionBackendServices.create", "healthChecks.useReadOnly", "instanceGroups.use"),
+        (
+            *("regionBackendServices.create", "healthChecks.useReadOnly"),
+            *("instanceGroups.use", "regionHealthChecks.useReadOnly"),
+        ),
     ),
     "regionBackendServices.update": Operation(
         "PUT",
-        ("regionBackendServices.update", "healthChecks.useReadOnly", "instanceGroups.use"),
+        (
+            *("regionBackendServices.update", "healthChecks.useReadOnly"),
+            *("instanceGroups.use", "regionHealthChecks.useReadOnly"),
+        ),
     ),
     "regionDisks.get": Operation("GET", ("disks.get",)),
+    "regionHealthChecks.delete": Operation("DELETE", ("regionHealthChecks.delete",)),
+    "regionHealthChecks.get": Operation("GET", ("regionHealthChecks.get",)),
+    "regionHealthChecks.insert": Operation("POST", ("regionHealthChecks.create",)),
+    "regionHealthChecks.update": Operation("PUT", ("regionHealthChecks.update",)),
     "regionOperations.wait": Operation("POST", ("regionOperations.get",), "operations"),
     "routes.get": Operation("GET", ("routes.get",)),
     "routes.delete": Operation("DELETE", ("routes.delete", _NETWORK)),

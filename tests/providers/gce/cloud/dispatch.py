@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from . import kinds, members
+from . import kinds, members, rules
 from .errors import ApiError, invalid, not_found
 from .filters import selects
 from .spec import Method
@@ -106,7 +106,7 @@ def _get(world: World, method: Method, target: str, query: Parameters) -> Resour
     found = deepcopy(world.get(target))
     found.pop("members", None)
     if target.split("/")[-2] == "addresses":
-        users = kinds.rules_with(world, found["address"])
+        users = rules.rules_with(world, found["address"])
         found["users"] = [one["selfLink"] for one in users]
         found["status"] = "IN_USE" if users else "RESERVED"
     return found

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Final
 
 from .errors import ApiError, exists, in_use, invalid, not_found
+from .rules import address_of, backend_service, forwarding_rule, free, is_v6, rules_with
 from .world import Resource, World, check_fingerprint, fingerprint
 
 MOST_AT_CREATION: Final = 200
@@ -16,7 +17,6 @@ MOST_ADDRESSES: Final = 100
 
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL: Final = re.compile(r"[\w-]{0,63}")
-_CHECKS: Final = ("healthChecks", "httpHealthChecks")
 
 
 def insert(world: World, collection: str, body: Resource) -> tuple[str, Callable[[], None]]:
@@ -71,6 +71,10 @@ def _address(world: World, path: str, body: Resource) -> Resource:
     body.setdefault("addressType", "EXTERNAL")
     _labelled(body)
     given = body.get("address", "")
+    if body.get("prefixLength", 96) != 96:
+        raise invalid("resource.prefixLength", body["prefixLength"])
+    if given and is_v6(given) != ("prefixLength" in body):
+        raise invalid("resource.prefixLength", body.get("prefixLength", ""))
     if body["addressType"] == "EXTERNAL":
         body.setdefault("networkTier", "PREMIUM")
         users = rules_with(world, given) if given else []
@@ -91,117 +95,22 @@ def _address(world: World, path: str, body: Resource) -> Resource:
 
 
 def _address_final(world: World, path: str, body: Resource) -> None:
-    body["address"] = body.get("address") or _free(world, body)
+    body["address"] = body.get("address") or free(world, body)
     body["status"] = "IN_USE" if rules_with(world, body["address"]) else "RESERVED"
 
 
-def _free(world: World, body: Resource) -> str:
-    """An address that nothing has."""
-    taken = {one.get("address") or one.get("IPAddress") for one in world.objects.values()}
-    taken |= {
-        nic.get("networkIP")
-        for _, one in world.of("instances")
-        for nic in one.get("networkInterfaces", [])
-    }
-    if body.get("subnetwork"):
-        network = world.get(world.path(body["subnetwork"]))["ipCidrRange"]
-        pool = ipaddress.ip_network(network)
-        return next(str(one) for one in list(pool.hosts())[1000:] if str(one) not in taken)
-    tier = {"STANDARD": "35.206.0.0/16"}.get(body.get("networkTier", ""), "34.10.0.0/16")
-    return next(str(one) for one in ipaddress.ip_network(tier).hosts() if str(one) not in taken)
-
-
-def address_of(world: World, address: str) -> Resource | None:
-    """The reserved address with this value."""
-    return next((one for _, one in world.of("addresses") if one["address"] == address), None)
-
-
-def rules_with(world: World, address: str) -> list[Resource]:
-    """The forwarding rules with this address."""
-    return [one for _, one in world.of("forwardingRules") if one["IPAddress"] == address]
-
-
 def _forwarding_rule(world: World, path: str, body: Resource) -> Resource:
-    scheme = body.setdefault("loadBalancingScheme", "EXTERNAL")
-    if body.get("IPProtocol") not in {"TCP", "UDP", "SCTP", "ESP", "AH", "ICMP", "L3_DEFAULT"}:
-        raise invalid("resource.IPProtocol", body.get("IPProtocol"))
     _labelled(body)
-    body["fingerprint"] = fingerprint(body)
-    if scheme == "INTERNAL":
-        return _internal_rule(world, body)
-    if bool(body.get("target")) == bool(body.get("backendService")):
-        raise invalid(
-            "resource.target", body.get("target", ""), "Give a target or a backendService."
-        )
-    if body.get("target"):
-        body["target"] = world.link(world.require(body["target"], "target"))
-    first, _, last = body.get("portRange", "").partition("-")
-    if not first.isdigit():
-        raise invalid("resource.portRange", body.get("portRange", ""))
-    body["portRange"] = f"{int(first)}-{int(last or first)}"
-    body.setdefault("networkTier", "PREMIUM")
-    _check_rule_address(world, body)
-    return body
-
-
-def _internal_rule(world: World, body: Resource) -> Resource:
-    if body.get("networkTier"):
-        raise invalid("resource.networkTier", body["networkTier"])
-    ports = body.get("ports") or []
-    if bool(ports) == bool(body.get("allPorts")) or len(ports) > 5:
-        raise invalid("resource.ports", ports, "Give one to five ports, or allPorts.")
-    service = world.require(body.get("backendService", ""), "backendService")
-    _check_protocol(world.get(service), body)
-    if world.get(service)["loadBalancingScheme"] != "INTERNAL":
-        raise invalid("resource.backendService", service)
-    body["backendService"] = world.link(service)
-    subnet = world.require(body.get("subnetwork", ""), "subnetwork")
-    body["subnetwork"] = world.link(subnet)
-    body["network"] = world.get(subnet)["network"]
-    body.setdefault("allowGlobalAccess", False)
-    _check_rule_address(world, body)
-    return body
-
-
-def _check_protocol(service: Resource, body: Resource) -> None:
-    """The protocol of an internal rule is its backend service's; L3_DEFAULT is all of them."""
-    protocol = body["IPProtocol"]
-    if service["protocol"] != {"L3_DEFAULT": "UNSPECIFIED"}.get(protocol, protocol):
-        raise invalid("resource.IPProtocol", protocol, "The backend service has another.")
-    if protocol == "L3_DEFAULT" and not body.get("allPorts"):
-        raise invalid("resource.allPorts", "false", "L3_DEFAULT needs all ports.")
-
-
-def _check_rule_address(world: World, body: Resource) -> None:
-    address = body.get("IPAddress", "")
-    if not address:
-        return
-    if "/" in address:
-        address = body["IPAddress"] = world.get(world.path(address))["address"]
-    reserved = address_of(world, address)
-    if reserved is None and body["loadBalancingScheme"] == "EXTERNAL":
-        raise invalid("resource.IPAddress", address, "Specified IP address is not reserved.")
-    if reserved is not None and reserved.get("networkTier") != body.get("networkTier"):
-        raise invalid("resource.networkTier", body.get("networkTier"), "The address has another.")
-    if reserved is not None and reserved["addressType"] != body["loadBalancingScheme"]:
-        raise invalid("resource.IPAddress", address, "The address is of another type.")
-    if body["loadBalancingScheme"] == "INTERNAL":
-        subnet = ipaddress.ip_network(world.get(world.path(body["subnetwork"]))["ipCidrRange"])
-        if ipaddress.ip_address(address) not in subnet:
-            raise invalid("resource.IPAddress", address, "It is outside of the subnetwork.")
-    shares = reserved is not None and reserved.get("purpose") == "SHARED_LOADBALANCER_VIP"
-    for other in rules_with(world, address):
-        is_same = other["IPProtocol"] == body["IPProtocol"]
-        if is_same or (body["loadBalancingScheme"] == "INTERNAL" and not shares):
-            why = f"IP '{address}' is already being used by another resource."
-            raise ApiError(409, "IP_IN_USE_BY_ANOTHER_RESOURCE", why)
+    return forwarding_rule(world, body)
 
 
 def _forwarding_rule_final(world: World, path: str, body: Resource) -> None:
-    body["IPAddress"] = body.get("IPAddress") or _free(world, body)
-    for _, one in world.of("addresses"):
-        if one["address"] == body["IPAddress"]:
-            one["status"] = "IN_USE"
+    body["IPAddress"] = body.get("IPAddress") or free(world, body)
+    if is_v6(body["IPAddress"]):
+        body["IPAddress"] = f"{body['IPAddress'].partition('/')[0]}/96"
+    reserved = address_of(world, body["IPAddress"])
+    if reserved is not None:
+        reserved["status"] = "IN_USE"
 
 
 def _target_pool(world: World, path: str, body: Resource) -> Resource:
@@ -217,26 +126,6 @@ def _target_pool(world: World, path: str, body: Resource) -> Resource:
     ]
     if len(body["healthChecks"]) > 1:
         raise invalid("resource.healthChecks", "", "A target pool has at most one.")
-    return body
-
-
-def _backend_service(world: World, path: str, body: Resource) -> Resource:
-    body.setdefault("sessionAffinity", "NONE")
-    checks = [
-        world.link(world.require(one, "healthChecks")) for one in body.get("healthChecks", [])
-    ]
-    if len(checks) != 1:
-        raise invalid("resource.healthChecks", checks, "Give exactly one.")
-    body["healthChecks"] = checks
-    body["backends"] = [
-        {
-            "balancingMode": "CONNECTION",
-            **one,
-            "group": world.link(world.require(one["group"], "backends")),
-        }
-        for one in body.get("backends", [])
-    ]
-    body["fingerprint"] = fingerprint({**body, "fingerprint": ""})
     return body
 
 
@@ -305,7 +194,7 @@ def _labelled(body: Resource) -> None:
 _Complete = Callable[[World, str, Resource], Resource]
 _COMPLETE: Final[Mapping[str, _Complete]] = {
     "addresses": _address,
-    "backendServices": _backend_service,
+    "backendServices": backend_service,
     "firewalls": firewall,
     "forwardingRules": _forwarding_rule,
     "healthChecks": _health_check,

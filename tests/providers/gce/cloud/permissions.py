@@ -54,7 +54,9 @@ def permissions(method: Method, body: Any) -> set[str]:
     verb = _VERBS.get(method.verb, method.verb)
     needed = {_EXACT.get(method.id, f"compute.{collection}.{verb}"), *_MORE.get(method.id, ())}
     for field in body or {} if isinstance(body, dict) else {}:
-        if body[field] and method.verb in {"insert", "update", "patch"}:
+        if field == "healthChecks" and any("/regions/" in one for one in body[field]):
+            needed.add("compute.regionHealthChecks.useReadOnly")
+        elif body[field] and method.verb in {"insert", "update", "patch"}:
             needed.add(_REFERENCES.get((method.collection, field), ""))
     return needed - {""}
 

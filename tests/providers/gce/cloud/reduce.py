@@ -31,6 +31,7 @@ METHODS: Final = {
     "projects": ("get", "setCommonInstanceMetadata"),
     "regionBackendServices": ("delete", "get", "insert", "list", "patch", "update"),
     "regionDisks": ("get",),
+    "regionHealthChecks": ("delete", "get", "insert", "list", "update"),
     "regionOperations": ("get", "wait"),
     "routes": ("delete", "get", "insert", "list"),
     "subnetworks": ("get", "list"),

@@ -23,6 +23,9 @@ REGION: Final = "us-central1"
 ZONES: Final = tuple(f"{REGION}-{letter}" for letter in "abc")
 NETWORK: Final = f"projects/{PROJECT}/global/networks/default"
 SUBNET: Final = f"projects/{PROJECT}/regions/{REGION}/subnetworks/default"
+INSIDE: Final = SUBNET.replace("/default", "/inside")
+OUTSIDE: Final = SUBNET.replace("/default", "/outside")
+"""Subnetworks with internal and with external addresses of IPv6; one has one kind only."""
 PODS: Final = "pods"
 """The secondary range of the subnetwork."""
 CREATED: Final = "2026-11-22T00:00:00.000-08:00"
@@ -80,6 +83,13 @@ class World:
                 "secondaryIpRanges": [{"rangeName": PODS, "ipCidrRange": "10.40.0.0/14"}],
             },
         )
+        for path, type_, v4, v6 in (
+            (INSIDE, "INTERNAL", "172.16.0.0/20", "fd20:1:2:3::/64"),
+            (OUTSIDE, "EXTERNAL", "172.16.16.0/20", "2600:1900:1:2::/64"),
+        ):
+            dual = {"stackType": "IPV4_IPV6", "ipv6AccessType": type_, "ipv6CidrRange": v6}
+            named = {"name": path.split("/")[-1], "ipCidrRange": v4, "network": self.link(NETWORK)}
+            self.put(path, {**named, **dual})
         self.put(
             f"projects/{PROJECT}",
             {"name": PROJECT, "commonInstanceMetadata": {"kind": "compute#metadata", "items": []}},

@@ -1,13 +1,18 @@
 """Decide which addresses a load balancer may have, keeps and gives up. Pure."""
 
+from typing import Final
+
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.providers.gce.balancing import naming
-from proreus.providers.gce.balancing.desired import Desired
-from proreus.providers.gce.balancing.parts import EXTERNAL, INTERNAL, Address, Rule
+from proreus.providers.gce.balancing.desired import Desired, family_of
+from proreus.providers.gce.balancing.parts import EXTERNAL, INTERNAL, IPV6, Address, Rule
 from proreus.providers.gce.balancing.steps import Observed
 from proreus.providers.gce.names import last_part, path_in
+
+PREFIX: Final = 96
+"""The length of the range of IPv6 that a forwarding rule has."""
 
 
 def check(desired: Desired, observed: Observed, ref: LoadBalancerRef, tenants: Tenants) -> None:
@@ -16,19 +21,22 @@ def check(desired: Desired, observed: Observed, ref: LoadBalancerRef, tenants: T
     Raises:
         InvalidRequest: Names the field and the remedy.
     """
-    asked, rule = desired.requested_address, observed.rule(desired.name)
-    if not asked or (rule is not None and rule.address == asked):
+    asked = desired.requested_address
+    want = desired.first_of(family_of(asked))
+    if want is None:
         return
-    reserved = observed.reserved
+    rule, reserved = observed.rule(want.name), observed.reserved.get(want.family)
+    if rule is not None and rule.ip == asked:
+        return
     if desired.internal and reserved is None:
         return  # any free address of the subnetwork will do
     problem = ""
     if reserved is None:
         problem = "it is not reserved in the region: reserve it, or leave the field out"
-    elif desired.rules[0].network_tier not in {"", reserved.network_tier}:
+    elif want.network_tier not in {"", reserved.network_tier}:
         problem = (
             f"it is of the network tier {reserved.network_tier}, and the Service of"
-            f" {desired.rules[0].network_tier}: change the annotation cloud.google.com/network-tier"
+            f" {want.network_tier}: change the annotation cloud.google.com/network-tier"
         )
     elif others := _others(reserved, desired.name):
         problem = f"{others[0]} has it"
@@ -57,15 +65,16 @@ def _others(reserved: Address, name: str) -> list[str]:
     return [one for one in users if one != name and not one.startswith(f"{name}-")]
 
 
-def held(desired: Desired, rule: Rule) -> Address:
+def held(desired: Desired, name: str, rule: Rule) -> Address:
     """Return the reservation by which a Service keeps the address of a forwarding rule."""
     return Address(
-        name=desired.name,
+        name=name,
         description=naming.described(desired.service),
-        address=rule.address,
+        address=rule.ip,
         address_type=INTERNAL if desired.internal else EXTERNAL,
         subnetwork=rule.subnetwork if desired.internal else "",
         network_tier="" if desired.internal else rule.network_tier,
+        prefix_length=PREFIX if rule.family == IPV6 else 0,
     )
 
 
@@ -73,21 +82,24 @@ def keeps_address(desired: Desired, want: Rule, rule: Rule) -> bool:
     """Tell whether the next forwarding rule keeps the address of this one."""
     if rule.load_balancing_scheme != want.load_balancing_scheme:
         return False
-    if desired.requested_address not in {"", rule.address}:
+    if desired.requested_of(want.family) not in {"", rule.ip}:
         return False
-    if desired.internal:
-        subnetwork = path_in(want.subnetwork)
-        return not subnetwork or subnetwork == path_in(rule.subnetwork)
+    if not _is_of_subnetwork(want, rule.subnetwork):
+        return False
     return not desired.is_tier_given or rule.network_tier == want.network_tier
 
 
 def is_useless(desired: Desired, want: Rule, reserved: Address) -> bool:
     """Tell whether the address reserved before cannot serve the desired forwarding rule."""
-    if desired.requested_address not in {"", reserved.address}:
+    if desired.requested_of(want.family) not in {"", reserved.address}:
         return True
     if desired.internal != (reserved.address_type == INTERNAL):
         return True
     if desired.internal:
-        subnetwork = path_in(want.subnetwork)
-        return bool(subnetwork) and subnetwork != path_in(reserved.subnetwork)
+        return not _is_of_subnetwork(want, reserved.subnetwork)
     return desired.is_tier_given and reserved.network_tier != want.network_tier
+
+
+def _is_of_subnetwork(want: Rule, subnetwork: str) -> bool:
+    asked = path_in(want.subnetwork)
+    return not asked or asked == path_in(subnetwork)

@@ -25,11 +25,20 @@ INTERNAL_ELSEWHERE: Final = "gke.networking.io/l4-ilb-v2"
 EXTERNAL_ELSEWHERE: Final = "gke.networking.io/l4-netlb-v2"
 """The finalizer of the controller that gives external Services a backend service."""
 
+EXTERNAL_CLASS: Final = "networking.gke.io/l4-regional-external"
+"""The class of external load balancers with a backend service."""
+
 STANDARD: Final = "STANDARD"
 PREMIUM: Final = "PREMIUM"
 
 _TIERS: Final = {"Standard": STANDARD, "Premium": PREMIUM}
 _SUBNET_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+_BY_OTHERS: Final = (
+    f"the annotation {RBS} or the class {EXTERNAL_CLASS} leaves it to the controller of backend"
+    " services: backend-services in [LoadBalancer] of the cloud-config makes it here"
+)
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -41,7 +50,8 @@ class Options(msgspec.Struct, frozen=True):
         is_tier_given: Whether the annotation names it: only then one of another tier goes.
         shares_backend: Whether it shares the backend service of internal ones like it.
         global_access: Whether clients of other regions reach an internal one.
-        subnet: The name of the subnetwork for the address of an internal one, or "".
+        subnet: The name of the subnetwork for the address of an internal one, or of IPv6, or "".
+        backend_service: Whether an external one is to have a backend service, not a target pool.
     """
 
     internal: bool = False
@@ -50,31 +60,51 @@ class Options(msgspec.Struct, frozen=True):
     shares_backend: bool = False
     global_access: bool = False
     subnet: str = ""
+    backend_service: bool = False
 
 
-def read_options(annotations: Mapping[str, str]) -> Options:
-    """Read a Service's annotations.
+def is_internal(service: Service) -> bool:
+    """Tell whether only the network is to reach a Service."""
+    annotations = service.metadata.annotations
+    return annotations.get(TYPE, annotations.get(OLD_TYPE, "")) in {"Internal", "internal"}
+
+
+def asks_backend_service(service: Service) -> bool:
+    """Tell whether an external Service asks for a backend service, by annotation or class."""
+    is_asked = service.metadata.annotations.get(RBS) == "enabled"
+    return is_asked or service.spec.load_balancer_class == EXTERNAL_CLASS
+
+
+def read_options(service: Service) -> Options:
+    """Read what a Service asks by its annotations and its class.
 
     Raises:
         InvalidRequest: Names every annotation that is wrong, and the remedy.
     """
+    annotations: Mapping[str, str] = service.metadata.annotations
     read = AnnotationReader(annotations, "networking.gke.io/")
     tier = read.parsed(TIER, _TIERS.__getitem__, "give Standard or Premium", PREMIUM)
     subnet = read.form(SUBNET, _SUBNET_NAME, "give the name of a subnetwork of the region")
     read.check()
-    kind = annotations.get(TYPE, annotations.get(OLD_TYPE, ""))
     return Options(
-        internal=kind in {"Internal", "internal"},
+        internal=is_internal(service),
         tier=tier,
         is_tier_given=TIER in annotations,
         shares_backend="true" in {annotations.get(SHARE), annotations.get(OLD_SHARE)},
         global_access=annotations.get(GLOBAL_ACCESS) == "true",
         subnet=subnet,
+        backend_service=not is_internal(service) and asks_backend_service(service),
     )
 
 
 def handled_elsewhere(
-    service: Service, options: Options, *, has_rule: bool, subsets: bool, rbs_default: bool = False
+    service: Service,
+    options: Options,
+    *,
+    has_rule: bool,
+    subsets: bool,
+    rbs_default: bool = False,
+    backend_services: bool = False,
 ) -> str:
     """Return why another controller makes a Service's load balancer; "" if it is this one.
 
@@ -83,20 +113,21 @@ def handled_elsewhere(
         options: What its annotations ask.
         has_rule: Whether there is a forwarding rule as this provider makes it.
         subsets: Whether the cloud-config leaves new internal Services to another controller.
-        rbs_default: Whether a flag leaves new external ones to another controller.
+        rbs_default: Whether a flag gives new external ones a backend service.
+        backend_services: Whether load balancers with a backend service are made here.
     """
     finalizers = service.metadata.finalizers
     claims: tuple[tuple[bool, str], ...] = (
         (
-            service.metadata.annotations.get(RBS) == "enabled",
-            f"the annotation {RBS} leaves it to the controller of backend services",
+            options.backend_service and not backend_services,
+            _BY_OTHERS,
         ),
         (
             EXTERNAL_ELSEWHERE in finalizers,
             f"the finalizer {EXTERNAL_ELSEWHERE} says that another controller has it",
         ),
         (
-            rbs_default and not has_rule,
+            rbs_default and not has_rule and not backend_services,
             "--enable-rbs-default-l4-netlb leaves new external Services to another controller",
         ),
     )

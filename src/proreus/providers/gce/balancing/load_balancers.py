@@ -1,8 +1,9 @@
 """The capability `LoadBalancers` of the provider `gce`.
 
 External ones have a target pool, internal ones a backend service with the instance groups of all
-zones, as the official manager makes them. Parts are found by their names, which hold the Service's
-uid; the forwarding rule carries our marks and the record of what it was made from, as labels.
+zones, as the official manager makes them; external ones that ask for one have a backend service,
+too. Parts are found by their names, which hold the Service's uid; the first forwarding rule carries
+our marks and the record of what it was made from, as labels.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -47,20 +48,24 @@ from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing.addresses import check
 from proreus.providers.gce.balancing.annotations import (
     Options,
+    asks_backend_service,
     handled_elsewhere,
+    is_internal,
     read_options,
 )
 from proreus.providers.gce.balancing.apply import Applier
 from proreus.providers.gce.balancing.desired import Desired, Setting, desired_parts
 from proreus.providers.gce.balancing.hosts import machines_of, tags_for
 from proreus.providers.gce.balancing.observe import Observer
-from proreus.providers.gce.balancing.parts import IPV4, Kind, Rule
+from proreus.providers.gce.balancing.parts import INTERNAL, IPV4, IPV6, Form, Kind, Rule
 from proreus.providers.gce.balancing.plan import (
     deletion,
+    former_form,
     group_steps,
     leaves_shared_check,
-    other_kind,
+    other_scheme,
     plan,
+    wanted_form,
 )
 from proreus.providers.gce.balancing.shared import SharedParts
 from proreus.providers.gce.balancing.steps import Effect, Observed, Step, without
@@ -72,6 +77,9 @@ from proreus.providers.gce.reading import Reader
 
 _KEPT: Final = (Kind.RULE, Kind.ADDRESS)
 """Kinds of parts that the controller of backend services calls by the same names as we do."""
+_FAMILIES: Final = (IPV4, IPV6)
+_OFFICIAL: Final = (Form.POOL, Form.INTERNAL)
+"""The forms of load balancers that the official manager makes."""
 _MOST_TRIES: Final = 5
 """Times that something shared may be taken away while one load balancer is made."""
 
@@ -98,7 +106,9 @@ class GCELoadBalancers:
         self._cluster_id = cluster_id
         self._check_ranges = check_ranges
         self._rbs_default = rbs_default
-        self._observer = Observer(api, place)
+        makes = config.load_balancer.backend_services
+        self._forms = (Form.POOL, Form.INTERNAL, Form.EXTERNAL) if makes else _OFFICIAL
+        self._observer = Observer(api, place, has_forms=makes)
         self._applier = Applier(api, place, self._observer)
         self._shared = SharedParts(
             api,
@@ -121,9 +131,12 @@ class GCELoadBalancers:
         )
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """Choose all nodes; these load balancers have IPv4 addresses only."""
-        del service
-        return HostPolicy(families=(IPV4,))
+        """Choose all nodes; IPv6 addresses only where there is a backend service, if wanted."""
+        settings = self._config.load_balancer
+        has_backend = is_internal(service) or (
+            settings.backend_services and (self._rbs_default or asks_backend_service(service))
+        )
+        return HostPolicy(families=_FAMILIES if settings.dual_stack and has_backend else (IPV4,))
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         """Make or change the parts to be as desired; record that on the forwarding rule."""
@@ -133,26 +146,25 @@ class GCELoadBalancers:
             return Pending(error.after, str(error))
 
     async def _ensure(self, lb: LoadBalancer) -> EnsureAnswer:
-        options = read_options(lb.service.metadata.annotations)
+        options = read_options(lb.service)
         first = await self._rule(lb, options)
-        desired, rejected = await self._desired(lb, options)
+        desired, rejected = await self._desired(lb, options, first)
         record = Record(
             first.marks.get(MARK_FINGERPRINT, "") if first is not None else "",
             partial(self._mark, lb),
         )
-        if (
-            first is not None
-            and first.load_balancing_scheme != desired.rules[0].load_balancing_scheme
-        ):
-            await self._tear_down(lb.ref)
-            first = None
+        left = former_form(desired, first, self._forms)
+        if other_scheme(desired, first):
+            await self._tear_down(lb.ref, (), first)
+            left = first = None
         observed, leaves_shared = await self._converge(lb, desired, record, first)
         rule = observed.rule(lb.ref.name)
         if rule is None:
             raise CloudError(f"{lb.ref.name} was deleted while it was being made")
-        if leaves_shared:
-            await self._shared.sweep(lb.ref.name, internal=desired.internal)
-        ingress = (LoadBalancerIngress(ip=rule.address),)
+        if leaves_shared or left is not None:
+            await self._shared.sweep(left or desired.form)
+        rules = filter(None, (observed.rule(one.name) for one in desired.rules))
+        ingress = tuple(LoadBalancerIngress(ip=ip) for ip in dict.fromkeys(r.ip for r in rules))
         refused = {
             node: observed.refused[machine]
             for node, machine in machines_of(lb.hosts, self._place)[0].items()
@@ -218,19 +230,19 @@ class GCELoadBalancers:
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """Return what `ensure` would change."""
-        options = read_options(lb.service.metadata.annotations)
-        await self._rule(lb, options)
-        desired, _ = await self._desired(lb, options)
-        observed = await self._observer.observe(desired)
+        options = read_options(lb.service)
+        first = await self._rule(lb, options)
+        desired, _ = await self._desired(lb, options, first)
+        observed = await self._observer.observe(desired, first)
         check(desired, observed, lb.ref, self._config.tenants)
         gone: tuple[PartChange, ...] = ()
         shared: tuple[PartChange, ...] = ()
-        if other_kind(desired, observed):
-            before = await self._observer.everything(lb.ref.name)
-            gone, _ = preview_plan(before, lambda seen: deletion(lb.ref.name, seen))
+        if other_scheme(desired, first):
+            before = await self._observer.everything(lb.ref.name, first)
+            gone, _ = preview_plan(before, deletion)
             kept = {key: one for key, one in observed.parts.items() if key not in before.parts}
             observed = Observed(kept)
-        if desired.internal:
+        if desired.backend is not None:
             groups = await self._observer.groups(desired.group)
             shared, after = preview_plan(groups, lambda seen: group_steps(desired.machines, seen))
             observed = msgspec.structs.replace(observed, parts={**observed.parts, **after.parts})
@@ -239,7 +251,7 @@ class GCELoadBalancers:
 
     def fingerprint(self, lb: LoadBalancer) -> str:
         """Return the fingerprint that `list_owned` shows if all is as desired."""
-        options = read_options(lb.service.metadata.annotations)
+        options = read_options(lb.service)
         return self._made_from(lb, options, lb.ref.last_ingress)
 
     def _made_from(
@@ -259,8 +271,9 @@ class GCELoadBalancers:
             rule = await self._observer.find(Kind.RULE, ref.name)
             if rule is not None and not _is_ours(rule, ref):
                 return Done(found=False)
-            kept = _KEPT if rule is not None and rule.is_elsewhere else ()
-            found = await self._tear_down(ref, kept, rule)
+            is_theirs = rule is not None and rule.is_elsewhere
+            kept = _KEPT if is_theirs else ()
+            found = await self._tear_down(ref, kept, None if is_theirs else rule)
         except RetryAfter as error:
             return Pending(error.after, str(error))
         return Done(found=found)
@@ -272,15 +285,18 @@ class GCELoadBalancers:
         observed = without(await self._observer.everything(ref.name, first), kept)
         await converge(
             observed,
-            lambda observed: deletion(ref.name, observed),
+            deletion,
             lambda _, step: self._applier.take(step),
         )
-        was_external = observed.pool(ref.name) is not None
-        was_internal = observed.backend(ref.name) is not None
-        for internal in (False, True):
-            # A process that ended here before has left no clue which kind it was.
-            if (was_internal if internal else was_external) or was_external is was_internal:
-                await self._shared.sweep(ref.name, internal=internal)
+        seen = {Form.POOL} if observed.pool(ref.name) is not None else set[Form]()
+        if (backend := observed.backend(ref.name)) is not None:
+            is_internal_ = backend.load_balancing_scheme == INTERNAL
+            seen.add(Form.INTERNAL if is_internal_ else Form.EXTERNAL)
+        if first is not None:
+            seen.add(first.form)
+        # A process that ended here before has left no clue which form it was.
+        for form in seen or self._forms:
+            await self._shared.sweep(form)
         return bool(observed.parts)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
@@ -306,14 +322,16 @@ class GCELoadBalancers:
         """
         rule: Rule | None = await self._observer.find(Kind.RULE, lb.ref.name)
         subsets = ILB_SUBSETS in self._config.global_.alpha_features
+        makes = self._config.load_balancer.backend_services
         why = handled_elsewhere(
             lb.service,
             options,
             has_rule=rule is not None,
             subsets=subsets,
             rbs_default=self._rbs_default,
+            backend_services=makes,
         )
-        if rule is not None and rule.is_elsewhere:
+        if rule is not None and rule.form is Form.EXTERNAL and (rule.is_elsewhere or not makes):
             why = "its forwarding rule leads to a backend service, which another controller makes"
         if why:
             raise ImplementedElsewhere(why)
@@ -324,7 +342,9 @@ class GCELoadBalancers:
             )
         return rule
 
-    async def _desired(self, lb: LoadBalancer, options: Options) -> tuple[Desired, dict[str, str]]:
+    async def _desired(
+        self, lb: LoadBalancer, options: Options, first: Rule | None
+    ) -> tuple[Desired, dict[str, str]]:
         """Return the desired parts, and by node why a host cannot be among them."""
         given = self._config.global_.node_tags
         nodes, rejected = machines_of(lb.hosts, self._place)
@@ -340,11 +360,14 @@ class GCELoadBalancers:
         setting = Setting(
             self._place,
             self._cluster_id.value(),
-            await self._default_subnetwork() if options.internal else "",
+            await self._default_subnetwork() if options.internal else self._place.subnetwork,
             self._check_ranges,
         )
         machines = {machine for node, machine in nodes.items() if node not in missing}
-        return desired_parts(lb, options, setting, machines, chosen), {**rejected, **missing}
+        has_default = self._rbs_default and self._config.load_balancer.backend_services
+        form = wanted_form(options, first, is_default=has_default)
+        made = desired_parts(lb, options, setting, machines, chosen, form=form)
+        return made, {**rejected, **missing}
 
     async def _default_subnetwork(self) -> str:
         if self._subnetwork is None:

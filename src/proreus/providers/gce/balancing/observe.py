@@ -9,9 +9,9 @@ import msgspec
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.addresses import is_still_free
-from proreus.providers.gce.balancing.desired import Desired
-from proreus.providers.gce.balancing.parts import FORMS, Address, Group, Kind, Part, Rule
-from proreus.providers.gce.balancing.plan import check_kind, obsolete, own_check_firewalls
+from proreus.providers.gce.balancing.desired import Desired, family_of
+from proreus.providers.gce.balancing.needs import is_held_for, needed, unexpected
+from proreus.providers.gce.balancing.parts import FORMS, Address, Form, Group, Kind, Part, Rule
 from proreus.providers.gce.balancing.steps import Key, Observed
 from proreus.providers.gce.names import Machine, last_part, machine_in
 from proreus.providers.gce.place import Place
@@ -31,10 +31,17 @@ class _Member(msgspec.Struct, frozen=True):
 class Observer:
     """A reader of the parts of load balancers."""
 
-    def __init__(self, api: Api, place: Place) -> None:
-        """Keep the client of Google, and the project, region and network of the cluster."""
+    def __init__(self, api: Api, place: Place, *, has_forms: bool = False) -> None:
+        """Keep how to call Google, and the project, region and network of the cluster.
+
+        Args:
+            api: The session with Google.
+            place: Where the cluster is.
+            has_forms: Whether external load balancers may have a backend service.
+        """
         self._api = api
         self._place = place
+        self._has_forms = has_forms
 
     def path(self, kind: Kind, name: str = "", zone: str = "") -> str:
         """Return the path of a part, or of its collection."""
@@ -45,7 +52,7 @@ class Observer:
             return place.of_network(kind, name)
         if kind in {Kind.CHECK, Kind.HTTP_CHECK}:
             return place.everywhere(kind, name)
-        return place.in_region(kind, name)
+        return place.in_region(kind.collection, name)
 
     async def find(self, kind: Kind, name: str) -> Any:
         """Return a part; None if there is none.
@@ -65,26 +72,13 @@ class Observer:
         Raises:
             CloudError: Google does not tell.
         """
-        name = desired.name
-        keys: list[Key] = [
-            (Kind.RULE, name),
-            (Kind.ADDRESS, name),
-            (Kind.FIREWALL, naming.firewall(name)),
-            (check_kind(desired), desired.check.name),
-            *((Kind.FIREWALL, one.name) for one in desired.check_firewalls.values()),
-        ]
-        if desired.backend is None:
-            keys += [(Kind.POOL, name), (Kind.RULE, naming.udp_rule(name))]
-        else:
-            keys += [(Kind.SERVICE, desired.backend.name), (Kind.FIREWALL, name)]
-            if desired.backend.name != name:
-                keys.append((Kind.SERVICE, name))
-        if desired.shares_check:
-            keys.append((check_kind(desired), name))
-        observed = await self.parts(keys, first)
-        if desired.shares_check and (check_kind(desired), name) in observed.parts:
-            more = await self.parts((Kind.FIREWALL, one) for one in own_check_firewalls(name))
-            observed = msgspec.structs.replace(observed, parts={**observed.parts, **more.parts})
+        forms = {desired.form} if first is None else {desired.form, first.form}
+        if first is None and self._has_forms and not desired.internal:
+            forms = {Form.POOL, Form.EXTERNAL}
+        observed = await self.parts(needed(desired, forms), first)
+        if more := unexpected(desired, observed):
+            parts = {**observed.parts, **(await self.parts(more)).parts}
+            observed = msgspec.structs.replace(observed, parts=parts)
         return msgspec.structs.replace(observed, reserved=await self._reserved(desired, observed))
 
     async def parts(self, keys: Iterable[Key], first: Rule | None = None) -> Observed:
@@ -102,19 +96,17 @@ class Observer:
         return Observed({**known, **parts})
 
     async def everything(self, name: str, first: Rule | None = None) -> Observed:
-        """Read all parts that may be named after a load balancer, of both kinds.
+        """Read all that there may be of a load balancer alone.
 
         Args:
             name: Of the load balancer.
-            first: Its first forwarding rule, if it has just been read.
+            first: Its first forwarding rule, if it has just been read, which tells its form.
 
         Raises:
             CloudError: Google does not tell.
         """
-        kinds = (Kind.RULE, Kind.ADDRESS, Kind.POOL, Kind.SERVICE, Kind.HTTP_CHECK, Kind.CHECK)
-        firewalls = (naming.firewall(name), name, *own_check_firewalls(name))
-        keys = [*((kind, name) for kind in kinds), (Kind.RULE, naming.udp_rule(name))]
-        return await self.parts([*keys, *((Kind.FIREWALL, one) for one in firewalls)], first)
+        forms = tuple(Form) if first is None else (first.form,)
+        return await self.parts(naming.parts_of(name, first, forms), first)
 
     async def groups(self, name: str) -> Observed:
         """Read the instance groups of this name in all zones, with their members.
@@ -147,18 +139,29 @@ class Observer:
         )
         return frozenset(one for member in found if (one := machine_in(member.instance)))
 
-    async def _reserved(self, desired: Desired, observed: Observed) -> Address | None:
-        """Read the reserved address, whoever owns it, that the Service asks for or should keep."""
-        rules, asked = observed.rules(), desired.requested_address
+    async def _reserved(self, desired: Desired, observed: Observed) -> dict[str, Address]:
+        """Read the reserved addresses, whosesoever, that it is to have or keeps while made anew."""
+        families = list(dict.fromkeys(one.family for one in desired.rules))
+        found = await asyncio.gather(
+            *(self._reserved_of(family, desired, observed) for family in families)
+        )
+        pairs = zip(families, found, strict=True)
+        return {family: address for family, address in pairs if address is not None}
+
+    async def _reserved_of(
+        self, family: str, desired: Desired, observed: Observed
+    ) -> Address | None:
+        rules = [one for one in observed.rules() if one.family == family]
+        asked = requested = desired.requested_of(family)
         if not asked and not rules:
-            asked = desired.last_address
-        elif not asked and (len(rules) < len(desired.rules) or obsolete(desired, observed)):
-            asked = rules[0].address
+            asked = next((one for one in desired.last_addresses if family_of(one) == family), "")
+        elif not asked and is_held_for(desired, observed, family):
+            asked = rules[0].ip
         if not asked:
             return None
         path, query = self.path(Kind.ADDRESS), {"filter": f"address={asked}"}
         found = await self._api.listed("addresses.list", path, Address, query)
-        others = (one for one in found if one.name != desired.name)
+        others = (one for one in found if (Kind.ADDRESS, one.name) not in observed.parts)
         reserved = next((one for one in others if one.address == asked), None)
-        is_asked = bool(desired.requested_address) or bool(rules)
+        is_asked = bool(requested) or bool(rules)
         return reserved if is_asked or is_still_free(desired, reserved) else None

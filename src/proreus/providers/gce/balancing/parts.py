@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider.mark_forms import LABELS
-from proreus.providers.gce.names import Machine, machine_in, path_in
+from proreus.providers.gce.names import Machine, last_part, machine_in, path_in
 
 EXTERNAL = "EXTERNAL"
 INTERNAL = "INTERNAL"
@@ -24,7 +24,7 @@ UNSPECIFIED = "UNSPECIFIED"
 
 
 class Kind(StrEnum):
-    """A kind of resource, in the API's word for a collection of it."""
+    """A kind of resource, in a word of the API."""
 
     ADDRESS = "addresses"
     CHECK = "healthChecks"
@@ -32,6 +32,7 @@ class Kind(StrEnum):
     GROUP = "instanceGroups"
     HTTP_CHECK = "httpHealthChecks"
     POOL = "targetPools"
+    REGION_CHECK = "regionHealthChecks"
     RULE = "forwardingRules"
     SERVICE = "backendServices"
 
@@ -39,6 +40,11 @@ class Kind(StrEnum):
     def method(self) -> str:
         """The word in the names of methods."""
         return "regionBackendServices" if self is Kind.SERVICE else self.value
+
+    @property
+    def collection(self) -> str:
+        """The word in paths."""
+        return "healthChecks" if self is Kind.REGION_CHECK else self.value
 
     @property
     def word(self) -> str:
@@ -53,8 +59,33 @@ _WORDS = {
     Kind.GROUP: "instance group",
     Kind.HTTP_CHECK: "HTTP health check",
     Kind.POOL: "target pool",
+    Kind.REGION_CHECK: "regional health check",
     Kind.RULE: "forwarding rule",
     Kind.SERVICE: "backend service",
+}
+
+
+class Form(StrEnum):
+    """A way to build a load balancer.
+
+    An external one has a target pool or, where it is asked for, a backend service, as an internal
+    one has.
+    """
+
+    POOL = "pool"
+    EXTERNAL = "external"
+    INTERNAL = "internal"
+
+    @property
+    def check(self) -> Kind:
+        """The kind of its health check."""
+        return _CHECKS[self]
+
+
+_CHECKS = {
+    Form.POOL: Kind.HTTP_CHECK,
+    Form.EXTERNAL: Kind.REGION_CHECK,
+    Form.INTERNAL: Kind.CHECK,
 }
 
 
@@ -70,6 +101,7 @@ class Address(_Part, frozen=True, kw_only=True):
     address_type: str = ""
     network_tier: str = ""
     subnetwork: str = ""
+    prefix_length: int = 0
     users: tuple[str, ...] = ()
 
 
@@ -139,7 +171,7 @@ class Backend(msgspec.Struct, frozen=True):
 
 
 class BackendService(_Part, frozen=True, kw_only=True):
-    """A backend service of an internal load balancer."""
+    """A backend service of a load balancer."""
 
     protocol: str = ""
     session_affinity: str = ""
@@ -174,14 +206,26 @@ class Rule(_Part, frozen=True, kw_only=True):
         return IPV6 if self.ip_version == "IPV6" else IPV4
 
     @property
+    def ip(self) -> str:
+        """Its address, which for IPv6 is the first of a range."""
+        return self.address.partition("/")[0]
+
+    @property
     def marks(self) -> dict[str, str]:
         """Our marks on the rule."""
         return LABELS.read(self.labels)
 
     @property
+    def form(self) -> Form:
+        """How the load balancer is built whose rule it is."""
+        if self.load_balancing_scheme == INTERNAL:
+            return Form.INTERNAL
+        return Form.EXTERNAL if self.backend_service else Form.POOL
+
+    @property
     def is_elsewhere(self) -> bool:
-        """Whether the controller of backend services made the rule; ours lead to target pools."""
-        return bool(self.backend_service) and self.load_balancing_scheme != INTERNAL
+        """Whether the controller of backend services has made it: it gives them other names."""
+        return self.form is Form.EXTERNAL and last_part(self.backend_service) != self.name
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -199,6 +243,7 @@ FORMS: Mapping[Kind, type[Any]] = {
     Kind.FIREWALL: Firewall,
     Kind.HTTP_CHECK: HttpCheck,
     Kind.POOL: Pool,
+    Kind.REGION_CHECK: Check,
     Kind.RULE: Rule,
     Kind.SERVICE: BackendService,
 }

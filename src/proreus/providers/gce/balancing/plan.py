@@ -3,8 +3,8 @@
 `plan` answers the steps that can be taken now, side by side; what they change goes into `Observed`
 and `plan` is asked again, until nothing is left to do.
 
-    external   health check -> target pool -> forwarding rules -> firewall rule
-    internal   health check, instance groups -> backend service -> forwarding rule -> firewall rule
+    target pool       health check -> pool -> forwarding rules -> firewall rule
+    backend service   health check, instance groups -> service -> forwarding rules -> firewall rules
 
 Neither forwarding rules nor the affinity of target pools can be changed. A rule that is to be made
 anew keeps its address: that is reserved first, under the name of the load balancer, and released
@@ -12,20 +12,23 @@ when the new one has it. A process that ends in between finds it there. Two rule
 address only while it is reserved, so it is reserved, too, while the second one is made.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
 
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.addresses import held, is_useless, keeps_address
+from proreus.providers.gce.balancing.annotations import Options
 from proreus.providers.gce.balancing.desired import Desired
 from proreus.providers.gce.balancing.hosts import by_zone, instance_urls
 from proreus.providers.gce.balancing.parts import (
+    IPV6,
     Backend,
     BackendService,
+    Firewall,
+    Form,
     Group,
-    HttpCheck,
     Kind,
     Part,
     Pool,
@@ -52,21 +55,12 @@ MOST_AT_ONCE: Final = 1000
 """Instances that one call adds or removes."""
 
 
-def check_kind(desired: Desired) -> Kind:
-    """Return the kind of the health check."""
-    return Kind.HTTP_CHECK if isinstance(desired.check, HttpCheck) else Kind.CHECK
-
-
 def obsolete(desired: Desired, observed: Observed) -> tuple[Rule, ...]:
     """Return the forwarding rules that have to be made anew."""
-    first = observed.rule(desired.name)
     found = []
     for want in desired.rules:
         rule = observed.rule(want.name)
-        if rule is None:
-            continue
-        has_other = first is not None and rule.address != first.address
-        if has_other or _is_obsolete(desired, observed, want, rule):
+        if rule is not None and _is_obsolete(desired, observed, want, rule):
             found.append(rule)
     return tuple(found)
 
@@ -77,55 +71,84 @@ def _is_obsolete(desired: Desired, observed: Observed, want: Rule, rule: Rule) -
         wrong.discard("network_tier")
     if not want.subnetwork:
         wrong.discard("subnetwork")
-    if wrong or desired.requested_address not in {"", rule.address}:
+    if wrong or desired.requested_of(want.family) not in {"", rule.ip}:
+        return True
+    first = _first(desired, observed, want)
+    if first is not None and first.address != rule.address:
         return True
     pool = observed.pool(desired.name)
     return desired.pool is not None and (pool is None or _has_other_affinity(desired, pool))
 
 
+def _first(desired: Desired, observed: Observed, rule: Rule) -> Rule | None:
+    """Return the first forwarding rule of a rule's family as it is: all have its address."""
+    want = desired.first_of(rule.family)
+    return None if want is None else observed.rule(want.name)
+
+
 def plan(desired: Desired, observed: Observed, place: Place) -> tuple[Step, ...]:
     """Return the steps to take now; none when all is as desired."""
     steps = [*_checks(desired, observed)]
-    wanted = {one.name: one for one in desired.rules}
-    unwanted = [one for one in observed.rules() if one.name not in wanted]
-    if (old := obsolete(desired, observed)) or unwanted:
-        steps += (delete(Kind.RULE, one.name) for one in unwanted)
-        return (*steps, *_removal(desired, observed, old))
+    if removal := (*_unwanted(desired, observed), *_removal(desired, observed)):
+        return (*steps, *removal)
+    if former := tuple(_former(desired, observed)):
+        return (*steps, *former)
     if isinstance(desired.target, Pool):
         steps += _pool(desired, desired.target, observed, place)
     else:
         steps += _backend(desired, desired.target, observed, place)
-    rules = [rule for name in wanted if (rule := observed.rule(name)) is not None]
-    for want in desired.rules[: len(rules) + 1]:
+    for want in desired.rules:
         if observed.rule(want.name) is None:
-            steps += _rule(desired, observed, want, rules)
-    if rules:
-        steps += _clients(desired, observed, rules[0])
-    if len(rules) == len(wanted):
+            steps += _rule(desired, observed, want, place)
+        else:
+            steps += _clients(desired, observed, want)
+    if all(observed.rule(one.name) is not None for one in desired.rules):
         steps += _leftovers(desired, observed)
     return tuple(steps)
 
 
-def _removal(desired: Desired, observed: Observed, rules: Sequence[Rule]) -> Iterator[Step]:
+def _unwanted(desired: Desired, observed: Observed) -> Iterator[Step]:
+    """Plan the end of forwarding rules that there are not to be, and first of who gets to them."""
+    wanted = {one.name for one in desired.rules}
+    for rule in observed.rules():
+        if rule.name not in wanted:
+            firewalls = [key for key in naming.second_parts(rule.name) if key[0] is Kind.FIREWALL]
+            yield from tuple(_gone(observed, *firewalls)) or (delete(Kind.RULE, rule.name),)
+
+
+def _removal(desired: Desired, observed: Observed) -> Iterator[Step]:
     """Plan the end of forwarding rules that are to be made anew: their address is held first."""
-    wanted = {one.name: one for one in desired.rules}
-    first = observed.rule(desired.name)
-    kept = [
-        one
-        for one in rules
-        if keeps_address(desired, wanted[one.name], one)
-        and one.address == (one if first is None else first).address
-    ]
-    if kept and observed.address(desired.name) is None and observed.reserved is None:
-        yield insert(Kind.ADDRESS, held(desired, kept[0]))
+    rules = obsolete(desired, observed)
+    for want in desired.rules:
+        family = [one for one in rules if one.family == want.family]
+        if not family or desired.first_of(want.family) != want:
+            continue
+        first = _first(desired, observed, want) or family[0]
+        keeps = first in family and keeps_address(desired, want, first)
+        is_held = observed.address(want.name) is not None or want.family in observed.reserved
+        if keeps and not is_held:
+            yield insert(Kind.ADDRESS, held(desired, want.name, first))
+        else:
+            yield from (delete(Kind.RULE, one.name) for one in family)
+
+
+def _former(desired: Desired, observed: Observed) -> Iterator[Step]:
+    """Plan the end of what rules led to that have just been removed: a pool or backend service."""
+    if desired.internal:
         return
-    yield from (delete(Kind.RULE, one.name) for one in rules)
+    name, is_pool = desired.name, desired.form is Form.POOL
+    yield from _gone(observed, (Kind.SERVICE if is_pool else Kind.POOL, name))
+    check = Form.EXTERNAL.check if is_pool else Form.POOL.check
+    firewall = naming.own_check_firewalls(name)[1 if is_pool else 0]
+    if (Kind.SERVICE if is_pool else Kind.POOL, name) not in observed.parts:
+        yield from _gone(observed, (check, name), (Kind.FIREWALL, firewall))
 
 
 def _checks(desired: Desired, observed: Observed) -> Iterator[Step]:
-    yield from _part(check_kind(desired), desired.check, observed)
-    if not desired.has_own_external_check:
-        for firewall in desired.check_firewalls.values():
+    yield from _part(desired.form.check, desired.check, observed)
+    for family, firewall in desired.check_firewalls.items():
+        is_first = family == desired.rules[0].family
+        if desired.shares_check or (is_first and not desired.has_own_external_check):
             yield from _part(Kind.FIREWALL, firewall, observed)
 
 
@@ -198,7 +221,7 @@ def _backend(
 ) -> Iterator[Step]:
     want = with_groups(backend, desired, observed, place)
     there = observed.backend(want.name)
-    if there is None and (Kind.CHECK, desired.check.name) not in observed.parts:
+    if there is None and (desired.form.check, desired.check.name) not in observed.parts:
         return
     yield from _part(Kind.SERVICE, want, observed)
 
@@ -214,25 +237,34 @@ def with_groups(
     return msgspec.structs.replace(backend, backends=groups)
 
 
-def _rule(
-    desired: Desired, observed: Observed, want: Rule, others: Sequence[Rule]
-) -> Iterator[Step]:
+def _rule(desired: Desired, observed: Observed, want: Rule, place: Place) -> Iterator[Step]:
     """Plan a forwarding rule, once there is what it leads to, and its address can be shared."""
-    own = observed.address(desired.name)
+    first = desired.first_of(want.family) or want
+    own, others = observed.address(first.name), _same_family(observed, want)
+    if first != want and not others:
+        return
     if own is not None and is_useless(desired, want, own):
-        yield delete(Kind.ADDRESS, desired.name)
+        yield delete(Kind.ADDRESS, first.name)
         return
     if not _is_target_ready(desired, observed):
         return
-    kept = own or observed.reserved
+    kept = own or observed.reserved.get(want.family)
     if kept is not None and not is_useless(desired, want, kept):
-        tier = kept.network_tier if desired.pool else want.network_tier
-        made = msgspec.structs.replace(want, address=kept.address, network_tier=tier)
+        tier = want.network_tier if desired.internal else kept.network_tier
+        address = kept.address
+        if want.family == IPV6:
+            address = place.url(place.in_region("addresses", kept.name))
+        made = msgspec.structs.replace(want, address=address, network_tier=tier)
         yield insert(Kind.RULE, made)
     elif others:
-        yield insert(Kind.ADDRESS, held(desired, others[0]))
+        yield insert(Kind.ADDRESS, held(desired, first.name, others[0]))
     else:
-        yield insert(Kind.RULE, msgspec.structs.replace(want, address=desired.requested_address))
+        asked = desired.requested_of(want.family)
+        yield insert(Kind.RULE, msgspec.structs.replace(want, address=asked))
+
+
+def _same_family(observed: Observed, want: Rule) -> list[Rule]:
+    return [one for one in observed.rules() if one.family == want.family]
 
 
 def _is_target_ready(desired: Desired, observed: Observed) -> bool:
@@ -243,41 +275,46 @@ def _is_target_ready(desired: Desired, observed: Observed) -> bool:
     return pool is not None and not _has_other_affinity(desired, pool)
 
 
-def _clients(desired: Desired, observed: Observed, rule: Rule) -> Iterator[Step]:
-    """Plan the firewall rules that name the address: for clients, and for an own health check."""
-    own = desired.check_firewalls if desired.has_own_external_check else {}
-    for firewall in (*desired.firewalls.values(), *own.values()):
-        described = naming.described_with_address(desired.service, rule.address)
-        named = msgspec.structs.replace(
+def _clients(desired: Desired, observed: Observed, want: Rule) -> Iterator[Step]:
+    """Plan the firewall rules of a forwarding rule: for clients, and for an own health check."""
+    rule, family = observed.rule(want.name), want.family
+    if rule is None or desired.first_of(family) != want:
+        return
+    named = [desired.firewalls.get(family)]
+    if desired.has_own_external_check:
+        named.append(desired.check_firewalls.get(family))
+    elif own := _own_second_check(desired, family):
+        yield from _part(Kind.FIREWALL, own, observed)
+    for firewall in filter(None, named):
+        described = naming.described_with_address(desired.service, rule.ip)
+        whole = msgspec.structs.replace(
             firewall, description=described, destination_ranges=(rule.address,)
         )
-        yield from _part(Kind.FIREWALL, named, observed)
+        yield from _part(Kind.FIREWALL, whole, observed)
 
 
-def own_check_firewalls(name: str) -> tuple[str, str]:
-    """Return the names of the firewall rules for a Service's own health check, of both kinds."""
-    return (
-        naming.external_check_firewall(name, "", shared=False),
-        naming.internal_check_firewall(name, "", shared=False),
-    )
+def _own_second_check(desired: Desired, family: str) -> Firewall | None:
+    """Return the firewall rule for an own health check that a second family alone has."""
+    is_second = family != desired.rules[0].family
+    return desired.check_firewalls.get(family) if is_second and not desired.shares_check else None
 
 
 def _leftovers(desired: Desired, observed: Observed) -> Iterator[Step]:
     """Plan to delete parts that the load balancer no longer needs."""
     name = desired.name
-    if observed.address(name) is not None:
-        # The forwarding rule has the address: released, it stays with it.
-        yield delete(Kind.ADDRESS, name)
+    # The forwarding rules have the addresses: released, they stay with them.
+    yield from (delete(*key) for key in observed.parts if key[0] is Kind.ADDRESS)
     if desired.backend is not None and desired.backend.name != name:
         yield from _gone(observed, (Kind.SERVICE, name))
-    if desired.backend is not None and (Kind.FIREWALL, naming.firewall(name)) in observed.parts:
+    if desired.internal and (Kind.FIREWALL, naming.firewall(name)) in observed.parts:
         # So older official managers called it.
         yield from _gone(observed, (Kind.FIREWALL, name))
     if not desired.shares_check or _uses_check(desired, observed, name):
         return
-    yield from _gone(observed, (check_kind(desired), name))
-    for firewall in own_check_firewalls(name):
-        yield from _gone(observed, (Kind.FIREWALL, firewall))
+    yield from _gone(observed, (desired.form.check, name))
+    for want in desired.rules:
+        for firewall in naming.own_check_firewalls(want.name):
+            yield from _gone(observed, (Kind.FIREWALL, firewall))
 
 
 def _uses_check(desired: Desired, observed: Observed, name: str) -> bool:
@@ -302,17 +339,51 @@ def leaves_shared_check(desired: Desired, observed: Observed) -> bool:
     return any(last_part(one) != desired.check.name for one in user.health_checks)
 
 
-def other_kind(desired: Desired, observed: Observed) -> bool:
-    """Tell whether there is a load balancer of the other kind (internal or external) to delete."""
-    rule = observed.rule(desired.name)
-    return rule is not None and rule.load_balancing_scheme != desired.rules[0].load_balancing_scheme
+def wanted_form(options: Options, rule: Rule | None, *, is_default: bool) -> Form:
+    """Choose how a load balancer is to be built.
+
+    Args:
+        options: What the Service asks.
+        rule: Its first forwarding rule as it is.
+        is_default: Whether new external ones get a backend service unasked.
+    """
+    if options.internal:
+        return Form.INTERNAL
+    is_old = rule is not None and rule.form is Form.POOL
+    return Form.EXTERNAL if options.backend_service or (is_default and not is_old) else Form.POOL
 
 
-def deletion(name: str, observed: Observed) -> tuple[Step, ...]:
-    """Return the steps to delete the parts named after a load balancer; none if they are gone."""
-    if rules := observed.rules():
-        return tuple(delete(Kind.RULE, one.name) for one in rules)
-    users = tuple(_gone(observed, (Kind.POOL, name), (Kind.SERVICE, name), (Kind.ADDRESS, name)))
-    firewalls = [key for key in sorted(observed.parts) if key[0] is Kind.FIREWALL]
-    checks = _gone(observed, (Kind.HTTP_CHECK, name), (Kind.CHECK, name))
-    return users or (*checks, *_gone(observed, *firewalls))
+def former_form(desired: Desired, first: Rule | None, forms: Collection[Form]) -> Form | None:
+    """Return the other form that an external load balancer had, or may have had; None if none.
+
+    Args:
+        desired: What is desired.
+        first: Its first forwarding rule as it is; a process that ended may have left none.
+        forms: Those that are made here.
+    """
+    if first is not None:
+        return None if first.form is desired.form else first.form
+    others = {Form.POOL, Form.EXTERNAL} & {*forms} - {desired.form}
+    may_have_had = bool(desired.last_addresses) and len(others) == 1
+    return others.pop() if may_have_had else None
+
+
+def other_scheme(desired: Desired, rule: Rule | None) -> bool:
+    """Tell whether an external load balancer is to be internal or the reverse: that goes first."""
+    scheme = desired.rules[0].load_balancing_scheme
+    return rule is not None and rule.load_balancing_scheme != scheme
+
+
+def deletion(observed: Observed) -> tuple[Step, ...]:
+    """Return the steps to take down all parts that were observed; none if they are gone."""
+    by_kind = dict.fromkeys(key[0] for key in observed.parts)
+    first = next((kinds for kinds in _DELETED if by_kind.keys() & kinds), ())
+    return tuple(delete(*key) for key in observed.parts if key[0] in first)
+
+
+_DELETED: Final = (
+    (Kind.RULE,),
+    (Kind.POOL, Kind.SERVICE, Kind.ADDRESS),
+    (Kind.HTTP_CHECK, Kind.CHECK, Kind.REGION_CHECK, Kind.FIREWALL),
+)
+"""What goes before what: rules before what they lead to, users before their health checks."""

@@ -11,7 +11,7 @@ from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.apply import Applier
 from proreus.providers.gce.balancing.desired import Desired
 from proreus.providers.gce.balancing.observe import Observer
-from proreus.providers.gce.balancing.parts import Kind
+from proreus.providers.gce.balancing.parts import IPV4, IPV6, UNSPECIFIED, Form, Kind
 from proreus.providers.gce.balancing.plan import group_steps
 from proreus.providers.gce.balancing.steps import Observed
 from proreus.providers.gce.balancing.sweeping import Sweeps
@@ -46,8 +46,8 @@ class SharedParts:
         self._groups = asyncio.Lock()
 
     async def ensure_groups(self, desired: Desired, record: Record) -> Observed:
-        """Make the instance groups, which all internal load balancers share, as desired."""
-        if not desired.internal:
+        """Make the instance groups as desired, of which all backend services have need."""
+        if desired.backend is None:
             return Observed()
         async with self._groups:
             observed = await self._observer.groups(desired.group)
@@ -60,24 +60,21 @@ class SharedParts:
                 before=record.clear,
             )
 
-    async def sweep(self, name: str, *, internal: bool) -> None:
-        """Delete the shared parts of a kind of load balancer, unless one of them uses it."""
+    async def sweep(self, form: Form) -> None:
+        """Delete what load balancers of a form share, unless one of them uses it."""
         id_ = self._cluster_id.value()
-        kind, firewall = Kind.HTTP_CHECK, naming.external_check_firewall(name, id_, shared=True)
-        if internal:
-            kind, firewall = Kind.CHECK, naming.internal_check_firewall(name, id_, shared=True)
-        if internal:
+        if form is Form.INTERNAL:
             await self._sweep_services(id_)
-        is_swept = False
         async with self.sweeps.running():
-            is_swept = await self._delete_unused(kind, naming.shared_check(id_))
-            if is_swept:
-                await self._delete_unused(Kind.FIREWALL, firewall)
-        if internal and not self._keeps_groups:
+            if await self._delete_unused(form.check, naming.shared_check(id_)):
+                for family in (IPV4,) if form is Form.POOL else (IPV4, IPV6):
+                    name = naming.shared_check_firewall(form, id_, family)
+                    await self._delete_unused(Kind.FIREWALL, name)
+        if form is not Form.POOL and not self._keeps_groups:
             await self._sweep_groups(naming.instance_group(id_))
 
     async def _sweep_services(self, id_: str) -> None:
-        for protocol in ("TCP", "UDP"):
+        for protocol in ("TCP", "UDP", UNSPECIFIED):
             for affinity in (False, True):
                 name = naming.shared_service(id_, protocol, affinity=affinity)
                 if await self._observer.find(Kind.SERVICE, name) is not None:

@@ -26,12 +26,12 @@ class Observed(msgspec.Struct, frozen=True):
 
     Attributes:
         parts: The parts, by kind and name.
-        reserved: Whoever's reserved address it is to have, or has.
+        reserved: By family whoever's reserved address it is to have, or has.
         refused: By instance why it could not be a host.
     """
 
     parts: Mapping[Key, Part] = {}
-    reserved: Address | None = None
+    reserved: Mapping[str, Address] = {}
     refused: Mapping[Machine, str] = {}
 
     def rule(self, name: str) -> Rule | None:

@@ -1,0 +1,53 @@
+"""Decide what has to be read of a load balancer before a plan is made. Pure."""
+
+from collections.abc import Collection
+
+from proreus.providers.gce.balancing import naming
+from proreus.providers.gce.balancing.desired import Desired
+from proreus.providers.gce.balancing.parts import Form, Kind
+from proreus.providers.gce.balancing.plan import obsolete
+from proreus.providers.gce.balancing.steps import Key, Observed
+
+
+def needed(desired: Desired, forms: Collection[Form]) -> tuple[Key, ...]:
+    """Return what has to be read of a load balancer whose form may have been another one.
+
+    What only a second family of addresses has, or an own health check, is left out if it is not
+    desired and nothing says that it is there.
+    """
+    second = naming.second_name(desired.rules[0])
+    spared: set[Key] = set()
+    if all(one.name != second for one in desired.rules):
+        spared |= {key for key in naming.second_parts(second) if key[0] is not Kind.RULE}
+    if len(forms) == 1:
+        own = naming.own_check_firewalls(desired.name)
+        spared |= {(Kind.FIREWALL, one) for one in own}
+        if not desired.shares_check:
+            spared.add((desired.form.check, desired.name))
+    parts = naming.parts_of(desired.name, desired.rules[0], forms)
+    keys = [key for key in parts if key not in spared]
+    keys.append((desired.form.check, desired.check.name))
+    if desired.backend is not None:
+        keys.append((Kind.SERVICE, desired.backend.name))
+    keys += ((Kind.FIREWALL, one.name) for one in desired.check_firewalls.values())
+    return tuple(dict.fromkeys(keys))
+
+
+def unexpected(desired: Desired, observed: Observed) -> tuple[Key, ...]:
+    """Return what has to be read, too, after what was found: parts of what is not desired."""
+    keys: list[Key] = []
+    if desired.shares_check and (desired.form.check, desired.name) in observed.parts:
+        rules = [desired.name, *(one.name for one in desired.rules)]
+        keys += ((Kind.FIREWALL, fw) for one in rules for fw in naming.own_check_firewalls(one))
+    wanted = {one.name for one in desired.rules}
+    for rule in observed.rules():
+        if rule.name not in wanted:
+            keys += naming.second_parts(rule.name)
+    return tuple(dict.fromkeys(key for key in keys if key not in observed.parts))
+
+
+def is_held_for(desired: Desired, observed: Observed, family: str) -> bool:
+    """Tell whether rules of a family will be made while others have, or had, their address."""
+    wanted = [one for one in desired.rules if one.family == family]
+    lacks = any(observed.rule(one.name) is None for one in wanted)
+    return lacks or any(one.family == family for one in obsolete(desired, observed))
