@@ -20,6 +20,13 @@ from proreus.cloudprovider.jwt import signed_jwt
 from proreus.cloudprovider.requests import Body, Request, form_body
 from proreus.cloudprovider.rest import RestClient
 from proreus.providers.gce.config import NO_TOKEN_URL, Global
+from proreus.providers.gce.federation import (
+    EXTERNAL_ACCOUNT,
+    SCOPE,
+    ExternalAccount,
+    Federation,
+    read_external_account,
+)
 from proreus.providers.gce.metadata import Metadata, OAuthToken
 
 if TYPE_CHECKING:
@@ -27,7 +34,6 @@ if TYPE_CHECKING:
 
 VARIABLE_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 """The environment variable that names the key file."""
-SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 LIFETIME: Final = timedelta(hours=1)
 
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -65,14 +71,15 @@ def key_file_path(settings: Global) -> str:
     return named or (str(usual) if usual.exists() else "")
 
 
-def read_key_file(path: str) -> KeyFile:
+def read_key_file(path: str) -> KeyFile | ExternalAccount:
     """Read a file of credentials.
 
     Raises:
         ConfigError: It cannot be read, or holds none that are known here.
     """
     try:
-        found = msgspec.json.decode(Path(path).read_bytes(), type=KeyFile)
+        content = Path(path).read_bytes()
+        found = msgspec.json.decode(content, type=KeyFile)
     except OSError as error:
         raise ConfigError((f"{VARIABLE_FILE}: {path}: {error.strerror}",)) from error
     except msgspec.MsgspecError:
@@ -83,9 +90,12 @@ def read_key_file(path: str) -> KeyFile:
         return found
     if found.type == "authorized_user" and found.refresh_token:
         return found
+    if found.type == EXTERNAL_ACCOUNT:
+        return read_external_account(content, f"{VARIABLE_FILE}: {path}")
     problem = (
         f"{VARIABLE_FILE}: {path} has credentials of the type {found.type!r}: give the key of a"
-        " service account, or leave out token-url in [Global] to use the metadata server"
+        " service account or a file of workload identity federation (external_account), or leave"
+        " out token-url in [Global] to use the metadata server"
     )
     raise ConfigError((problem,))
 
@@ -126,7 +136,11 @@ class TokenSource:
         """
         self._now = context.now
         path = key_file_path(settings)
-        self._key = read_key_file(path) if path else None
+        found = read_key_file(path) if path else None
+        self._key = found if isinstance(found, KeyFile) else None
+        self._federation = None
+        if isinstance(found, ExternalAccount):
+            self._federation = Federation(context, found, timeout)
         self._token_url = settings.token_url if settings.token_url != NO_TOKEN_URL else ""
         self._token_body = settings.token_body
         self._machine: Credential[str] = Credential(metadata.token, now=context.now, headers=bearer)
@@ -138,12 +152,16 @@ class TokenSource:
         """Close the connections."""
         await self._oauth.close()
         await self._alternative.close()
+        if self._federation is not None:
+            await self._federation.close()
 
     def credential(self) -> Credential[str]:
         """Return a credential that renews itself."""
         issue: Callable[[], Awaitable[Issued[str]]] = self._metadata.token
         if self._token_url:
             issue = self._from_url
+        elif self._federation is not None:
+            issue = self._federation.issue
         elif self._key is not None:
             issue = self._for_key
         return Credential(issue, now=self._now, headers=bearer)

@@ -160,6 +160,9 @@ class Gce:
         app.router.add_get("/computeMetadata/v1/{path:.*}", self._metadata)
         app.router.add_post("/token", self._token)
         app.router.add_post("/alternative", self._alternative)
+        app.router.add_post("/sts", self._token)
+        app.router.add_post("/impersonate", self._alternative)
+        app.router.add_get("/workload", self._workload)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -179,17 +182,27 @@ class Gce:
     async def _token(self, request: web.Request) -> web.StreamResponse:
         form = {key: str(value) for key, value in (await request.post()).items()}
         try:
+            if request.path == "/sts":
+                return web.json_response(self.tokens.exchange_foreign(form))
             return web.json_response(self.tokens.exchange(form, f"{self.endpoint}/token"))
         except ApiError as error:
             body = {"error": error.reason, "error_description": error.message}
             return web.json_response(body, status=error.status)
 
     async def _alternative(self, request: web.Request) -> web.StreamResponse:
+        header = request.headers.get("Authorization", "")
         try:
-            self.tokens.check(request.headers.get("Authorization", ""))
+            if request.path == "/impersonate":
+                return web.json_response(self.tokens.impersonate(header, await request.json()))
+            self.tokens.check(header)
         except ApiError as error:
             return _refused(error)
         return web.json_response(self.tokens.issue_alternative())
+
+    async def _workload(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Metadata") != "True":
+            return web.Response(status=400)
+        return web.json_response({"id_token": self.tokens.workload})
 
     async def _compute(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(content) if (content := await request.read()) else None

@@ -15,6 +15,9 @@ from .errors import ApiError
 from .world import NUMBER, PROJECT, ZONES
 
 ACCOUNT: Final = f"manager@{PROJECT}.iam.gserviceaccount.com"
+AUDIENCE: Final = (
+    f"//iam.googleapis.com/projects/{NUMBER}/locations/global/workloadIdentityPools/k/providers/k"
+)
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
@@ -24,6 +27,7 @@ class Tokens:
     Attributes:
         lifetime: Seconds that a token counts.
         issued: How many there have been.
+        workload: The token of the workload that counts, which another issuer has given it.
     """
 
     def __init__(self) -> None:
@@ -34,6 +38,7 @@ class Tokens:
         """Forget all tokens."""
         self.lifetime = 3600.0
         self.issued = 0
+        self.workload = "workload-secret-1"
         self._numbers = itertools.count(1)
         self._ends: dict[str, float] = {}
 
@@ -97,6 +102,27 @@ class Tokens:
         if not is_right or not is_in_time or SCOPE not in claims["scope"].split():
             raise ApiError(400, "invalid_grant", "Invalid JWT.")
         return self.issue()
+
+    def exchange_foreign(self, form: Mapping[str, str]) -> dict[str, Any]:
+        """Issue a token for one of the workload (RFC 8693), as sts.googleapis.com does."""
+        if form.get("grant_type") != "urn:ietf:params:oauth:grant-type:token-exchange":
+            raise ApiError(400, "invalid_request", "Invalid grant_type.")
+        if form.get("audience") != AUDIENCE or SCOPE not in form.get("scope", "").split():
+            raise ApiError(400, "invalid_request", 'Invalid value for "audience" or "scope".')
+        is_typed = form.get("subject_token_type") == "urn:ietf:params:oauth:token-type:jwt"
+        wants = "urn:ietf:params:oauth:token-type:access_token"
+        if not is_typed or form.get("requested_token_type") != wants:
+            raise ApiError(400, "invalid_request", "Invalid token type.")
+        if form.get("subject_token") != self.workload:
+            raise ApiError(400, "invalid_grant", "The subject token is not valid.")
+        return {**self.issue(), "issued_token_type": wants}
+
+    def impersonate(self, header: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Issue a token of the service account, as iamcredentials.googleapis.com does."""
+        self.check(header)
+        if SCOPE not in body["scope"] or not body["lifetime"].endswith("s"):
+            raise ApiError(400, "invalid", "Request contains an invalid argument.")
+        return self.issue_alternative()
 
     def metadata(self, path: str, headers: Mapping[str, str]) -> str:
         """What the metadata server answers."""
