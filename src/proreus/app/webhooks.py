@@ -33,7 +33,7 @@ Handler = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 
 
 class Means(msgspec.Struct, frozen=True):
-    """The means of our own webhooks: a client that only reads, and questions to the cloud."""
+    """The clients that our own webhooks need: one that reads the API server, one for volumes."""
 
     client: Client
     volumes: VolumeQuestions
@@ -79,7 +79,7 @@ def enabled(
 
 
 def rules(options: Options) -> tuple[Rule, ...]:
-    """Return what our own webhooks that `--webhooks` enables ask of the API server."""
+    """Return the rights that our own webhooks need, those that `--webhooks` enables."""
     chosen, _ = select(options.webhooks, WEBHOOKS)
     return tuple(rule for webhook in chosen.values() for rule in webhook.rules)
 
@@ -88,7 +88,7 @@ def rules(options: Options) -> tuple[Rule, ...]:
 async def ready(
     chosen: Mapping[str, OwnWebhook | Webhook], options: Options, config: ClientConfig
 ) -> AsyncIterator[Mapping[str, Webhook]]:
-    """Give our own webhooks their means while the body runs; yields all with their handlers."""
+    """Give our own webhooks their clients while the body runs; yields every webhook to serve."""
     async with readonly.client(config, USER_AGENT) as client:
         questions = VolumeQuestions(lambda: opened(options, client))
         means = Means(client, questions)

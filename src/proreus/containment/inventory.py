@@ -353,7 +353,7 @@ def _needs_witnesses(
     due: Collection[str],
     due_off: Collection[str],
 ) -> bool:
-    """Tell whether the cloud's last answer says of the machine what witnesses are to confirm."""
+    """Tell whether witnesses have to confirm the cloud's last answer about a node's machine."""
     name = node.metadata.name
     observations = observed.get(name)
     match observations[-1].answer if observations else None:

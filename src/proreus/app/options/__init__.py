@@ -279,7 +279,7 @@ def _servers(options: Options) -> Iterator[str]:
 
 
 def _ssh(options: Options) -> Iterator[str]:
-    """Return what is missing of the three that give an SSH key to instances."""
+    """Return the problems with the flags that give an SSH key to instances; each names its flag."""
     if options.ssh_user and not options.ssh_keyfile:
         yield "--ssh-keyfile: is needed with --ssh-user"
     if options.ssh_keyfile and not options.ssh_user:

@@ -27,7 +27,7 @@ def _allocator(text: str) -> str:
 
 
 def _login(text: str) -> str:
-    """Return what is wrong with the name of a user of instances; a cloud may keep it in lines."""
+    """Return the problem with a login name, or "": a cloud may keep names in a list of lines."""
     is_name = not text or re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", text)
     return "" if is_name else "must be a login name such as core: a-z, 0-9, _ and -"
 

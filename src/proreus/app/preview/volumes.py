@@ -12,7 +12,7 @@ from proreus.kube.objects import PersistentVolume
 def changes(
     volumes: Sequence[PersistentVolume], answers: Mapping[str, Answer]
 ) -> tuple[tuple[Change, ...], tuple[str, ...]]:
-    """Return what is to be written to volumes, and why nothing is to some of them.
+    """Return the changes of volumes, and why some volumes stay as they are.
 
     Args:
         volumes: All volumes.

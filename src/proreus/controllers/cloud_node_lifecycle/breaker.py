@@ -29,7 +29,7 @@ class Breaker(msgspec.Struct, frozen=True):
 
 
 class Gate:
-    """What the breaker lets through in one pass: all deletions and taints of a scope use one."""
+    """The gate that the breaker holds before all deletions and taints of a scope in one pass."""
 
     def __init__(self, breaker: Breaker, most: float, policy: Policy, at: float) -> None:
         """Begin with the breaker of the pass, which lets at most `most` held nodes go at once."""

@@ -77,7 +77,7 @@ class Outstanding:
 
     @property
     def nodes(self) -> Collection[Node]:
-        """These nodes."""
+        """The nodes that stand out."""
         return self._nodes.values()
 
     def and_lost(self, lost: Iterable[str], get: Callable[[str], Node | None]) -> tuple[Node, ...]:

@@ -37,7 +37,7 @@ from proreus.kube.objects import (
 
 
 class PoweredOff(msgspec.Struct, frozen=True):
-    """What is known of the power of a scope's machines.
+    """The evidence about machines of a scope that are powered off.
 
     Attributes:
         evidence: The answers that speak for a machine being powered off.
@@ -50,7 +50,7 @@ class PoweredOff(msgspec.Struct, frozen=True):
     awake: frozenset[Key] = frozenset()
 
     def suspects(self, open_: Mapping[Key, Node]) -> Mapping[str, Evidence]:
-        """Return those that the breaker counts, by uid: those not yet marked by anybody."""
+        """Return the evidence that the breaker counts, by uid: of nodes not yet out of service."""
         return {
             key[0]: entry
             for key, entry in self.evidence.items()

@@ -121,7 +121,7 @@ def _values(key: str, value: str) -> list[str]:
 
 
 def admitted(volume: PersistentVolume, place: Place) -> tuple[Mapping[str, Any], ...]:
-    """Return the operations that bring a new volume to its place, for an admission webhook."""
+    """Return the operations that give a new volume its labels and affinity, for a webhook."""
     found: list[Mapping[str, Any]] = []
     labels = {**volume.metadata.labels, **place.labels}
     if labels != volume.metadata.labels:
@@ -132,7 +132,7 @@ def admitted(volume: PersistentVolume, place: Place) -> tuple[Mapping[str, Any],
 
 
 def changed(old: PersistentVolume | None, new: PersistentVolume) -> bool:
-    """Tell whether anything changed that matters here; status and annotations alone do not."""
+    """Tell whether labels or spec of a volume changed; status and annotations do not count."""
     return old is None or (old.metadata.labels, old.spec) != (new.metadata.labels, new.spec)
 
 
@@ -153,7 +153,7 @@ def askable(volumes: Sequence[PersistentVolume]) -> tuple[PersistentVolume, ...]
 
 
 def repaired(volume: PersistentVolume, place: Place) -> Patch:
-    """Return the patch that brings an existing volume to its place; false without a difference.
+    """Return the patch that gives an existing volume labels and affinity; false if it has them.
 
     A volume's node affinity can be set once and never be changed.
     """
@@ -169,7 +169,7 @@ def is_open(volume: PersistentVolume) -> bool:
 
 
 def refusal(answer: CloudError) -> tuple[str, int]:
-    """Return what the user is told whose volume the cloud does not describe, and the HTTP status.
+    """Return the text and HTTP status for a user whose volume the cloud does not describe.
 
     A volume that is wrong is forbidden; a cloud that does not answer is worth another try.
     """

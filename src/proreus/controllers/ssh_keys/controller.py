@@ -64,12 +64,12 @@ class SSHKeysController:
             )
 
     def stop(self) -> None:
-        """Give the key no more."""
+        """Stop giving the key."""
         self._stopped.set()
 
     @property
     def is_busy(self) -> bool:
-        """Never: nothing is written to the API server."""
+        """Always false: nothing is written to the API server."""
         return False
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:

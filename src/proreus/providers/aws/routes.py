@@ -132,7 +132,7 @@ class AWSRoutes:
         return found[0]
 
     def _ours(self, machines: Mapping[str, Found]) -> dict[str, str]:
-        """Return the provider ids of those that are instances of this cluster."""
+        """Return the provider ids of those machines that are instances of this cluster."""
         return {
             id_: provider_id(zone_of(machine), id_)
             for id_, machine in machines.items()
@@ -142,7 +142,7 @@ class AWSRoutes:
         }
 
     async def _interfaces_there(self, ids: Collection[str]) -> set[str]:
-        """Return those network interfaces that are there; none without the right to see them.
+        """Return those network interfaces that exist; none without the right to see them.
 
         Raises:
             CloudError: EC2 does not tell.
@@ -320,7 +320,7 @@ def _is_blackhole(route: Described) -> bool:
 
 
 def _is_there(machine: Found) -> bool:
-    """Tell whether an instance is there, or may be."""
+    """Tell whether an instance exists, or may exist."""
     if isinstance(machine, CloudError):
         return True
     return machine is not None and state_of(machine) != TERMINATED

@@ -224,7 +224,7 @@ def made_for(name: str, rules: Iterable[Rule]) -> frozenset[Rule]:
 
 
 def inherited(observed: Iterable[Rule], desired: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return the desired rules for clients that are there under another load balancer's name.
+    """Return the desired rules for clients that exist under another load balancer's name.
 
     A node port is one Service's. So the other one has had it before, is still to be changed, and
     will then revoke what bears its name.

@@ -30,7 +30,7 @@ FLAGS: Final[Mapping[str, ProviderFlag]] = MappingProxyType(
         ),
     }
 )
-"""Their meaning; officially, too, a file goes before the Secret."""
+"""The flags by their names; officially, too, a file goes before the Secret."""
 
 
 def config_secret(given: Mapping[str, Any]) -> str:

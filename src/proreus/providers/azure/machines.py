@@ -79,7 +79,7 @@ def is_powered_off(machine: Resource, view: Resource | None) -> bool:
 
 
 def _code(view: Resource | None, kind: str) -> str:
-    """Return what the instance view says of a kind of state; "" if nothing."""
+    """Return the code that the instance view shows for a kind of state; "" without one."""
     statuses = (view or {}).get("statuses") or ()
     codes = (str(one.get("code", "")).lower() for one in statuses)
     return next((code.removeprefix(kind) for code in codes if code.startswith(kind)), "")

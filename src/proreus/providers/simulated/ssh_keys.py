@@ -7,7 +7,7 @@ class SimulatedSSHKeys:
     """The capability `SSHKeys` of the provider `simulated`."""
 
     def __init__(self, api: Api) -> None:
-        """Keep how to call the cloud."""
+        """Keep the client of the cloud."""
         self._api = api
 
     async def add_to_all_instances(self, user: str, public_key: str) -> None:

@@ -20,7 +20,7 @@ class SimulatedVolumes:
     """The capability `Volumes` of the provider `simulated`."""
 
     def __init__(self, api: Api, batch_size: int) -> None:
-        """Keep how to call the cloud, `batch_size` volumes a call."""
+        """Keep the client of the cloud, `batch_size` volumes a call."""
         self._api = api
         self._batch_size = batch_size
 

@@ -1,4 +1,4 @@
-"""Finds the datastore of a volume, and writes the labels of its zones. Pure."""
+"""Find the datastore of a volume, and write the labels of its zones. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -233,7 +233,7 @@ class Inventory:
         raise ConfigError((problem,))
 
     async def _listed(self, session: Session) -> list[Machine]:
-        """Read all machines anew, past the filter, as far as it tells which they are."""
+        """Read all machines anew, without the filter; only the properties that identify them."""
         found = await self._read(session, _MACHINE, _IDENTITY)
         return [machine(ref, properties) for ref, properties in found]
 

@@ -1,4 +1,4 @@
-"""Labels virtual disks with the zones of the hosts that mount their datastore."""
+"""Label virtual disks with the zones of the hosts that mount their datastore."""
 
 import asyncio
 from collections.abc import Mapping

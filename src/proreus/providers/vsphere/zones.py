@@ -42,7 +42,7 @@ def zone_of(
 def shared_zones(
     hosts: Collection[Ref], parents: Mapping[Ref, Ref], tagged: Mapping[Ref, Marks]
 ) -> list[Marks]:
-    """Return the zones of what some hosts share, such as a datastore, by region and name.
+    """Return the zones of an object that these hosts share, such as a datastore, sorted.
 
     As officially, it is in each zone of which all hosts have it.
 
@@ -60,7 +60,7 @@ def shared_zones(
 
 
 def _above(place: Ref, parents: Mapping[Ref, Ref], tagged: Mapping[Ref, Marks]) -> Marks | None:
-    """Return zone and region as they are found from a place upwards; None unless both are."""
+    """Return zone and region by the tags of a place and those above it; None unless it has both."""
     found = Marks()
     for ref in _upwards(place, parents):
         here = tagged.get(ref, Marks())

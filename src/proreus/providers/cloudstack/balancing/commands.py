@@ -94,7 +94,7 @@ class Commands:
         return lambda now: after(now, step, id_, ip)
 
     async def _instead(self, ref: LoadBalancerRef, step: Step) -> Step:
-        """Return the step to take in the place of one, by what there is now.
+        """Return the step to take in place of a planned one, by what CloudStack shows now.
 
         Raises:
             Working: CloudStack deletes a rule still.
