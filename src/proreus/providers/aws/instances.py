@@ -172,7 +172,7 @@ class AWSInstances:
         return MOST_IDS
 
     def owns(self, node: Node) -> Ownership:
-        """Tell a node's cloud by the zone in its provider id, or else by the region's label.
+        """Tell whether a node is of this region: by the zone in its provider id, or else its label.
 
         Nothing on a Node tells the account: that the answers are those of the right one, witnesses
         have to show.

@@ -39,7 +39,7 @@ class AzureInstances:
         return BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """Tell a node's cloud by the subscription in its provider id."""
+        """Tell whether a node is of this subscription, by its provider id."""
         return names.ownership(node, self._subscription)
 
     def scope(self, node: Node) -> str:

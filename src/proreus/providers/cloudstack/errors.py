@@ -57,7 +57,7 @@ def error_body(said: Mapping[str, Any]) -> ErrorBody:
 
 
 def absent_id(text: str) -> str:
-    """Return the id of which an error says that there is no such object; "" if it is none."""
+    """Return the id of the object that, as an error says, does not exist; "" for other errors."""
     found = _ABSENT.search(text)
     return found["id"].lower() if found else ""
 

@@ -57,7 +57,7 @@ class MesosInstances:
         return BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """Tell a node's cloud by the form of its provider id, which names no cluster."""
+        """Tell whether a node is of Mesos: its provider id has that form, and names no cluster."""
         return ownership(node)
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:

@@ -98,7 +98,7 @@ def holder(address: str, ports: Iterable[Described], subnets: Collection[str]) -
 
 
 def checks_addresses(port: Described) -> bool:
-    """Tell whether a port lets only known addresses through, and takes further ones."""
+    """Tell whether a port lets only known addresses through, to which others can be added."""
     return port.get("port_security_enabled") is not False and "allowed_address_pairs" in port
 
 

@@ -40,7 +40,7 @@ class OpenStackInstances:
         return BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """Tell a node's cloud by the region in its provider id, else by the Node's label."""
+        """Tell whether a node is of this region: by its provider id, or else by its label."""
         return ownership(node, self._region)
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:

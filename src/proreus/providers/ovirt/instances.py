@@ -61,7 +61,7 @@ class OVirtInstances:
         return BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """Tell a node's cloud by its provider id."""
+        """Tell whether a node is of this cloud, by its provider id."""
         return ownership(node)
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:

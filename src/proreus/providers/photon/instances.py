@@ -43,7 +43,7 @@ class PhotonInstances:
         return BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """Tell a node's cloud by its provider id, which names no project."""
+        """Tell whether a node is of this cloud, by its provider id, which names no project."""
         return ownership(node)
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:

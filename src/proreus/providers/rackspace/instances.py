@@ -45,7 +45,7 @@ class RackspaceInstances:
         return BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """Tell a node's cloud by its provider id, and the region by its label."""
+        """Tell whether a node is of this cloud and region: by its provider id, and its label."""
         return ownership(node, self._region)
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:

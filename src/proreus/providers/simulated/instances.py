@@ -39,7 +39,7 @@ class SimulatedInstances:
         return self._batch_size
 
     def owns(self, node: Node) -> Ownership:
-        """Tell a node's cloud by the provider id's prefix and region; unknown without one."""
+        """Tell whether a node is of this region, by its provider id; unknown without one."""
         if not node.spec.provider_id:
             return Ownership.UNKNOWN
         mine = instance_id(self._region, node.spec.provider_id) is not None
