@@ -32,8 +32,10 @@ GRANTED: Final = (
     (MANAGERS, Options(controllers=("kubelet-serving",))),
     (MANAGERS, Options(controllers=("persistentvolume-label-controller",))),
     (MANAGERS, Options(webhooks=("*",))),
+    (MANAGERS, Options(controllers=("nodelifecycle",))),
     (APART, Options(use_service_account_credentials=True)),
     (APART, Options(use_service_account_credentials=True, controllers=("kubelet-serving",))),
+    (APART, Options(use_service_account_credentials=True, controllers=("nodelifecycle",))),
 )
 """The flags whose roles each group has: all together what tests give to managers."""
 

@@ -25,6 +25,8 @@ FRONT = "serving/test_authentication.py::"
 HOOKS = "apiserver/test_webhooks.py::"
 IPAM = "apiserver/test_node_ipam.py::"
 LIFECYCLE = "apiserver/test_node_lifecycle.py::"
+EVICTION = "apiserver/test_pod_eviction.py::"
+EVICTION_PLAN = "plans/test_node_lifecycle.py::"
 OUT_OF_SERVICE = "apiserver/test_out_of_service.py::"
 LIFECYCLE_PLAN = "plans/test_cloud_node_lifecycle.py::"
 NODES = "apiserver/test_nodes.py::"
@@ -195,6 +197,15 @@ SHOWN_BY: Final = {
     + "test_many_machines_that_vanish_at_once_stop_all_deletions_until_an_operator_resumes_them",
     "delete_nodes_by_name": LIFECYCLE
     + "test_a_node_without_provider_id_stays_unless_names_are_trusted",
+    "node_monitor_grace_period": EVICTION
+    + "test_a_silent_node_is_given_up_and_its_pods_leave_by_their_tolerations",
+    "node_startup_grace_period": EVICTION_PLAN
+    + "test_a_node_that_never_reported_has_a_grace_of_its_own",
+    "node_eviction_rate": EVICTION_PLAN + "test_one_node_of_a_zone_is_tainted_every_ten_seconds",
+    "secondary_node_eviction_rate": EVICTION_PLAN
+    + "test_a_large_zone_that_is_mostly_silent_is_tainted_slowly",
+    "large_cluster_size_threshold": EVICTION_PLAN + "test_rates",
+    "unhealthy_zone_threshold": EVICTION_PLAN + "test_states_of_zones",
     "node_out_of_service_taint": OUT_OF_SERVICE
     + "test_a_node_without_power_goes_out_of_service_and_returns",
     "node_out_of_service_grace": "plans/test_out_of_service.py::"

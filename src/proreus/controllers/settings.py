@@ -23,6 +23,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     node_deletion_breaker: float = 0.2
     node_deletion_resume: bool = False
     delete_nodes_by_name: bool = False
+    node_monitor_grace_period: float = 50.0
+    node_startup_grace_period: float = 60.0
+    node_eviction_rate: float = 0.1
+    secondary_node_eviction_rate: float = 0.01
+    large_cluster_size_threshold: int = 50
+    unhealthy_zone_threshold: float = 0.55
     node_out_of_service_taint: bool = False
     node_out_of_service_grace: float = 60.0
     load_balancer_resync_period: float = 3600.0

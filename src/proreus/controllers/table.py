@@ -14,6 +14,7 @@ from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecyc
 from proreus.controllers.environment import Environment, Runnable
 from proreus.controllers.node_ipam.controller import NodeIpamController
 from proreus.controllers.node_ipam.plan import Mode
+from proreus.controllers.node_lifecycle.controller import NodeLifecycleController
 from proreus.controllers.persistent_volume_label.controller import (
     PersistentVolumeLabelController,
 )
@@ -187,6 +188,25 @@ CONTROLLERS: tuple[Descriptor, ...] = (
         needed=_asks_cloud,
         sees=Sees.ALL,
         shared=_asks_no_cloud,
+    ),
+    Descriptor(
+        name="node-lifecycle-controller",
+        alias="nodelifecycle",
+        capability="instances",
+        create=NodeLifecycleController,
+        account="node-controller",
+        rules=(
+            Rule("", "nodes", ("get", *_WATCH, "patch")),
+            Rule("", "nodes/status", ("patch",)),
+            Rule("", "pods", (*_WATCH, "delete")),
+            Rule("", "pods/status", ("patch",)),
+            Rule("coordination.k8s.io", "leases", ("get", *_WATCH)),
+            _EVENTS,
+        ),
+        needed=_never,
+        opt_in=True,
+        sees=Sees.ALL,
+        shared=_in_every_case,
     ),
     Descriptor(
         name="kubelet-serving-approving-controller",

@@ -18,6 +18,7 @@ from proreus.kube.objects import (
     StorageClass,
 )
 from proreus.kube.patch import Patch
+from proreus.kube.pods import NodeLease, Pod, Pulse
 from proreus.kube.whole import with_whole_taints
 
 T = TypeVar("T")
@@ -131,6 +132,13 @@ LEASES = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", namespaced=True, type=dict[str, Any]
 )
 """Leases are dicts, because they are written back whole: fields that we do not know are kept."""
+NODE_LEASES = Resource(
+    "coordination.k8s.io", "v1", "leases", "Lease", namespaced=True, type=NodeLease
+)
+"""The leases of kubelets, which are only read."""
+PULSES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Pulse)
+"""Nodes, as those read them who watch whether kubelets live."""
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -193,6 +193,60 @@ class Options(ServingOptions, frozen=True, kw_only=True):
     delete_nodes_by_name: Annotated[
         bool, Flag(PROREUS, "Delete also Nodes without a provider id, looked up by name.", boolean)
     ] = DEFAULTS.delete_nodes_by_name
+    node_monitor_grace_period: Annotated[
+        float,
+        Flag(
+            PROREUS,
+            "With nodelifecycle: how long a node may be silent before it is unknown.",
+            duration,
+            at_least(1),
+        ),
+    ] = DEFAULTS.node_monitor_grace_period
+    node_startup_grace_period: Annotated[
+        float,
+        Flag(
+            PROREUS,
+            "With nodelifecycle: the same of a node that has never reported.",
+            duration,
+            at_least(1),
+        ),
+    ] = DEFAULTS.node_startup_grace_period
+    node_eviction_rate: Annotated[
+        float,
+        Flag(
+            PROREUS,
+            "With nodelifecycle: how many nodes of a zone get NoExecute taints in a second.",
+            number,
+            at_least(0),
+        ),
+    ] = DEFAULTS.node_eviction_rate
+    secondary_node_eviction_rate: Annotated[
+        float,
+        Flag(
+            PROREUS,
+            "With nodelifecycle: the same in a large zone that is partly disrupted.",
+            number,
+            at_least(0),
+        ),
+    ] = DEFAULTS.secondary_node_eviction_rate
+    large_cluster_size_threshold: Annotated[
+        int,
+        Flag(
+            PROREUS,
+            "With nodelifecycle: number of nodes above which a zone is large.",
+            integer,
+            at_least(0),
+        ),
+    ] = DEFAULTS.large_cluster_size_threshold
+    unhealthy_zone_threshold: Annotated[
+        float,
+        Flag(
+            PROREUS,
+            "With nodelifecycle: share of nodes not Ready from which a zone is disrupted.",
+            number,
+            at_least(0),
+        ),
+    ] = DEFAULTS.unhealthy_zone_threshold
     node_out_of_service_taint: Annotated[
         bool,
         Flag(

@@ -1,0 +1,113 @@
+"""Decide when a pod leaves a node with NoExecute taints: by its tolerations. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from proreus.kube.objects import Condition, Taint, condition
+from proreus.kube.pods import Pod, Toleration
+
+REASON: Final = "DeletionByTaintManager"
+"""The reason of the condition `DisruptionTarget` of a pod that is evicted."""
+TARGET: Final = "DisruptionTarget"
+"""The condition of a pod that is about to be deleted."""
+
+
+class Eviction(msgspec.Struct, frozen=True):
+    """When a pod was first seen on a tainted node, and when it leaves, on one clock."""
+
+    since: float
+    due: float
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Tell whether a toleration matches a taint, as the API defines it."""
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def patience(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float | None:
+    """Return the seconds that a pod may stay with these NoExecute taints; None: for ever.
+
+    All must be tolerated, else it is 0; then the shortest of the tolerations that match counts.
+    """
+    used: list[Toleration] = []
+    for taint in taints:
+        matching = next((one for one in tolerations if tolerates(one, taint)), None)
+        if matching is None:
+            return 0.0
+        used.append(matching)
+    seconds = [one.toleration_seconds for one in used if one.toleration_seconds is not None]
+    return float(max(0, min(seconds))) if seconds else None
+
+
+def schedule(
+    pods: Iterable[tuple[Pod, Sequence[Taint]]], before: Mapping[str, Eviction], at: float
+) -> Mapping[str, Eviction]:
+    """Return when each pod leaves, by uid, of those that must.
+
+    Args:
+        pods: Those on tainted nodes, with the NoExecute taints.
+        before: What the schedule was. The time of a pod counts from when it was first on it, also
+            if taints have changed since.
+        at: The time.
+    """
+    scheduled: dict[str, Eviction] = {}
+    for pod, taints in pods:
+        seconds = patience(taints, pod.spec.tolerations)
+        if seconds is None or pod.metadata.deletion_timestamp is not None:
+            continue
+        known = before.get(pod.metadata.uid)
+        since = at if known is None else known.since
+        scheduled[pod.metadata.uid] = Eviction(since, since + seconds)
+    return scheduled
+
+
+def overdue(
+    pods: Iterable[tuple[Pod, Sequence[Taint]]], scheduled: Mapping[str, Eviction], at: float
+) -> tuple[Pod, ...]:
+    """Return the pods that leave now."""
+    return tuple(
+        pod
+        for pod, _ in pods
+        if (found := scheduled.get(pod.metadata.uid)) is not None and found.due <= at
+    )
+
+
+def is_by_others(old: Pod | None, new: Pod, ours: Collection[str]) -> bool:
+    """Tell whether somebody else has begun to evict a pod; `ours` are the uids of our own."""
+    is_new = old is not None and is_target(new) and not is_target(old)
+    return is_new and new.metadata.uid not in ours
+
+
+def executing(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """Return the taints with the effect NoExecute."""
+    return tuple(one for one in taints if one.effect == "NoExecute")
+
+
+def is_target(pod: Pod) -> bool:
+    """Tell whether a controller of this kind is evicting the pod."""
+    found = condition(pod.status.conditions, TARGET)
+    return found is not None and found.reason == REASON
+
+
+def target(now: datetime) -> Condition:
+    """Return the condition that says why a pod is deleted."""
+    text = "Taint manager: deleting due to NoExecute taint"
+    return Condition(TARGET, "True", REASON, text, now)
+
+
+def not_ready(now: datetime) -> Condition:
+    """Return the Ready condition of a pod of whose node nobody reports."""
+    return Condition("Ready", "False", "", "", now)
+
+
+def is_counted_ready(pod: Pod) -> bool:
+    """Tell whether a pod counts as Ready, though nobody reports of its node."""
+    found = condition(pod.status.conditions, "Ready")
+    return found is not None and found.status == "True"
