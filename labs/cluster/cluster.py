@@ -54,6 +54,8 @@ class Settings(msgspec.Struct, frozen=True):
     serving_certificates: bool = False
     """Kubelets ask for serving certificates, and the API server trusts no others. The manager knows
     the machines by an inventory, and approves them."""
+    evicts: bool = True
+    """kube-controller-manager gives up silent nodes and evicts their pods; else the manager may."""
 
 
 def directory_of(name: str, environ: Mapping[str, str] = os.environ) -> Path:
@@ -142,7 +144,7 @@ class Cluster:
             self.families,
             verify_kubelets=self.settings.serving_certificates,
         )
-        self.plane.start(node_ipam=manager is None)
+        self.plane.start(node_ipam=manager is None, evicts=self.settings.evicts)
         self._start_nodes()
         if manager is not None:
             self._report("the manager")

@@ -10,6 +10,8 @@ from labs.cluster.network import Family
 ACCOUNT = "system:serviceaccount:kube-system:cloud-controller-manager"
 """The user that the manager is; its rights are those of `proreus roles`."""
 
+_EVICTING = ",nodelifecycle"
+
 _CLOUD_CONFIG = """\
 region: here
 zone: one
@@ -71,6 +73,8 @@ def start_manager(cluster: Cluster) -> None:
         machines.write_text(inventory(cluster))
         known = f"instances: {{inventory: {machines}}}\n"
         chosen = [one + _APPROVING * one.startswith("--controllers=") for one in chosen]
+    if not cluster.settings.evicts:
+        chosen = [one + _EVICTING * one.startswith("--controllers=") for one in chosen]
     config.write_text(cloud_config(used) + known)
     program = (sys.executable, "-m", "proreus")
     plane.apply(machine.run(*program, "roles", *chosen))

@@ -24,6 +24,8 @@ DNS_DOMAIN = "cluster.local"
 
 _READY_SECONDS = 600.0
 
+_NO_EVICTION = "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"
+
 _COREFILE = """\
 {domain}:53 in-addr.arpa:53 ip6.arpa:53 {{
     bind {address}
@@ -106,11 +108,12 @@ class Plane:
         self.address = used[0].gateway()
         self.url = f"https://{self.address}:{API_PORT}"
 
-    def start(self, *, node_ipam: bool) -> None:
+    def start(self, *, node_ipam: bool, evicts: bool = True) -> None:
         """Start everything and wait until the API server is ready.
 
         Args:
             node_ipam: whether kube-controller-manager gives nodes their pods' networks.
+            evicts: whether it gives up silent nodes and evicts their pods.
 
         Raises:
             ClusterError: it does not get ready.
@@ -127,6 +130,7 @@ class Plane:
             "kube-controller-manager",
             self._programs.path("kube-controller-manager"),
             *self._controllers(node_ipam=node_ipam),
+            *([] if evicts else [_NO_EVICTION]),
         )
         self._machine.start(
             "kube-scheduler",

@@ -20,7 +20,14 @@ from typing import Any, Final, TypeVar
 from proreus.cloudprovider.identity import MARK_SERVICE
 from proreus.kube import config
 from proreus.kube.errors import NotFound
-from proreus.kube.objects import TAINT_SHUTDOWN, Node, Service, condition, has_taint
+from proreus.kube.objects import (
+    TAINT_OUT_OF_SERVICE,
+    TAINT_SHUTDOWN,
+    Node,
+    Service,
+    condition,
+    has_taint,
+)
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import SERVICES
 from proreus.testing.controlplane import ControlPlane
@@ -58,6 +65,8 @@ FLAGS: Final = (
     "--node-deletion-interval=1s",
     "--node-deletion-breaker=1",
     "--node-status-update-frequency=1s",
+    "--node-out-of-service-taint",
+    "--node-out-of-service-grace=1s",
 )
 ANSWER_TIME: Final = 5
 """Seconds that the manager gives the cloud for an answer."""
@@ -187,16 +196,20 @@ class World:
         await self.when("the load balancers have the new addresses", are_targets)
 
     async def stop(self, *stopped: str) -> None:
-        """Shut machines down, and wait until their nodes say so."""
+        """Shut machines down, and wait until their nodes say so and are out of service."""
         for name in stopped:
             await self.admin.stop(self.machines[name].id)
         await self.site.silence(*stopped)
 
         async def say_so() -> bool:
             nodes = await self.site.nodes()
-            return all(has_taint(nodes[name], TAINT_SHUTDOWN) for name in stopped)
+            return all(
+                has_taint(nodes[name], taint)
+                for name in stopped
+                for taint in (TAINT_SHUTDOWN, TAINT_OUT_OF_SERVICE)
+            )
 
-        await self.when("the nodes are said to be shut down", say_so)
+        await self.when("the nodes are said to be shut down and out of service", say_so)
 
     async def lose(self, *lost: str) -> None:
         """End machines, and wait until nothing is left of their nodes."""

@@ -7,6 +7,7 @@ taint eviction.
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -476,6 +477,16 @@ def test_kubelets_are_heard_by_heartbeats(old: str | None, new: str | None, *, h
 
     assert health.has_reported(beat(old), beat(new)) is heard
     assert health.has_reported(None, beat(new)) is (new is not None)
+
+
+def test_times_that_nobody_has_set_are_read() -> None:
+    """NetworkUnavailable has no heartbeat where the controller of routes has written it."""
+    seen = b'{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":null}]}}'
+    pulse_ = msgspec.json.decode(seen, type=Pulse)
+    assert health.has_reported(None, pulse_)
+    assert not health.has_reported(pulse_, pulse_)
+    lease = msgspec.json.decode(b'{"spec":{"renewTime":null}}', type=NodeLease)
+    assert not health.has_renewed(lease, lease)
 
 
 def test_kubelets_are_heard_by_leases() -> None:

@@ -47,7 +47,7 @@ class Pod(msgspec.Struct, frozen=True):
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
     """`spec` of a Lease."""
 
-    renew_time: str = ""
+    renew_time: str | None = None
 
 
 class NodeLease(msgspec.Struct, frozen=True):
@@ -91,11 +91,11 @@ class PulseMeta(ObjectMeta, frozen=True, rename="camel"):
 
 
 class PulseCondition(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """A condition of a Node, with the time at which it was reported last."""
+    """A condition of a Node, with the time at which it was reported last; null is none."""
 
     type: str
     status: str
-    last_heartbeat_time: str = ""
+    last_heartbeat_time: str | None = None
 
 
 class PulseSpec(msgspec.Struct, frozen=True):

@@ -303,6 +303,12 @@ class NodeLifecycleController:
         return not self._is_held()
 
     def _show(self, decided: plan.Pass) -> None:
+        for gauge in (
+            node_collector.ZONE_HEALTH,
+            node_collector.ZONE_SIZE,
+            node_collector.ZONE_UNHEALTHY,
+        ):
+            gauge.clear()  # a zone may have gone
         for name, zone in decided.zones.items():
             state = 100.0 * zone.ready / zone.size if zone.size else 100.0
             node_collector.ZONE_HEALTH.labels(name).set(state)

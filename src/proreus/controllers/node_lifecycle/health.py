@@ -50,4 +50,4 @@ def has_reported(old: Pulse | None, new: Pulse) -> bool:
 
 def has_renewed(old: NodeLease | None, new: NodeLease) -> bool:
     """Tell whether the kubelet has renewed its lease between two versions of it."""
-    return old is None or new.spec.renew_time > old.spec.renew_time
+    return old is None or (new.spec.renew_time or "") > (old.spec.renew_time or "")
