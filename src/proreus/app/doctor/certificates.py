@@ -24,9 +24,9 @@ def findings(observed: Observed) -> Iterator[Finding]:
             f"node/{node}",
             "the node's kubelet has no serving certificate, so kubectl logs and exec fail for it",
             f"its request {name} has waited for {span(age)}: "
-            f"{said.get(name, 'nobody says that it is looked at')}",
-            "run the manager with --controllers=*,kubelet-serving, correct what it objects to, or "
-            f"look at the request and run `kubectl certificate approve {name}`",
+            f"{said.get(name, 'no event says why; does the manager run?')}",
+            "correct what the manager objects to, or look at the request and run "
+            f"`kubectl certificate approve {name}`",
         )
 
 
