@@ -227,26 +227,6 @@ async def test_two_services_share_the_rule_of_path_mtu_discovery(aws: StrictAWS)
         assert site.rules() == set()
 
 
-async def test_a_node_port_that_goes_to_another_service_stays_open_for_that(aws: StrictAWS) -> None:
-    """The API server frees it at once, when the first load balancer is still to be changed."""
-    async with placed(aws) as site:
-        ids = site.machines(1)
-        heir = site.desired(ids, ServicePort(81, node_port=30080), uid=UID.replace("5e", "6e"))
-        await site.made(site.desired(ids))
-        # The rights of the official manager: it changes no descriptions.
-        aws.fail(
-            "UpdateSecurityGroupRuleDescriptionsIngress", code="UnauthorizedOperation", status=403
-        )
-        await site.made(heir)
-        await site.made(heir)
-        await site.made(site.desired(ids, HTTPS))
-        assert {("tcp", 30080, ANYWHERE), ("tcp", 30443, ANYWHERE)} <= site.rules()
-        await site.delete(site.desired(ids, HTTPS))
-        assert ("tcp", 30080, ANYWHERE) in site.rules()
-        await site.delete(heir)
-        assert not site.rules()
-
-
 async def test_two_services_share_the_rule_of_health_checks_at_one_port(aws: StrictAWS) -> None:
     async with placed(aws) as site:
         ids = site.machines(1)

@@ -16,7 +16,6 @@ from proreus.providers.aws.rules import (
     changed,
     idle_health,
     idle_mtu,
-    inherited,
     made_for,
     of_classic,
     of_hosts,
@@ -187,13 +186,3 @@ def test_rules_of_health_checks_go_when_nobody_has_clients() -> None:
     have = {tcp(10256, "10.0.0.0/24", HEALTH), tcp(10256, "10.0.1.0/24", "of an operator")}
     assert idle_health(have, {tcp(30081, "0.0.0.0/0", f"{CLIENT_RULE}=other")}) == frozenset()
     assert idle_health(have, have) == {tcp(10256, "10.0.0.0/24", HEALTH)}
-
-
-def test_a_rule_for_clients_under_another_name_is_inherited_and_no_other() -> None:
-    wanted = {tcp(30080, "0.0.0.0/0", CLIENT), tcp(30081, "0.0.0.0/0", CLIENT)}
-    wanted.add(tcp(10256, SUBNETS[0], HEALTH))
-    of_other = tcp(30080, "0.0.0.0/0", f"{CLIENT_RULE}=other")
-    of_somebody = tcp(30081, "0.0.0.0/0", "by hand")
-    shared = tcp(10256, SUBNETS[0], f"{HEALTH_RULE}=other")
-    assert inherited({of_other, of_somebody, shared}, wanted) == (tcp(30080, "0.0.0.0/0", CLIENT),)
-    assert inherited(wanted, wanted) == ()

@@ -5,14 +5,12 @@ changed is decided from rules that are read within the same turn.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proreus.cloudprovider.errors import Unauthenticated
 from proreus.cloudprovider.firewalls import RuleRefusal, change_rules
 from proreus.cloudprovider.load_balancers import PartChange
 from proreus.cloudprovider.steps import nothing
@@ -31,7 +29,6 @@ from proreus.providers.aws.rules import (
     changed,
     idle_health,
     idle_mtu,
-    inherited,
     made_for,
     of_hosts,
     permissions_of,
@@ -320,14 +317,10 @@ async def apply_change(api: "Api", group: str, change: Change) -> None:
 
     grant = partial(call, "AuthorizeSecurityGroupIngress")
     await change_rules(change, grant, partial(call, "RevokeSecurityGroupIngress"), _MEANINGS)
-    if change.rename:
-        with contextlib.suppress(Unauthenticated):  # the official manager needs no such right
-            await call("UpdateSecurityGroupRuleDescriptionsIngress", change.rename)
 
 
 def _network_change(name: str, observed: frozenset[Rule], desired: frozenset[Rule]) -> Change:
     own = made_for(name, observed) - shared_health(name, observed)
     remaining = (observed - own) | desired
     idle = idle_mtu(observed, remaining) | idle_health(observed, remaining)
-    change = changed(observed, desired, own | idle)
-    return msgspec.structs.replace(change, rename=inherited(observed, desired))
+    return changed(observed, desired, own | idle)

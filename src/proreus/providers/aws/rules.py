@@ -46,14 +46,8 @@ class Rule(msgspec.Struct, frozen=True, order=True):
     description: str = ""
 
 
-class Change(RuleDiff[Rule, Rule], frozen=True):
-    """The changes of the rules of a group; those in `rename` get another description."""
-
-    rename: tuple[Rule, ...] = ()
-
-    def __bool__(self) -> bool:
-        """Tell whether anything is to be changed."""
-        return bool(self.grant or self.revoke or self.rename)
+Change = RuleDiff[Rule, Rule]
+"""The changes of the rules of a group."""
 
 
 def rules_of(permissions: Iterable[Permission]) -> frozenset[Rule]:
@@ -99,17 +93,14 @@ def changed(observed: frozenset[Rule], desired: frozenset[Rule], ours: frozenset
     A rule that differs in its description alone is the same to AWS: it cannot be granted beside
     the other, and is left.
     """
-    diff = diff_rules(
+    return diff_rules(
         sorted(desired), sorted(observed), key=_bare, read=_bare, mine=ours.__contains__
     )
-    return Change(diff.grant, diff.revoke)
 
 
 def rule_part_changes(group: str, change: Change) -> Iterator[PartChange]:
     """Return the changes of a group's rules for `proreus plan`."""
-    part = f"rule of security group {group}"
-    yield from change.lines(part, _text, _text)
-    yield from (PartChange("change", part, _text(rule)) for rule in change.rename)
+    return change.lines(f"rule of security group {group}", _text, _text)
 
 
 def _text(rule: Rule) -> str:
@@ -221,22 +212,6 @@ def made_for(name: str, rules: Iterable[Rule]) -> frozenset[Rule]:
     """Return those of a group's rules that were made for a network load balancer."""
     own = {f"{CLIENT_RULE}={name}", f"{HEALTH_RULE}={name}"}
     return frozenset(rule for rule in rules if rule.description in own)
-
-
-def inherited(observed: Iterable[Rule], desired: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return the desired rules for clients that exist under another load balancer's name.
-
-    A node port is one Service's. So the other one has had it before, is still to be changed, and
-    will then revoke what bears its name.
-    """
-    clients = {_bare(rule): rule for rule in observed if rule.description.startswith(CLIENT_RULE)}
-    return tuple(
-        rule
-        for rule in sorted(desired)
-        if rule.description.startswith(CLIENT_RULE)
-        and (there := clients.get(_bare(rule))) is not None
-        and there.description != rule.description
-    )
 
 
 def shared_health(name: str, observed: frozenset[Rule]) -> frozenset[Rule]:
