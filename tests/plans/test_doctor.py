@@ -235,6 +235,12 @@ MISTAKES: dict[str, tuple[Observed, str, str, str]] = {
         nodes(a_node(id_="sim://two")), "provider-id-duplicate", "node/two", "two, one"),
     "provider id of another machine": (
         nodes(a_node(id_="sim://three"), cloud=a_cloud(MACHINE)), "identity-conflict", NODE, "sim://three"),
+    "provider id of two clouds": (
+        nodes(a_node(), cloud=a_cloud(IdentityConflict("set the label proreus.io/cloud"))),
+        "cloud-undecided", NODE, "kubectl label"),
+    "machine in any of two clouds": (
+        nodes(new(), cloud=a_cloud(CloudError("set the label proreus.io/cloud: no answer"))),
+        "cloud-undecided", NODE, "no answer"),
     "cloud throttles": (nodes(new(said("Throttled"))), "cloud-throttled", NODE, "quota"),
     "machine long in the making": (
         nodes(new(), cloud=a_cloud(RetryAfter("not ready", after=5))), "machine-pending", NODE, "not ready"),

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from proreus.app.clouds.plan import LABEL_CLOUD
 from proreus.app.doctor.manager import NAME
 from proreus.app.doctor.observed import Finding, Held, Observed, ago, span
 from proreus.cloudprovider.errors import CloudError
@@ -112,6 +113,14 @@ _EXPLANATIONS: Final[Mapping[str, _Explanation]] = {
 }
 
 
+_UNDECIDED: Final = _Explanation(
+    "cloud-undecided",
+    "it is not known to which of the clouds the node belongs",
+    f"`kubectl label --overwrite node {{name}} {LABEL_CLOUD}=CLOUD`, with the name of its cloud in "
+    "--cloud-provider; for new nodes let the kubelet give the label or --provider-id",
+)
+
+
 def findings(observed: Observed) -> Iterator[Finding]:
     """Find everything wrong with nodes, one node after the other."""
     yield from _duplicates(observed.nodes)
@@ -181,7 +190,8 @@ def _is_unattended(node: Node, observed: Observed) -> bool:
 
 def _from_condition(node: Node, observed: Observed) -> Finding | None:
     answer = _answer(node, observed)
-    if isinstance(answer, CloudError) and not has_taint(node, TAINT_UNINITIALIZED):
+    is_of_cloud = isinstance(answer, CloudError) and LABEL_CLOUD not in str(answer)
+    if is_of_cloud and not has_taint(node, TAINT_UNINITIALIZED):
         return None  # reported as a finding about the cloud
     state = condition_now(node, observed)
     if state is None:
@@ -196,6 +206,8 @@ def _from_condition(node: Node, observed: Observed) -> Finding | None:
         remedy = "look at the machine in the cloud's console"
         return Finding("machine-pending", _about(node), problem, evidence, remedy)
     explanation = _EXPLANATIONS.get(state.reason)
+    if explanation is not None and LABEL_CLOUD in state.message:
+        explanation = _UNDECIDED
     return None if explanation is None else _explained(node, explanation, evidence)
 
 
