@@ -1,10 +1,10 @@
 """Choose the admission webhooks that `--webhooks` enables: ours and the provider's."""
 
-import asyncio
 import difflib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
@@ -12,18 +12,20 @@ import msgspec
 
 from proreus.app import readonly
 from proreus.app.caches import config_maps
-from proreus.app.clouds.plan import labels_of_all
+from proreus.app.clouds.config import named
 from proreus.app.clouds.several import flags_of, members_of
 from proreus.app.options import Options
-from proreus.cloudprovider import CloudError, CloudProvider, ClusterIdentity, Volumes, attempt
+from proreus.cloudprovider import CloudProvider, ClusterIdentity, Volumes
 from proreus.controllers.persistent_volume_claim_resize import webhook as resize
 from proreus.controllers.persistent_volume_label import webhook as label
-from proreus.controllers.persistent_volume_label.questions import VolumeQuestions
+from proreus.controllers.persistent_volume_label.questions import (
+    QuestionsOfAll,
+    VolumeQuestions,
+)
 from proreus.controllers.table import Rule
 from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
-from proreus.kube.objects import PersistentVolume
 from proreus.kube.requests import NAMESPACES
 from proreus.serving.tls_settings import Settings
 
@@ -36,7 +38,7 @@ class Means(msgspec.Struct, frozen=True):
     """The clients that our own webhooks need: one that reads the API server, one for volumes."""
 
     client: Client
-    volumes: VolumeQuestions
+    volumes: QuestionsOfAll
 
 
 class OwnWebhook(msgspec.Struct, frozen=True):
@@ -90,7 +92,10 @@ async def ready(
 ) -> AsyncIterator[Mapping[str, Webhook]]:
     """Give our own webhooks their clients while the body runs; yields every webhook to serve."""
     async with readonly.client(config, USER_AGENT) as client:
-        questions = VolumeQuestions(lambda: opened(options, client))
+        clouds = named(options.cloud_provider)
+        questions = QuestionsOfAll(
+            [VolumeQuestions(partial(opened, options, client, one.name)) for one in clouds]
+        )
         means = Means(client, questions)
         try:
             yield {
@@ -102,48 +107,23 @@ async def ready(
 
 
 @asynccontextmanager
-async def opened(options: Options, client: Client) -> AsyncIterator[Volumes | None]:
+async def opened(options: Options, client: Client, name: str) -> AsyncIterator[Volumes | None]:
     """Open a provider that can only read while the body runs; yields its capability `Volumes`.
 
-    It gets no nodes and no Services to look at: where a volume is does not depend on them.
+    It is that of the cloud `name`, "" for the only one. It gets no nodes and no Services to look
+    at: where a volume is does not depend on them.
 
     Raises:
         CloudError: It cannot be started.
         KubeError: The API server cannot be asked.
     """
-    provider = await readonly.configured(options, client)
+    provider = members_of(await readonly.configured(options, client))[name]
     system = await client.get(NAMESPACES, "kube-system")
     cluster = ClusterIdentity(name=options.cluster_name, uid=system.metadata.uid)
     listers = {**readonly.listers((), (), ()), **await config_maps(client, provider.needs)}
-    async with AsyncExitStack() as stack:
-        found: list[Volumes] = []
-        for one in members_of(provider).values():
-            given = flags_of(one, options.provider_flags)
-            context = readonly.started(one, cluster, listers, flags=given)
-            started = await stack.enter_async_context(context)
-            if started.volumes is not None:
-                found.append(started.volumes)
-        yield found[0] if len(found) == 1 else VolumesOfAll(found) if found else None
-
-
-class VolumesOfAll:
-    """The volumes of several clouds: each knows its own."""
-
-    def __init__(self, clouds: Sequence[Volumes]) -> None:
-        """Ask these clouds."""
-        self._clouds = clouds
-
-    async def labels(
-        self, volumes: Sequence[PersistentVolume]
-    ) -> Mapping[str, Mapping[str, str] | CloudError]:
-        """Ask all clouds beside one another; return the labels of the one that knows a volume."""
-        answers = await asyncio.gather(*(attempt(one.labels(volumes)) for one in self._clouds))
-        return labels_of_all(
-            dict.fromkeys((volume.metadata.name for volume in volumes), answer)
-            if isinstance(answer, CloudError)
-            else answer
-            for answer in answers
-        )
+    given = flags_of(provider, options.provider_flags)
+    async with readonly.started(provider, cluster, listers, flags=given) as started:
+        yield started.volumes
 
 
 def select(

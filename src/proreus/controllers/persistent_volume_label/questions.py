@@ -88,6 +88,37 @@ class VolumeQuestions:
         return taken
 
 
+class QuestionsOfAll:
+    """The questions to each of several clouds, of which one knows the volume."""
+
+    def __init__(self, clouds: Sequence[VolumeQuestions]) -> None:
+        """Ask these clouds, or the only one."""
+        self._clouds = clouds
+
+    async def ask(self, volume: PersistentVolume) -> Answer:
+        """Return the first labels that a cloud has for the volume; none waits for another.
+
+        Without labels it is the error of a cloud that could not be asked, if there is one.
+        """
+        asked = [asyncio.create_task(one.ask(volume)) for one in self._clouds]
+        error: CloudError | None = None
+        try:
+            for done in asyncio.as_completed(asked):
+                answer = await done
+                if isinstance(answer, CloudError):
+                    error = error or answer
+                elif answer:
+                    return answer
+        finally:
+            for task in asked:
+                task.cancel()
+        return error or {}
+
+    async def close(self) -> None:
+        """Close all clouds, and answer nothing more."""
+        await asyncio.gather(*(one.close() for one in self._clouds))
+
+
 async def _answer(volumes: Volumes | None, questions: Sequence[_Question]) -> None:
     """Answer some questions by one call."""
     if volumes is None:
