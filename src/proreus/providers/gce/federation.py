@@ -1,4 +1,4 @@
-"""Exchanges tokens of another issuer for Google's: workload identity federation.
+"""Exchange tokens of another issuer for Google's: workload identity federation.
 
 A file of the type `external_account` says where a token of the workload is, such as that of a
 Kubernetes service account; Google's token service takes it in exchange for one of its own (RFC
