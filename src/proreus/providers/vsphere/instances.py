@@ -69,7 +69,7 @@ class VSphereInstances:
         return BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """Tell whether a node is ours by the form of its provider id, which names no vCenter."""
+        """Tell whether a node is of vSphere: its provider id has that form and names no vCenter."""
         if not node.spec.provider_id:
             return Ownership.UNKNOWN
         return Ownership.NO if parsed(node.spec.provider_id) is None else Ownership.YES
