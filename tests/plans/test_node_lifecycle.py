@@ -455,7 +455,30 @@ def test_pods_that_are_being_deleted_are_left_alone() -> None:
 def test_pods_are_evicted_when_their_time_has_come() -> None:
     pods = [(pod("p", for_(300)), (NOT_READY,)), (pod("q"), (NOT_READY,)), (pod("r"), ())]
     scheduled = {"uid-p": Eviction(0.0, 300.0), "uid-q": Eviction(0.0, 0.0)}
-    assert [one.metadata.name for one in evictions.overdue(pods, scheduled, 10.0)] == ["q"]
+
+    def leave(**tried: float) -> list[str]:
+        seen = {f"uid-{name}": at for name, at in tried.items()}
+        return [one.metadata.name for one in evictions.overdue(pods, scheduled, seen, 10.0)]
+
+    assert leave() == ["q"]
+    assert leave(q=5.1) == [], "it was tried a moment ago"
+    assert leave(q=5.0) == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("ready", "stopped", "expected"),
+    [
+        ("Unknown", False, (UNREACHABLE, OTHER)),
+        ("False", False, (UNREACHABLE, OTHER)),
+        ("True", False, (OTHER,)),
+        ("Unknown", True, (OTHER,)),
+    ],
+)
+def test_a_taint_that_is_about_to_go_evicts_nobody(
+    ready: str, *, stopped: bool, expected: tuple[Taint, ...]
+) -> None:
+    one = node("n", ready, UNREACHABLE, OTHER, Taint("x", "NoSchedule"))
+    assert evictions.counting(one, stopped=stopped) == expected
 
 
 def test_somebody_else_evicts_a_pod_that_becomes_a_target_without_us() -> None:

@@ -64,7 +64,9 @@ class NodeLifecycleController:
         self._rivals = Rivals()
         self._said: tuple[str, ...] = ()
         self._due: dict[str, Eviction] = {}
-        self._mine: set[str] = set()
+        self._mine: dict[str, float] = {}
+        """When each pod was evicted last, by uid."""
+        self._disrupted = False
         self._tainted: set[str] = set()
         self._slots = asyncio.Semaphore(SLOTS)
         self._stopped = asyncio.Event()
@@ -125,7 +127,7 @@ class NodeLifecycleController:
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             if old is not None:
-                self._mine.discard(old.metadata.uid)
+                self._mine.pop(old.metadata.uid, None)
         elif evictions.is_by_others(old, new, self._mine):
             self._rivals = evicted(self._rivals, self._clock())
 
@@ -147,6 +149,7 @@ class NodeLifecycleController:
             at=self._clock(),
         )
         self._memory, self._zones = decided.memory, dict(decided.zones)
+        self._disrupted = decided.stopped
         self._show(decided)
         if self._is_held():
             return
@@ -227,7 +230,7 @@ class NodeLifecycleController:
         pods = self._on_tainted()
         due = evictions.schedule(pods, self._due, self._clock())
         self._due = dict(due)
-        gone = evictions.overdue(pods, due, self._clock())
+        gone = evictions.overdue(pods, due, self._mine, self._clock())
         await asyncio.gather(*(self._delete(pod) for pod in gone))
 
     def _on_tainted(self) -> list[tuple[Pod, Sequence[Taint]]]:
@@ -235,13 +238,13 @@ class NodeLifecycleController:
         for name in self._tainted:
             node = self._env.nodes.get(name)
             if node is not None:
-                taints = evictions.executing(node.spec.taints)
+                taints = evictions.counting(node, stopped=self._disrupted)
                 found += ((pod, taints) for pod in self._pods.by(_BY_NODE, name))
         return found
 
     async def _delete(self, pod: Pod) -> None:
         meta = pod.metadata
-        self._mine.add(meta.uid)
+        self._mine[meta.uid] = self._clock()
         said = patch.status(meta.uid, conditions=(evictions.target(self._env.now()),))
         what = "A pod could not be evicted"
         if not evictions.is_target(pod):

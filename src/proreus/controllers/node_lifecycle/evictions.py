@@ -2,17 +2,22 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from math import inf
 from typing import Final
 
 import msgspec
 
-from proreus.kube.objects import Condition, Taint, condition
+from proreus.controllers.node_lifecycle.taints import EXECUTING, wanted_key
+from proreus.kube.objects import Condition, Node, Taint, condition
 from proreus.kube.pods import Pod, Toleration
 
 REASON: Final = "DeletionByTaintManager"
 """The reason of the condition `DisruptionTarget` of a pod that is evicted."""
 TARGET: Final = "DisruptionTarget"
 """The condition of a pod that is about to be deleted."""
+
+AGAIN: Final = 5.0
+"""Seconds after which an eviction is tried again."""
 
 
 class Eviction(msgspec.Struct, frozen=True):
@@ -69,13 +74,18 @@ def schedule(
 
 
 def overdue(
-    pods: Iterable[tuple[Pod, Sequence[Taint]]], scheduled: Mapping[str, Eviction], at: float
+    pods: Iterable[tuple[Pod, Sequence[Taint]]],
+    scheduled: Mapping[str, Eviction],
+    tried: Mapping[str, float],
+    at: float,
 ) -> tuple[Pod, ...]:
-    """Return the pods that leave now."""
+    """Return the pods that leave now; of those that were `tried`, by uid, some seconds later."""
     return tuple(
         pod
         for pod, _ in pods
-        if (found := scheduled.get(pod.metadata.uid)) is not None and found.due <= at
+        if (found := scheduled.get(pod.metadata.uid)) is not None
+        and found.due <= at
+        and at - tried.get(pod.metadata.uid, -inf) >= AGAIN
     )
 
 
@@ -88,6 +98,16 @@ def is_by_others(old: Pod | None, new: Pod, ours: Collection[str]) -> bool:
 def executing(taints: Iterable[Taint]) -> tuple[Taint, ...]:
     """Return the taints with the effect NoExecute."""
     return tuple(one for one in taints if one.effect == "NoExecute")
+
+
+def counting(node: Node, *, stopped: bool) -> tuple[Taint, ...]:
+    """Return the NoExecute taints of a node by which pods leave it now.
+
+    Those of the node lifecycle do not count while the node is Ready, or all zones are disrupted:
+    they are about to be removed.
+    """
+    is_health = frozenset[str]() if wanted_key(node) and not stopped else EXECUTING
+    return tuple(one for one in executing(node.spec.taints) if one.key not in is_health)
 
 
 def is_target(pod: Pod) -> bool:
