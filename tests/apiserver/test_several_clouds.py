@@ -9,16 +9,17 @@ import pytest
 
 from proreus.kube.objects import Node, condition
 from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import NODES, SERVICES
+from proreus.kube.requests import NODES, PERSISTENT_VOLUMES, SERVICES
 from proreus.testing import programs
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
-from proreus.testing.simulated import Fault, FaultMode
+from proreus.testing.simulated import Fault, FaultMode, Volume
 from proreus.testing.waiting import until
 
 from .clouds_site import CloudsSite, two_clouds
 from .read_only import reader
 from .site import CONDITION
+from .webhook_site import LABELLING, WebhookSite, cleared
 
 DELETES_SOON = (
     "--node-monitor-period=0.3s",
@@ -403,3 +404,38 @@ async def test_status_shows_the_cloud_of_each_node_and_service(site: CloudsSite)
     found = json.loads(out)
     rows = {one["name"]: one["cloud"] for one in (*found["nodes"], *found["services"])}
     assert rows == {"e1": "east", "default/web": "west"}
+
+
+async def test_a_volume_is_labelled_by_its_cloud_while_another_hangs_or_does_not_know_it(
+    site: CloudsSite, tmp_path: Path
+) -> None:
+    (made,) = await site.clouds["west"].admin.create_volumes([Volume(zones=("west-1a",))])
+    webhooks = WebhookSite(site.base, tmp_path)
+
+    async def zone_of(name: str, id_: str) -> str:
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "csi.simulated.example", "volumeHandle": id_},
+        }
+        await site.client.create(PERSISTENT_VOLUMES, {"metadata": {"name": name}, "spec": spec})
+        volume = await site.client.get(PERSISTENT_VOLUMES, name)
+        return volume.metadata.labels.get("topology.kubernetes.io/zone", "")
+
+    names = (f"volume-{number}" for number in range(10_000))
+
+    async def is_asked() -> bool:
+        return bool(await zone_of(next(names), made.id))
+
+    await cleared(site.client, PERSISTENT_VOLUMES)
+    async with (
+        site.manager(*webhooks.flags),
+        webhooks.configured("MutatingWebhookConfiguration", LABELLING),
+    ):
+        await until("the webhook is asked", is_asked)  # east does not know the volume
+        hang = Fault(FaultMode.HANG, "volumes.*", count=0)
+        await site.clouds["east"].admin.inject(hang)
+        for _ in range(3):
+            async with asyncio.timeout(20):
+                assert await zone_of(next(names), made.id) == "west-1a"
+    await cleared(site.client, PERSISTENT_VOLUMES)

@@ -17,20 +17,8 @@ from proreus.testing.waiting import until
 
 from .read_only import reader
 from .site import TOKENS, Site
-from .webhook_site import WebhookSite, cleared
+from .webhook_site import LABELLING, WebhookSite, cleared
 
-WEBHOOK: Final = {
-    "name": "persistentvolume-label.proreus.test",
-    "rules": [
-        {
-            "apiGroups": [""],
-            "apiVersions": ["v1"],
-            "resources": ["persistentvolumes"],
-            "operations": ["CREATE"],
-            "scope": "Cluster",
-        }
-    ],
-}
 CONTROLLER: Final = "--controllers=persistentvolume-label-controller"
 REGION: Final = {LABEL_REGION: "sim-1"}
 
@@ -87,7 +75,7 @@ async def labelling(site: Site, directory: Path, *flags: str) -> AsyncIterator[N
     webhooks = WebhookSite(site, directory)
     async with (
         site.lone_manager(*webhooks.flags, *flags),
-        webhooks.configured("MutatingWebhookConfiguration", WEBHOOK),
+        webhooks.configured("MutatingWebhookConfiguration", LABELLING),
     ):
         await asked(site)
         yield
@@ -204,7 +192,7 @@ async def test_a_standby_labels_too(site: Site, tmp_path: Path) -> None:
         standby = site.manager("--leader-elect", *webhooks.flags, token=TOKENS["second"])
         await stack.enter_async_context(standby)
         await stack.enter_async_context(
-            webhooks.configured("MutatingWebhookConfiguration", WEBHOOK)
+            webhooks.configured("MutatingWebhookConfiguration", LABELLING)
         )
         await asked(site)
         callers = {(call.caller, call.operation) for call in await site.cloud.admin.calls()}

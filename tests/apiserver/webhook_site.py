@@ -22,6 +22,19 @@ CONFIGURATIONS: Final = {
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 }
 
+LABELLING: Final = {
+    "name": "persistentvolume-label.proreus.test",
+    "rules": [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "resources": ["persistentvolumes"],
+            "operations": ["CREATE"],
+            "scope": "Cluster",
+        }
+    ],
+}
+
 
 class WebhookSite:
     """A certificate and a port for managers that serve webhooks, one after the other."""
@@ -74,6 +87,6 @@ async def cleared(client: Client, *resources: Resource[Any]) -> None:
     for resource in resources:
         for one in (await client.list(resource)).items:
             name = one.metadata.name
-            await client.patch(resource, name, NO_FINALIZERS)
-            with suppress(NotFound):
+            with suppress(NotFound):  # what was to be deleted goes with its last finalizer
+                await client.patch(resource, name, NO_FINALIZERS)
                 await client.delete(resource, name)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proreus.cloudprovider import CloudError
+from proreus.cloudprovider import CloudError, InvalidRequest
 from proreus.cloudprovider import Volumes as Capability
 from proreus.controllers.persistent_volume_label.plan import Answer
 from proreus.controllers.persistent_volume_label.questions import QuestionsOfAll, VolumeQuestions
@@ -42,6 +42,7 @@ def questions(cloud: Capability | CloudError | None) -> VolumeQuestions:
 
 
 ERROR = CloudError("away")
+NONE = InvalidRequest("there is no such volume")
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,8 @@ ERROR = CloudError("away")
         ((Volumes({}, 3600.0), Volumes(ZONE)), ZONE),  # nobody waits for it
         ((Volumes({}), Volumes(ERROR)), ERROR),
         ((Volumes({}), Volumes({})), {}),
+        ((Volumes({}), Volumes(NONE)), NONE),
+        ((Volumes(NONE), Volumes(ERROR, 1.0)), ERROR),  # it may have the volume
     ],
 )
 def test_a_volume_gets_the_labels_of_the_cloud_that_knows_it(

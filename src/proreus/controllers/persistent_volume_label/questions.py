@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from proreus.cloudprovider import CloudError, Volumes
+from proreus.cloudprovider import CloudError, InvalidRequest, Volumes
 from proreus.controllers.persistent_volume_label.plan import Answer
 from proreus.kube.errors import KubeError
 from proreus.kube.objects import PersistentVolume
@@ -98,21 +98,22 @@ class QuestionsOfAll:
     async def ask(self, volume: PersistentVolume) -> Answer:
         """Return the first labels that a cloud has for the volume; none waits for another.
 
-        Without labels it is the error of a cloud that could not be asked, if there is one.
+        Without labels it is the error of a cloud that could not be asked, if there is one, before
+        that of a cloud which says that it has no such volume.
         """
         asked = [asyncio.create_task(one.ask(volume)) for one in self._clouds]
-        error: CloudError | None = None
+        errors: list[CloudError] = []
         try:
             for done in asyncio.as_completed(asked):
                 answer = await done
                 if isinstance(answer, CloudError):
-                    error = error or answer
+                    errors.append(answer)
                 elif answer:
                     return answer
         finally:
             for task in asked:
                 task.cancel()
-        return error or {}
+        return min(errors, key=lambda one: isinstance(one, InvalidRequest), default={})
 
     async def close(self) -> None:
         """Close all clouds, and answer nothing more."""
