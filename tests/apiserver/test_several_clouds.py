@@ -364,7 +364,13 @@ async def test_plan_and_doctor_name_the_cloud_of_each_thing(
     await site.join("west", "w1")
     await site.service("web", "east")
     await site.service("lost", "north")
-    flags = ("--cloud-provider=east=simulated,west=simulated", f"--cloud-config={site.configs()}")
+    flags = (
+        "--cloud-provider=east=simulated,west=simulated",
+        f"--cloud-config={site.configs()}",
+        "--allocate-node-cidrs",
+        "--cluster-cidr=10.244.0.0/16",
+        "--configure-cloud-routes=false",
+    )
     async with reader(site.base, "looker", tmp_path) as looker:
         planned = await looker.run("plan", "--json", *flags)
         text = await looker.run("plan", *flags)
@@ -374,6 +380,9 @@ async def test_plan_and_doctor_name_the_cloud_of_each_thing(
         assert "+ label proreus.io/cloud=east" in found["node/e1"]["lines"]
         assert "+ label proreus.io/cloud=west" in found["node/w1"]["lines"]
         assert found["load-balancer/default/web"]["cloud"] == "east"
+        lines = [line for name in ("e1", "w1") for line in found[f"node/{name}"]["lines"]]
+        cidrs = [line for line in lines if "spec.podCIDRs" in line]
+        assert len(set(cidrs)) == 2, "no two nodes get one block, whatever their clouds"
         assert "~ node/e1 (cloud east)" in text.out
         diagnosed = await looker.run("doctor", "--patience=0s", "--json", *flags)
         clouds = {one["about"]: one["cloud"] for one in diagnosed.json["findings"]}

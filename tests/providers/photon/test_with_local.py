@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from ..with_local import MACHINES, Cloud, nodes_of_a_cloud_behind_load_balancers_of_local, play  # noqa: TID252 - pytest imports tests by path
 from .emulator.server import LOST, served
 from .emulator.world import INSIDE
 from .site import config
+
+pytestmark = pytest.mark.long
 
 
 def test_machines_get_traffic_of_local_by_one_manager_while_photon_controller_is_away(

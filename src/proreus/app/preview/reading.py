@@ -106,7 +106,8 @@ async def observe(options: Options, config: ClientConfig) -> Preview:
             **await config_maps(client, provider.needs),
         }
         async with looks(provider, cluster, listers, (nodes, all_services), options) as found:
-            each = [await _look_at(look, cluster, slices, options, client) for look in found]
+            read = _Read(options, client, cluster, slices, {})
+            each = [await _look_at(look, read) for look in found]
             return Preview(
                 tuple(change for one in each for change in one.changes),
                 tuple(dict.fromkeys(text for one in each for text in one.held)),
@@ -115,20 +116,24 @@ async def observe(options: Options, config: ClientConfig) -> Preview:
             )
 
 
-async def _look_at(
-    look: Look,
-    cluster: ClusterIdentity,
-    slices: tuple[EndpointSlice, ...],
-    options: Options,
-    client: Client,
-) -> Preview:
+class _Read(msgspec.Struct, frozen=True):
+    """What is the same for all clouds; `drafted` are the nodes as they will be, by name."""
+
+    options: Options
+    client: Client
+    cluster: ClusterIdentity
+    slices: tuple[EndpointSlice, ...]
+    drafted: dict[str, Node]
+
+
+async def _look_at(look: Look, read: _Read) -> Preview:
     """Return what the manager would do for one cloud.
 
     Raises:
         KubeError: The API server cannot be asked.
         CloudError: The only cloud cannot be asked.
     """
-    cloud, routed = look.cloud, look.routed
+    cloud, routed, options = look.cloud, look.routed, read.options
     if isinstance(cloud, CloudError) or isinstance(routed, CloudError):
         return Preview((), unread=(f"it could not be started: {cloud}",)).of(look.name)
     try:
@@ -139,27 +144,29 @@ async def _look_at(
         chosen, notes = _chosen(look, options, settings, cloud)
         requests: tuple[CertificateSigningRequest, ...] = ()
         if "kubelet-serving" in chosen:
-            listed = await client.list(CERTIFICATE_SIGNING_REQUESTS, field_selector=SELECTOR)
+            listed = await read.client.list(CERTIFICATE_SIGNING_REQUESTS, field_selector=SELECTOR)
             requests = listed.items
         world = _World(
             cloud=cloud,
             routed=routed,
-            cluster=cluster,
+            cluster=read.cluster,
             settings=settings,
             controllers=chosen,
             nodes=look.nodes,
-            others=look.others,
+            others=tuple(read.drafted.get(node.metadata.name, node) for node in look.others),
             services=look.services,
-            slices=slices,
+            slices=read.slices,
             requests=requests,
             now=datetime.now(UTC),
         )
-        found = await _preview(world)
-        labels, held = await _volumes(world, client)
+        drafts = Drafts(world.nodes, world.now, world.others)
+        found = await _preview(world, drafts)
+        labels, held = await _volumes(world, read.client)
     except CloudError as exc:
         if not look.name:
             raise
         return Preview((), unread=(f"it could not be asked: {exc}",)).of(look.name)
+    read.drafted.update(drafts.nodes)
     return msgspec.structs.replace(
         found,
         changes=(*found.changes, *labels),
@@ -174,7 +181,7 @@ def _chosen(
     """Return the aliases of the controllers that would run, and why others would not."""
     chosen, notes = set(), []
     for one in select(options.controllers)[0]:
-        if look.name == UNDECIDED and not one.undecided:
+        if look.name == UNDECIDED and not (one.undecided or one.shared(settings)):
             continue
         if reason := _why_not(one, settings, cloud):
             notes.append(f"{one.name} would not run: {reason}")
@@ -189,8 +196,7 @@ def _why_not(descriptor: Descriptor, settings: Settings, cloud: CloudProvider) -
     return descriptor.why_not(settings)
 
 
-async def _preview(world: _World) -> Preview:
-    drafts = Drafts(world.nodes, world.now, world.others)
+async def _preview(world: _World, drafts: Drafts) -> Preview:
     instances = world.cloud.instances
     if instances is not None and world.controllers & {"cloud-node", "cloud-node-lifecycle"}:
         await _machines(world, drafts, instances)
