@@ -249,8 +249,11 @@ async def test_a_service_that_names_another_cloud_moves_and_leaves_nothing_behin
         await site.base.initialised()
         await site.service("web", "east")
         first = await site.balanced("web")
-        await manager.stop()
+        await manager.kill()
         await site.annotate("web", cloud="west")
+        await manager.start()
+        await until("it has left", lambda: no_parts(site, "east"))
+        await manager.kill()
         await manager.start()
 
         async def moved() -> bool:
@@ -264,6 +267,36 @@ async def test_a_service_that_names_another_cloud_moves_and_leaves_nothing_behin
         assert await site.parts("west") == ["web"]
         await site.client.delete(SERVICES, "web", "default")
         await until("nothing is left", lambda: no_parts(site, "west"))
+
+
+async def test_a_cluster_comes_from_one_cloud_to_several_and_goes_back(site: CloudsSite) -> None:
+    await site.join("east", "e1")
+    alone = {"clouds": "simulated", "config": site.config("east")}
+    async with site.manager(**alone):
+        await site.base.initialised("e1")
+        await site.service("web")
+        address = await site.balanced("web")
+    made = await site.clouds["east"].admin.parts()
+    async with site.manager():
+        await until("its label is there", lambda: is_labelled(site))
+        await site.service("more")
+        await site.balanced("more")
+        assert in_use(await site.base.service("more")) == "east"
+        assert await site.balanced("web") == address
+    assert [one for one in await site.clouds["east"].admin.parts() if one in made] == made
+    async with site.manager(**alone):
+        await until("its label is gone", lambda: is_not_labelled(site))
+        for name in ("web", "more"):
+            await site.client.delete(SERVICES, name, "default")
+        await until("nothing is left", lambda: no_parts(site, "east"))
+
+
+async def is_labelled(site: CloudsSite) -> bool:
+    return await site.cloud_of("e1") == "east"
+
+
+async def is_not_labelled(site: CloudsSite) -> bool:
+    return await site.cloud_of("e1") == ""
 
 
 async def differs(site: CloudsSite, first: str) -> bool:
