@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from proreus.controllers.table import CONTROLLERS
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md")) + sorted(ROOT.glob("*.md"))
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
@@ -29,3 +31,11 @@ def test_every_difference_from_go_names_its_test() -> None:
     unproven = [row for row in rows if not row.startswith("| what |") and not TEST.search(row)]
     assert len(rows) > 30
     assert unproven == []
+
+
+def test_the_table_of_readme_has_every_controller() -> None:
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| `([\w-]+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    known = [(one.name, one.alias) for one in CONTROLLERS]
+    assert sorted(set(rows) & {*known}) == sorted(known)
