@@ -106,6 +106,23 @@ async def test_an_internal_one_has_no_floating_address_and_loses_one_that_it_had
     assert site.octavia.of["floatingips"] == {}
 
 
+async def test_an_internal_one_loses_a_floating_address_that_it_was_given_which_stays(
+    site: Balancing,
+) -> None:
+    internal = site.service({"service.beta.kubernetes.io/openstack-internal-load-balancer": "true"})
+    async with started(site.wire.config()) as provider:
+        await site.ensure(provider, internal)
+        given = {
+            "id": uuid(900),
+            "port_id": site.octavia.only("loadbalancers")["vip_port_id"],
+            "floating_ip_address": "203.0.113.99",
+            "description": "of an operator",
+        }
+        site.octavia.of["floatingips"][given["id"]] = dict(given)
+        await site.ensure(provider, internal)
+    assert site.octavia.only("floatingips") == {**given, "port_id": None}
+
+
 async def test_a_load_balancer_of_the_official_manager_is_taken_over(site: Balancing) -> None:
     official = {
         "name": "kube_service_test_shop_web",

@@ -181,7 +181,10 @@ def _decide(
         text = description(lb.ref, kept=options.keep)
         return "mark" if is_own and floating.get("description") != text else ""
     if not is_own:
-        return ""
+        # Given, or attached by hand: an internal Service is not to be reached from outside.
+        is_exposed = floating is not None and not (at.observed is not None and at.observed.others)
+        is_alone = at.described is not None and owners.is_made_for(at.described, lb.ref)
+        return "free" if is_exposed and is_alone else ""
     if at.observed is not None and at.observed.others:
         raise InvalidRequest(
             f"load balancer {at.observed.id} cannot become internal while other Services use it"
