@@ -322,7 +322,7 @@ STAGES: Final = (
         "real nodes in namespaces, with the manager on the gateway and as pods",
         ("make", "test-cluster"),
         900,
-        (*_LOCAL, "charts", "Dockerfile"),
+        (*_LOCAL, "src/proreus/controllers/kubelet_serving", "charts", "Dockerfile"),
         prepare=(".ci/cluster", "prepare"),
     ),
     Stage(

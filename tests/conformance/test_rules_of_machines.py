@@ -81,6 +81,22 @@ class OddAddress(Changed):
         return msgspec.structs.replace(answer, addresses=(NodeAddress("InternalIP", "10.0.0.300"),))
 
 
+class BelievesNodes(Changed):
+    """What the Node says it has is repeated, and `reported` is said of it."""
+
+    reported = False
+
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        if not isinstance(answer, Instance):
+            return answer
+        believed = tuple(dict.fromkeys((*answer.addresses, *node.status.addresses)))
+        return msgspec.structs.replace(answer, addresses=believed, self_reported=self.reported)
+
+
+class ReportsThatItBelievesNodes(BelievesNodes):
+    reported = True
+
+
 class NeverAbsent(Changed):
     def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
         return CloudError("no such machine") if isinstance(answer, NotFound) else answer
@@ -279,6 +295,12 @@ async def test_a_copy_that_breaks_a_rule_fails_it(rule: str) -> None:
 async def test_a_copy_that_breaks_one_rule_fails_no_other(rule: str) -> None:
     found = await failures(BROKEN[rule])
     assert list(found) == [rule], found
+
+
+async def test_a_provider_that_repeats_what_a_node_says_must_say_so() -> None:
+    found = await failures(BelievesNodes, machines.addresses)
+    assert "198.18.255.254, which only the Node says" in found["addresses"]
+    assert await failures(ReportsThatItBelievesNodes, machines.addresses) == {}
 
 
 async def test_an_id_that_names_no_machine_is_not_owned() -> None:

@@ -5,6 +5,8 @@ import re
 import uuid
 from collections.abc import Mapping
 
+import msgspec
+
 from proreus.cloudprovider import (
     Instance,
     InstanceAnswer,
@@ -22,6 +24,7 @@ from proreus.testing.conformance.site import CLUSTER, Site, Started, describe, n
 
 _LARGEST_BATCH = 200
 _PROVIDER_ID = re.compile(r"[a-z][a-z0-9.-]*://\S+")
+_CLAIMED = NodeAddress("InternalIP", "198.18.255.254")
 _IP_TYPES = {"InternalIP", "ExternalIP"}
 _NAME_TYPES = {"Hostname", "InternalDNS", "ExternalDNS"}
 
@@ -120,10 +123,11 @@ async def provider_id(site: Site) -> None:
 
 @rule(machine_found)
 async def addresses(site: Site) -> None:
-    """Addresses are valid, and there is an IP address among them.
+    """Addresses are valid and the cloud's, and there is an IP address among them.
 
     Set `Instance.addresses` to `NodeAddress("InternalIP", …)` and the like; the types are
-    InternalIP, ExternalIP, Hostname, InternalDNS and ExternalDNS.
+    InternalIP, ExternalIP, Hostname, InternalDNS and ExternalDNS. Where the cloud knows none, and
+    they are those that the Node says it has, set `self_reported`.
     """
     started = await site.start()
     (one,) = await site.nodes(started, 1)
@@ -132,6 +136,11 @@ async def addresses(site: Site) -> None:
         raise Violated(f"there is no IP address among {[(a.type, a.address) for a in found]}")
     for address in found:
         _check_address(address)
+    status = msgspec.structs.replace(one.status, addresses=(*found, _CLAIMED))
+    claiming = msgspec.structs.replace(one, status=status)
+    said = instance(one.metadata.name, await describe(started, [claiming]))
+    if _CLAIMED in said.addresses and not said.self_reported:
+        raise Violated(f"{_CLAIMED.address}, which only the Node says that it has, is an address")
 
 
 def _check_address(address: NodeAddress) -> None:
