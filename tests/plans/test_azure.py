@@ -195,6 +195,17 @@ def test_services_at_node_ports_do_not_count_for_those_at_addresses() -> None:
     assert rule["properties"]["destinationPortRanges"] == ["30080"]
 
 
+def test_node_ports_stay_open_for_services_that_are_not_in_the_pass() -> None:
+    at_nodes = service(labels={"disable_load_balancer_floating_ip": "true"})
+    addresses = {f"10.0.0.{number}": f"n{number}" for number in (1, 2)}
+    inside = msgspec.structs.replace(scene(), node_addresses=addresses)
+    _, made = after([job(at_nodes)], at=inside)
+    others = msgspec.structs.replace(inside, node_ports={"Tcp": frozenset({30080})})
+    for place, rules in ((others, 1), (inside, 0)):
+        _, left = after([gone(at_nodes)], made, place)
+        assert len(part(left.group or {}, "securityRules")) == rules
+
+
 def test_without_a_security_group_nobody_is_let_in_by_rules() -> None:
     bare = State({NAME: None, INNER: None}, sets={SET: MODEL})
     steps, made = after([job(service())], bare)

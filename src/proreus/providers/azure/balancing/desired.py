@@ -18,6 +18,8 @@ SHARED_PROBE: Final = "cluster-service-shared-health-probe"
 _LONGEST: Final = 80
 _ROOM: Final = _LONGEST - len(IPV6)
 _TRANSPORT: Final = {"TCP": "Tcp", "UDP": "Udp", "SCTP": "All"}
+RULE_PROTOCOLS: Final = {"TCP": "Tcp", "UDP": "Udp", "SCTP": "*"}
+"""The words of rules of the security group for protocols."""
 _PROBES: Final = {"http": "Http", "https": "Https"}
 
 Properties = dict[str, Any]
@@ -303,9 +305,8 @@ def _probe_port(lb: LoadBalancer, text: str) -> int:
 
 def transports(lb: LoadBalancer, *, floats: bool) -> dict[str, list[int]]:
     """Return the ports that clients or load balancers reach, by Azure's word for the protocol."""
-    words = {"TCP": "Tcp", "UDP": "Udp", "SCTP": "*"}
     found: dict[str, list[int]] = {}
     for port in lb.service.spec.ports:
         number = port.port if floats else port.node_port
-        found.setdefault(words[port.protocol], []).append(number)
+        found.setdefault(RULE_PROTOCOLS[port.protocol], []).append(number)
     return found

@@ -5,7 +5,7 @@ security group: whatever is ready goes into one write of each. What differs is f
 Azure's ETags tell of a change by others in between: then all is observed again.
 """
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from proreus.cloudprovider.errors import CloudError, Throttled, Unauthenticated
@@ -26,7 +26,7 @@ from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.kube.objects import LoadBalancerIngress, Node, Service
+from proreus.kube.objects import KubeObject, LoadBalancerIngress, Node, Service
 from proreus.providers.azure.api import Arm, Waiting
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.annotations import (
@@ -36,7 +36,7 @@ from proreus.providers.azure.balancing.annotations import (
     read_options,
 )
 from proreus.providers.azure.balancing.balancers import spots
-from proreus.providers.azure.balancing.desired import Place, is_of
+from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, Place, is_of
 from proreus.providers.azure.balancing.observation import Observer
 from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.balancing.placement import placed
@@ -238,7 +238,16 @@ class AzureLoadBalancers:
             if job.lb is None:
                 services.pop(job.ref.name, None)
         place = Place(self._config, cluster.name)
-        return Scene(place, services, nodes, frozenset(excluded), node_addresses, labels, has_links)
+        return Scene(
+            place,
+            services,
+            nodes,
+            frozenset(excluded),
+            node_addresses,
+            labels,
+            has_links,
+            _node_ports(listers["services"].all() if "services" in listers else (), jobs),
+        )
 
     def _is_excluded(self, node: Node) -> bool:
         """Tell whether the official rules exclude a node from load balancers."""
@@ -250,6 +259,16 @@ class AzureLoadBalancers:
         is_elsewhere = group_of(node, group) != group.lower()
         is_control = is_control and config.exclude_master_from_standard_lb
         return is_control or is_elsewhere or is_unmanaged(node)
+
+
+def _node_ports(services: Iterable[KubeObject], jobs: Iterable[Job]) -> dict[str, frozenset[int]]:
+    """Return the node ports of Services that are not in a pass, by Azure's words for protocols."""
+    uids, found = {job.ref.uid for job in jobs}, dict[str, set[int]]()
+    for service in services:
+        if isinstance(service, Service) and service.metadata.uid not in uids:
+            for port in service.spec.ports:
+                found.setdefault(RULE_PROTOCOLS.get(port.protocol, "*"), set()).add(port.node_port)
+    return {protocol: frozenset(ports) for protocol, ports in found.items()}
 
 
 def _last_options(ref: LoadBalancerRef) -> Options:

@@ -39,8 +39,10 @@ class Scene(msgspec.Struct, frozen=True):
         nodes: The cluster's nodes by the ids of their machines.
         excluded: Names of nodes that are no hosts although they are desired.
         node_addresses: Names of nodes by their addresses.
-        has_links: Whether any Service of the cluster asks for a private link service.
         labels: Labels of nodes by their names, where there are several load balancers of a kind.
+        has_links: Whether any Service of the cluster asks for a private link service.
+        node_ports: Node ports of the cluster's Services that are not in the pass, by Azure's word
+            for the protocol.
         homes: Then, in a plan: by node the configuration whose load balancers it is behind.
     """
 
@@ -51,6 +53,7 @@ class Scene(msgspec.Struct, frozen=True):
     node_addresses: Mapping[str, str] = {}
     labels: Mapping[str, Mapping[str, str]] = {}
     has_links: bool = False
+    node_ports: Mapping[str, frozenset[int]] = {}
     homes: Mapping[str, str] | None = None
 
 

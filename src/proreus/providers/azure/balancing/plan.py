@@ -195,8 +195,12 @@ def _guarded(
 
 
 def _strip_nodes(jobs: Sequence[Job], scene: Scene, known: Index) -> guard.Strip:
-    """Return how nodes' own addresses are closed at ports that no Service has there any more."""
-    bases, kept = {job.ref.name for job in jobs}, dict[str, set[int]]()
+    """Return how nodes' own addresses are closed at ports that no Service has there any more.
+
+    Node ports of Services that are not in the pass stay open: another manager may balance them.
+    """
+    bases = {job.ref.name for job in jobs}
+    kept = {protocol: set(found) for protocol, found in scene.node_ports.items()}
     for one in known.node_ports:
         if one.base not in bases:
             kept.setdefault(one.protocol, set()).add(one.port)
