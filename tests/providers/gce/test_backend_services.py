@@ -8,6 +8,7 @@ import pytest
 
 from proreus.cloudprovider.errors import CloudError, ImplementedElsewhere, InvalidRequest
 from proreus.cloudprovider.load_balancers import Ensured, Previews
+from proreus.controllers.service.drift import fingerprints, is_as_desired
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.gce.balancing.annotations import (
     EXTERNAL_CLASS,
@@ -22,7 +23,7 @@ from proreus.providers.gce.identity import ClusterId
 from .cloud.server import Gce
 from .cloud.world import INSIDE, OUTSIDE, PROJECT, REGION
 from .lb_site import NAME, SECOND, Balancing, balancing
-from .site import PATIENT, config_text, context, started
+from .site import CLUSTER, PATIENT, config_text, context, started
 
 INTERNAL = {TYPE: "Internal"}
 BACKEND = {RBS: "enabled"}
@@ -198,6 +199,17 @@ async def test_an_internal_one_of_two_families(inside: Balancing) -> None:
     await addresses(inside, annotations=INTERNAL)
     await inside.delete()
     assert inside.left() == {}
+
+
+async def test_one_of_two_families_is_known_to_be_as_desired_after_a_restart(
+    inside: Balancing,
+) -> None:
+    wanted = inside.desired(inside.service(ip_families=DUAL, annotations=INTERNAL))
+    answer = await inside.ensured(wanted)
+    ref = msgspec.structs.replace(wanted.ref, last_ingress=answer.ingress)
+    wanted = msgspec.structs.replace(wanted, ref=ref)
+    shown = fingerprints(await inside.verbs.list_owned(CLUSTER))
+    assert is_as_desired(wanted, inside.verbs.fingerprint(wanted), shown)
 
 
 @pytest.mark.parametrize("edit", [{"session_affinity": "ClientIP"}, {"ports": ((443, "TCP"),)}])

@@ -307,7 +307,7 @@ class GCELoadBalancers:
         found = await self._api.listed("forwardingRules.list", path, Rule, query)
         return [
             msgspec.structs.replace(
-                owned_object("forwarding rule", one.name, one.marks), addresses=(one.address,)
+                owned_object("forwarding rule", one.name, one.marks), addresses=_shown(one)
             )
             for one in found
             if one.marks.get(MARK_CLUSTER_UID) == cluster.uid
@@ -386,6 +386,11 @@ class GCELoadBalancers:
         body = {"labels": labels, "labelFingerprint": rule.label_fingerprint}
         path = f"{self._observer.path(Kind.RULE, rule.name)}/setLabels"
         await self._api.change("forwardingRules.setLabels", path, body)
+
+
+def _shown(rule: Rule) -> tuple[str, ...]:
+    """Return all addresses of a load balancer by its first rule; none if there may be others."""
+    return (rule.ip,) if rule.form is Form.POOL else ()
 
 
 def _is_ours(rule: Rule, ref: LoadBalancerRef) -> bool:
