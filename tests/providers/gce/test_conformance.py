@@ -10,7 +10,7 @@ from proreus.cloudprovider import CloudProvider, LoadBalancerRef
 from proreus.cloudprovider.config import read
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.providers.gce import GCECloud
-from proreus.providers.gce.balancing.annotations import TYPE
+from proreus.providers.gce.balancing.annotations import RBS, TYPE
 from proreus.providers.gce.config import GCEConfig
 from proreus.testing.conformance import Answer, CloudFixture, Conformance
 
@@ -31,6 +31,7 @@ class GCEFixture(CloudFixture):
     """A project; objects are what load balancers leave in it, and members of it."""
 
     gce: ClassVar[Gce]
+    extra = sections = ""
     page_size = 5
     timeout = 60.0
     patience = 60.0
@@ -46,8 +47,9 @@ class GCEFixture(CloudFixture):
 
     def provider(self, endpoint: str) -> CloudProvider:
         text = (
-            f"[global]\napi-endpoint = {endpoint}/compute/v1/\nmultizone = true\n"
+            f"[global]\napi-endpoint = {endpoint}/compute/v1/\nmultizone = true\n{self.extra}"
             f"[Client]\ntimeout = {self.timeout}s\noperation-timeout = {self.timeout}s\n"
+            f"{self.sections}"
         )
         return GCECloud(read(text, GCEConfig, source="gce.conf"))
 
@@ -112,6 +114,14 @@ class InternalFixture(GCEFixture):
     annotations: Mapping[str, str] = {TYPE: "Internal"}
 
 
+class BackendServiceFixture(GCEFixture):
+    """External load balancers with backend services."""
+
+    annotations: Mapping[str, str] = {RBS: "enabled"}
+    extra = "subnetwork-name = outside\n"
+    sections = "[LoadBalancer]\nbackend-services = true\ndual-stack = true\n"
+
+
 @pytest.fixture(autouse=True, scope="module")
 def metadata(gce_server: Gce) -> Iterator[None]:
     GCEFixture.gce = gce_server
@@ -127,3 +137,8 @@ class TestExternal(Conformance):
 @pytest.mark.long
 class TestInternal(Conformance):
     fixture = InternalFixture
+
+
+@pytest.mark.long
+class TestBackendService(Conformance):
+    fixture = BackendServiceFixture
