@@ -17,6 +17,7 @@ from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing.annotations import INTERNAL_BEFORE
 from proreus.providers.gce.balancing.firewalls import CHECK_RANGES
 from proreus.providers.gce.balancing.load_balancers import GCELoadBalancers
+from proreus.providers.gce.clusters import GCEClusters
 from proreus.providers.gce.config import GCEConfig
 from proreus.providers.gce.credentials import TokenSource, key_file_path
 from proreus.providers.gce.flags import FLAGS, RANGES, RBS_DEFAULT
@@ -73,6 +74,9 @@ class GCECloud(CloudProvider):
         self.routes = GCERoutes(api, place)
         self.volumes = per_volume(GCEVolumes(api, place).labels)
         self.pod_cidrs = GCEPodCIDRs(api, reader, place, config.global_.secondary_range_name)
+        self.clusters = self.closing(
+            GCEClusters(context, credential, place, config.global_.container_api_endpoint)
+        )
         self.ssh_keys = GCESSHKeys(api, place.project)
         if config.load_balancer.enabled:
             balancers = GCELoadBalancers(

@@ -46,7 +46,8 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         regional: Whether nodes are in all zones of the region.
         multizone: The same, in the words of older files.
         api_endpoint: Where the Compute API is.
-        container_api_endpoint: Where the Kubernetes Engine API is. It is not asked.
+        container_api_endpoint: Where the Kubernetes Engine API is, which only `proreus clusters`
+            asks.
         local_zone: The zone of this machine, if its metadata are not to be asked.
         alpha_features: ILBSubsets leaves new internal Services to another controller;
             SkipIGsManagement leaves instance groups to it.

@@ -20,7 +20,7 @@ from .errors import ApiError
 from .permissions import check_permission
 from .spec import find
 from .tokens import Tokens
-from .world import ZONES, Resource, World
+from .world import PROJECT, ZONES, Resource, World
 
 LONGEST_WAIT: Final = 120.0
 _BEFORE, _AFTER = "before", "after"
@@ -69,6 +69,8 @@ class Gce:
         """The methods that were called, as `compute.instances.get`."""
         self.requests: list[tuple[str, str, Any]] = []
         """The writes: method, path and body."""
+        self.clusters: Resource = {}
+        """What Kubernetes Engine answers when it is asked for clusters."""
         self.faults: list[Fault] = []
         self.granted: frozenset[str] | None = None
         """The permissions that the account has; None: all."""
@@ -158,6 +160,7 @@ class Gce:
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", "/compute/{version}/{path:.*}", self._compute)
         app.router.add_get("/computeMetadata/v1/{path:.*}", self._metadata)
+        app.router.add_get("/v1/projects/{project}/locations/-/clusters", self._clusters)
         app.router.add_post("/token", self._token)
         app.router.add_post("/alternative", self._alternative)
         app.router.add_post("/sts", self._token)
@@ -198,6 +201,14 @@ class Gce:
         except ApiError as error:
             return _refused(error)
         return web.json_response(self.tokens.issue_alternative())
+
+    async def _clusters(self, request: web.Request) -> web.StreamResponse:
+        """Kubernetes Engine: projects.locations.clusters.list, in all locations."""
+        try:
+            self.tokens.check(request.headers.get("Authorization", ""))
+        except ApiError as error:
+            return _refused(error)
+        return web.json_response(self.clusters if request.match_info["project"] == PROJECT else {})
 
     async def _workload(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Metadata") != "True":
