@@ -3,6 +3,7 @@
 import json
 import signal
 
+import msgspec
 import pytest
 
 from labs.cluster import Cluster
@@ -84,3 +85,24 @@ def test_pods_leave_a_silent_node_and_it_returns(make: Make) -> None:
 
     until("the node without taints", lambda: not taints(cluster, lost))
     assert not [name for name in ("node-1", "node-2") if taints(cluster, name)]
+
+
+def test_a_real_controller_manager_that_does_it_is_left_to_it(make: Make) -> None:
+    def both(cluster: Cluster) -> None:
+        """Start a manager that evicts, beside a kube-controller-manager that does, too."""
+        cluster.settings = msgspec.structs.replace(cluster.settings, evicts=False)
+        start_manager(cluster)
+
+    cluster = make(nodes=2)
+    cluster.start(both)
+    log = cluster.gateway.log("manager")
+    assert "Another controller" not in log.read_text()
+
+    cluster.nodes[0].machine.kill("kubelet", signal.SIGSTOP)
+
+    until("the taint", lambda: (UNREACHABLE, "NoExecute") in taints(cluster, "node-1"))
+    until("the other one's name", lambda: 'others="kube-controller-manager"' in log.read_text())
+    fields = get(cluster, "node", "node-1", "--show-managed-fields")["metadata"]["managedFields"]
+    writers = {one["manager"] for one in fields if "f:taints" in one["fieldsV1"].get("f:spec", {})}
+    assert "kube-controller-manager" in writers
+    assert "its kubelet is silent" not in log.read_text()
