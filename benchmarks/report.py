@@ -39,7 +39,7 @@ _GLANCE = (
 )
 _HEADS = {_SERVER: "API server and etcd, CPU ms a unit"}
 _COLOURS = {"go-default": "#9aa5b1", "go-tuned": "#4c6ef5", "proreus": "#e8590c"}
-_LEFT, _PANEL, _GAP, _LINE, _TOP = 380, 150, 24, 26, 64
+_LEFT, _PANEL, _GAP, _LINE, _TOP = 380, 150, 40, 26, 64
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _FONT = 'font-family="sans-serif" font-size="12"'
 _DECADES = 2.0  # to each side of the reference; what is farther out is drawn at the edge

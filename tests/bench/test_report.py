@@ -1,6 +1,7 @@
 """What is made of figures: medians, verdicts on promises, tables and a drawing."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -76,8 +77,20 @@ def test_the_drawing_is_svg_with_a_mark_for_every_ratio() -> None:
     places = {
         one.get("cx") for one in root.iter(f"{svg}circle") if one.find(f"{svg}title") is not None
     }
-    assert all(380 <= float(place or 0) <= 380 + 4 * 174 for place in places)
+    assert all(380 <= float(place or 0) <= 380 + 4 * 190 for place in places)
     assert "a <job>" in {one.text for one in root.iter(f"{svg}text")}
+
+
+def test_no_label_of_the_drawing_overlaps_the_next() -> None:
+    root = ET.fromstring(report.drawing(REPORT, GO_TUNED.key))  # noqa: S314 - ours
+
+    svg = "{http://www.w3.org/2000/svg}"
+    axes = [one for one in root.iter(f"{svg}text") if one.get("text-anchor") == "middle"]
+    # A digit of a sans-serif font is 0.56 of its size wide, the sign of times 0.84.
+    halves = [(float(one.get("x") or 0), 0.6 * 9 * (len(one.text or "") + 0.5) / 2) for one in axes]
+    assert len(axes) == 20
+    for (left, half), (right, next_half) in pairwise(halves):
+        assert left + half < right - next_half
 
 
 def test_several_runs_are_shown_by_the_median_of_each_figure() -> None:
