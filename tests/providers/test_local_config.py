@@ -25,6 +25,26 @@ def test_no_setting_is_required() -> None:
     assert config.routes.enabled
 
 
+def test_pools_select_services_as_kubernetes_does() -> None:
+    config = read("""
+        pools:
+          web:
+            addresses: [192.0.2.0/30]
+            share-across-namespaces: true
+            service-selectors:
+              - matchLabels: {tier: web}
+              - matchExpressions: [{key: app, operator: In, values: [a, b]}]
+        """)
+    (web,) = config.address_pools
+    assert web.share_across_namespaces
+    assert [one.matches({"app": "b"}) for one in web.service_selectors] == [False, True]
+    with pytest.raises(ConfigError, match="operator: 'Is' must be In, NotIn"):
+        read(
+            "pools: {p: {addresses: [192.0.2.1],"
+            " service-selectors: [{matchExpressions: [{key: a, operator: Is}]}]}}"
+        )
+
+
 @pytest.mark.parametrize(
     ("source", "text"),
     [
@@ -143,7 +163,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
 def settings(of: type[msgspec.Struct]) -> Iterator[str]:
     """The names of all settings, as they are written."""
     for field in msgspec.structs.fields(of):
-        yield field.name.replace("_", "-")
+        yield field.encode_name.replace("_", "-")
         for inner in (field.type, *get_args(field.type)):
             if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
                 yield from settings(inner)

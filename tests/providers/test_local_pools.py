@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proreus.cloudprovider import ClusterIdentity, HostPolicy
+from proreus.cloudprovider import ClusterIdentity, HostPolicy, InvalidRequest
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.metrics import REGISTRY
+from proreus.cloudprovider.selectors import Requirement, Selector
 from proreus.kube.objects import (
     Service,
     ServicePort,
@@ -53,7 +54,15 @@ FIRST = pool("first", "192.0.2.1-192.0.2.3", "2001:db8::1-2001:db8::3")
 SECOND = pool("second", "198.51.100.7")
 ASKED_FOR = pool("asked-for", "203.0.113.0/30", auto_assign=False)
 TEAM = pool("team", "10.1.0.0/30", namespaces=frozenset({"team"}))
-POOLS = (FIRST, SECOND, ASKED_FOR, TEAM)
+SELECTED = pool(
+    "selected",
+    "10.2.0.0/30",
+    service_selectors=(
+        Selector(match_labels={"tier": "web"}),
+        Selector(match_expressions=(Requirement(key="app", operator="In", values=("a", "b")),)),
+    ),
+)
+POOLS = (FIRST, SECOND, ASKED_FOR, TEAM, SELECTED)
 ALL_OF_FIRST = [taken(f"192.0.2.{n}", f"other-{n}") for n in (1, 2, 3)]
 BOTH = ("IPv4", "IPv6")
 
@@ -105,6 +114,27 @@ BOTH = ("IPv4", "IPv6")
             ["192.0.2.3"], id="shares by key",
         ),
         pytest.param(
+            request(ports=HTTPS, sharing_key="k"),
+            [taken("192.0.2.3", service="team/other", sharing_key="k")],
+            ["192.0.2.1"], id="does not share with another namespace",
+        ),
+        pytest.param(
+            request(ports=HTTPS, sharing_key="k", current=("192.0.2.3",)),
+            [taken("192.0.2.3", service="team/other", sharing_key="k")],
+            ["192.0.2.3"], id="keeps what it shares with another namespace",
+        ),
+        pytest.param(
+            request(pool="selected", labels={"tier": "web"}), [], ["10.2.0.0"], id="by label"
+        ),
+        pytest.param(
+            request(requested=("10.2.0.1",), labels={"app": "b"}), [], ["10.2.0.1"],
+            id="by another label",
+        ),
+        pytest.param(
+            request(current=("10.2.0.1",), labels={"app": "c"}), [], ["192.0.2.1"],
+            id="moves when its labels are selected no more",
+        ),
+        pytest.param(
             request(sharing_key="k"), [taken("192.0.2.3", sharing_key="k")], ["192.0.2.1"],
             id="does not share a port",
         ),
@@ -144,6 +174,13 @@ def test_a_service_gets(wants: Request, others: list[Taken], given: list[str]) -
         pytest.param(request(requested=("10.1.0.1",)), [],
                      ("10.1.0.1", "pool team", "does not serve the namespace default"),
                      id="of another namespace"),
+        pytest.param(request(requested=("10.2.0.1",), labels={"app": "c"}), [],
+                     ("10.2.0.1", "pool selected", "does not select the Service's labels"),
+                     id="of other labels"),
+        pytest.param(request(ports=HTTPS, requested=("192.0.2.1",), sharing_key="k"),
+                     [taken("192.0.2.1", service="team/other", sharing_key="k")],
+                     ("192.0.2.1", "team/other of another namespace", "share-across-namespaces"),
+                     id="shared in another namespace"),
         pytest.param(request(pool="nowhere"), [], ("'nowhere'", "first, second"), id="no such pool"),
         pytest.param(request(pool="team"), [], ("'team'", "may not use"), id="not its pool"),
         pytest.param(request(requested=("web.example",)), [],
@@ -160,6 +197,33 @@ def test_a_service_is_refused(wants: Request, others: list[Taken], words: tuple[
     said = assign(wants, others, POOLS, in_use={"192.0.2.2": "node n1"})
     assert isinstance(said, Refused)
     assert all(word in said.reason for word in words), said.reason
+
+
+@pytest.mark.parametrize(
+    ("wants", "others", "may_pass"),
+    [
+        pytest.param(request(pool="second"), [taken("198.51.100.7")], True, id="exhausted"),
+        pytest.param(request(requested=("192.0.2.1",)), [taken("192.0.2.1")], True, id="taken"),
+        pytest.param(request(requested=("192.0.2.9",)), [], False, id="of no pool"),
+        pytest.param(request(families=("IPv6",), pool="second"), [], False, id="no such family"),
+        pytest.param(request(requested=("192.0.2.2",)), [], False, id="of a machine"),
+    ],
+)
+def test_only_what_another_service_may_give_up_is_tried_again(
+    wants: Request, others: list[Taken], *, may_pass: bool
+) -> None:
+    said = assign(wants, others, POOLS, in_use={"192.0.2.2": "node n1"})
+    assert isinstance(said, Refused)
+    assert isinstance(said.error, InvalidRequest) is not may_pass
+    assert str(said.error) == said.reason
+
+
+def test_services_of_several_namespaces_share_what_the_pool_lets_them() -> None:
+    other = taken("192.0.2.2", service="team/other", sharing_key="k")
+    wants = request(ports=HTTPS, sharing_key="k")
+    shared = pool("first", "192.0.2.1-192.0.2.3", share_across_namespaces=True)
+    assert assign(wants, [other], [shared]) == Assigned(("192.0.2.2",))
+    assert assign(wants, [other], [FIRST]) == Assigned(("192.0.2.1",))
 
 
 def test_addresses_of_machines_are_not_given_out_but_kept() -> None:

@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.selectors import Selector
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _FAMILY: Final = MappingProxyType({4: "IPv4", 6: "IPv6"})
@@ -29,6 +31,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     auto_assign: bool = True
     avoid_buggy_ips: bool = False
     namespaces: frozenset[str] = frozenset()
+    service_selectors: tuple[Selector, ...] = ()
+    share_across_namespaces: bool = False
 
 
 def parse_range(text: str) -> AddressRange:

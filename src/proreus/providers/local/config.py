@@ -25,6 +25,7 @@ from enum import StrEnum
 from typing import Final
 
 from proreus.cloudprovider.config import ConfigSection
+from proreus.cloudprovider.selectors import Selector
 from proreus.providers.local.addresses import Pool, overlaps, parse_range
 
 _HIGHEST_PORT: Final = 65535
@@ -128,12 +129,16 @@ class PoolConfig(ConfigSection, frozen=True, kw_only=True):
         auto_assign: Whether Services get addresses of it that do not name the pool or address.
         avoid_buggy_ips: Whether to leave out IPv4 addresses that end in .0 or .255.
         namespaces: Whose Services may use it. None: everybody's.
+        service_selectors: Labels of the Services that may use it, by any of these. None: all.
+        share_across_namespaces: Whether Services of several namespaces may share an address.
     """
 
     addresses: tuple[str, ...]
     auto_assign: bool = True
     avoid_buggy_ips: bool = False
     namespaces: tuple[str, ...] = ()
+    service_selectors: tuple[Selector, ...] = ()
+    share_across_namespaces: bool = False
 
     def problems(self) -> Iterator[str]:
         """Report values that the fields' types let through but that are wrong."""
@@ -260,6 +265,8 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
                 auto_assign=one.auto_assign,
                 avoid_buggy_ips=one.avoid_buggy_ips,
                 namespaces=frozenset(one.namespaces),
+                service_selectors=one.service_selectors,
+                share_across_namespaces=one.share_across_namespaces,
             )
             for name, one in self.pools.items()
         )

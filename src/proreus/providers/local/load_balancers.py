@@ -213,7 +213,7 @@ class LocalLoadBalancers:
             in_use=in_use,
         )
         if isinstance(assigned, pools.Refused):
-            raise InvalidRequest(assigned.reason)
+            raise assigned.error
         addresses = {_FAMILY_OF_DOTS["." in address]: address for address in assigned.addresses}
         draining = self._settings.draining.total_seconds()
         state, rejected = plan.ensured(

@@ -3,12 +3,13 @@
 `assign` is asked once for each Service, with what all the others have:
 
     result = assign(request, taken, pools, in_use=addresses_of_machines)
-    if isinstance(result, Refused): answer InvalidRequest(result.reason)
+    if isinstance(result, Refused): raise result.error
 
 Addresses that a Service asks for by name come first, then those that it has, then the first free
 one of the pools in their order.
 
-An address serves several Services if all of them carry the same sharing key and no port twice.
+An address serves several Services of one namespace if all of them carry the same sharing key and
+no port twice. Those of several namespaces share what the pool lets them, or have shared already.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.kube.objects import Service
 from proreus.providers.local.addresses import (
@@ -37,7 +39,7 @@ ANNOTATION_ADDRESSES: Final = "proreus.io/load-balancer-ips"
 ANNOTATION_POOL: Final = "proreus.io/address-pool"
 """The pool that a Service's addresses are to come from."""
 ANNOTATION_SHARING_KEY: Final = "proreus.io/allow-shared-ip"
-"""Services with the same key may have the same address, on different ports."""
+"""Services of a namespace with the same key may have the same address, on different ports."""
 
 _ALIASES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -62,6 +64,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         uid: The Service's uid.
         namespace: Its namespace.
+        labels: Its labels.
         ports: Every protocol and port of it.
         families: One address of each, the preferred family first.
         all_families: Whether it is to be refused where one of the families has no address.
@@ -74,6 +77,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     namespace: str
     ports: frozenset[Port]
+    labels: Mapping[str, str] = MappingProxyType({})
     families: tuple[str, ...] = ("IPv4",)
     all_families: bool = False
     requested: tuple[str, ...] = ()
@@ -102,9 +106,18 @@ class Assigned(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The refusal of an address, with the field to blame and the remedy in one sentence."""
+    """The refusal of an address, with the field to blame and the remedy in one sentence.
+
+    `may_pass` is whether other Services are in the way: one that is deleted makes room.
+    """
 
     reason: str
+    may_pass: bool = False
+
+    @property
+    def error(self) -> CloudError:
+        """The error to answer: only an `InvalidRequest` is not tried again by itself."""
+        return CloudError(self.reason) if self.may_pass else InvalidRequest(self.reason)
 
 
 def request_for(lb: LoadBalancer, current: Iterable[str] = ()) -> Request:
@@ -119,6 +132,7 @@ def request_for(lb: LoadBalancer, current: Iterable[str] = ()) -> Request:
     return Request(
         uid=ref.uid,
         namespace=ref.namespace,
+        labels=service.metadata.labels,
         ports=ports_of(service),
         families=lb.families,
         all_families=service.spec.ip_family_policy == "RequireDualStack",
@@ -190,16 +204,20 @@ def assign(
             for family in request.families
         ]
     except _Impossible as problem:
-        return Refused(str(problem))
+        return Refused(str(problem), problem.may_pass)
     given = tuple(str(one) for one in found if one is not None)
     if not given or (request.all_families and len(given) < len(request.families)):
         short = [family for family, one in zip(request.families, found, strict=True) if one is None]
-        return Refused(choice.exhausted(short))
+        return choice.exhausted(short)
     return Assigned(given)
 
 
 class _Impossible(Exception):
-    """The signal that a request cannot be met."""
+    """The signal that a request cannot be met; for `may_pass` see `Refused`."""
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 class _Choice:
@@ -227,7 +245,10 @@ class _Choice:
         if not any(contains(pool, address) for pool in self._pools):
             raise _Impossible(_not_eligible(self._request, address, all_pools))
         if problem := self._conflict(address):
-            raise _Impossible(f"the address {address} that the Service asks for {problem}")
+            raise _Impossible(
+                f"the address {address} that the Service asks for {problem}",
+                may_pass=address in self._taken,
+            )
         return address
 
     def free(self, family: str) -> Address | None:
@@ -242,7 +263,7 @@ class _Choice:
         every = (one for pool in self._giving for one in addresses(pool, family))
         return next((one for one in every if not self._conflict(one)), None)
 
-    def exhausted(self, families: Sequence[str]) -> str:
+    def exhausted(self, families: Sequence[str]) -> Refused:
         """Return why no address is left."""
         for family in families:
             having = [
@@ -251,12 +272,13 @@ class _Choice:
                 if any(family_of(one.first) == family for one in pool.ranges)
             ]
             if having:
-                return (
+                return Refused(
                     f"no free {family} address is left in the pools {', '.join(having)}: add"
-                    " addresses in the cloud-config, or delete a Service of type LoadBalancer"
+                    " addresses in the cloud-config, or delete a Service of type LoadBalancer",
+                    may_pass=True,
                 )
         names = ", ".join(pool.name for pool in self._giving) or "none"
-        return (
+        return Refused(
             f"no pool that gives the Service addresses ({names}) has {' or '.join(families)}:"
             " change spec.ipFamilies, or add addresses to a pool in the cloud-config"
         )
@@ -284,6 +306,11 @@ class _Choice:
                     f"belongs to the Service {one.service}: ask for another one, or give both"
                     f" the same annotation {ANNOTATION_SHARING_KEY}"
                 )
+            if not self._may_share(address, one):
+                return (
+                    f"belongs to the Service {one.service} of another namespace: ask for another"
+                    " one, or set share-across-namespaces for its pool in the cloud-config"
+                )
             if common := sorted(one.ports & self._request.ports):
                 protocol, port = common[0]
                 return (
@@ -291,6 +318,12 @@ class _Choice:
                     " change one of the ports, or ask for another address"
                 )
         return ""
+
+    def _may_share(self, address: Address, other: Taken) -> bool:
+        """Tell whether another Service is near enough: a tenant can guess another's key."""
+        if other.service.partition("/")[0] == self._request.namespace or address in self._current:
+            return True
+        return any(one.share_across_namespaces and contains(one, address) for one in self._pools)
 
 
 def _by_family(request: Request) -> dict[str, Address]:
@@ -320,7 +353,7 @@ def _by_family(request: Request) -> dict[str, Address]:
 def _eligible(request: Request, pools: Sequence[Pool]) -> list[Pool]:
     """Return the pools that the Service may use, also those that give nothing by themselves."""
     allowed = [
-        pool for pool in pools if not pool.namespaces or request.namespace in pool.namespaces
+        pool for pool in pools if _serves_namespace(pool, request) and _selects(pool, request)
     ]
     if request.pool:
         named = [pool for pool in allowed if pool.name == request.pool]
@@ -334,15 +367,29 @@ def _eligible(request: Request, pools: Sequence[Pool]) -> list[Pool]:
     return allowed
 
 
+def _serves_namespace(pool: Pool, request: Request) -> bool:
+    return not pool.namespaces or request.namespace in pool.namespaces
+
+
+def _selects(pool: Pool, request: Request) -> bool:
+    selectors = pool.service_selectors
+    return not selectors or any(one.matches(request.labels) for one in selectors)
+
+
 def _not_eligible(request: Request, address: Address, pools: Sequence[Pool]) -> str:
     start = f"the address {address} that the Service asks for"
     for pool in pools:
         if contains(pool, address):
             if request.pool and pool.name != request.pool:
                 return f"{start} is of the pool {pool.name}, not of {request.pool}: leave one out"
+            missing = (
+                "select the Service's labels"
+                if _serves_namespace(pool, request)
+                else f"serve the namespace {request.namespace}"
+            )
             return (
-                f"{start} is of the pool {pool.name}, which does not serve the namespace"
-                f" {request.namespace}: ask for an address of another pool"
+                f"{start} is of the pool {pool.name}, which does not {missing}: ask for an"
+                " address of another pool"
             )
     known = ", ".join(f"{range_text(one)}" for pool in pools for one in pool.ranges) or "none"
     return f"{start} is in no pool or left out of it; there are {known}"
