@@ -144,6 +144,28 @@ async def test_before_4_18_sources_of_rules_are_refused_with_what_to_use_instead
     assert "loadBalancerSourceRanges" in str(refused)
 
 
+@pytest.mark.parametrize(
+    "services",
+    [
+        [{"name": "SecurityGroup"}, {"name": "Dhcp"}],
+        [{"name": "Lb", "capability": [{"name": "LbSchemes", "value": "Internal"}]}],
+    ],
+    ids=["a basic zone", "internal load balancing"],
+)
+async def test_a_network_without_load_balancing_is_refused_before_an_address_is_acquired(
+    emulator: Emulator, services: list[dict[str, Any]]
+) -> None:
+    async with lb_site(emulator) as site:
+        site.world.networks[site.network]["service"] = services
+        refused = await site.ensure(site.desired())
+        assert isinstance(refused, CloudError)
+        assert "service Lb" in str(refused)
+        assert "provider local" in str(refused)
+        assert site.is_empty()
+        # What was made before the offering was changed can be deleted.
+        assert isinstance(await site.deleted(site.desired()), Done)
+
+
 async def test_source_ranges_are_those_of_the_firewall(emulator: Emulator) -> None:
     async with lb_site(emulator) as site:
         first = ("192.0.2.0/24", "198.51.100.0/24")

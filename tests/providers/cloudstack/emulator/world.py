@@ -3,6 +3,7 @@
 import heapq
 import ipaddress
 import itertools
+import json
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +16,23 @@ ZONE = {"zoneid": "20000000-0000-4000-8000-000000000001", "zonename": "zone-1"}
 PUBLIC = "20000000-0000-4000-8000-000000000002"
 """The network that all public addresses are of; the one that they lead to is another."""
 CREATED = "2026-01-01T00:00:00+0000"
+METHODS = {
+    "LbCookie": ("cookie-name", "mode", "nocache", "indirect", "postonly", "domain"),
+    "AppCookie": ("cookie-name", "length", "holdtime", "request-learn", "prefix", "mode"),
+    "SourceBased": ("tablesize", "expire"),
+}
+"""The methods of stickiness of a virtual router, with their parameters."""
+_STICKY = [
+    {"methodname": method, "paramlist": [{"paramname": one} for one in parameters]}
+    for method, parameters in METHODS.items()
+]
+LB = [
+    {"name": "SupportedLbAlgorithms", "value": "roundrobin,leastconn,source"},
+    {"name": "SupportedProtocols", "value": "tcp, udp, tcp-proxy"},
+    {"name": "LbSchemes", "value": "Public"},
+    {"name": "SupportedStickinessMethods", "value": json.dumps(_STICKY)},
+]
+"""What a network of a virtual router says of its load balancing."""
 TAGGED = {
     "LoadBalancer": "rules",
     "PublicIpAddress": "ips",
@@ -74,7 +92,10 @@ class World:
         self.networks[id_] = {
             "id": id_, "name": f"network-{len(self.networks)}", "type": "Isolated", **ZONE,
             "cidr": cidr, "state": "Implemented",
-            "service": [{"name": one, "capability": [], "provider": []} for one in services],
+            "service": [
+                {"name": one, "capability": LB if one == "Lb" else [], "provider": []}
+                for one in services
+            ],
         }  # fmt: skip
         if vpc:
             of, list_ = str(uuid.uuid4()), str(uuid.uuid4())

@@ -141,6 +141,24 @@ def check_place(place: Placed) -> None:
         )
 
 
+def check_network(network: Network) -> None:
+    """Refuse a load balancer in a network that cannot have one, before an address is acquired.
+
+    Such are the networks of basic zones, those of other zones with security groups, and tiers of
+    a VPC with internal load balancing.
+
+    Raises:
+        CloudError: Says what the network lacks.
+    """
+    if not network.has_balancing:
+        raise CloudError(
+            f"the nodes' network {network.id} has no load balancing of public addresses: its"
+            " offering lacks the service Lb, or has it for internal addresses only, as in basic"
+            " zones and with security groups; put the nodes into a network whose offering has it,"
+            " or balance with the provider local beside this one"
+        )
+
+
 def check(lb: LoadBalancer, options: Options, version: Version) -> None:
     """Refuse what no load balancer of CloudStack can be.
 

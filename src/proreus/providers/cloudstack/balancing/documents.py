@@ -40,7 +40,7 @@ def cidrs_of(described: Described) -> frozenset[str]:
 
 def network(described: Described) -> Network:
     """Read a network."""
-    services = {str(one.get("name")) for one in described.get("service") or ()}
+    services = {str(one.get("name")): one for one in described.get("service") or ()}
     acl = str(described.get("aclid") or "")
     is_fixed = described.get("aclname") in FIXED_LISTS
     return Network(
@@ -48,9 +48,21 @@ def network(described: Described) -> Network:
         vpc=str(described.get("vpcid") or ""),
         acl="" if is_fixed or "NetworkACL" not in services else acl,
         has_firewall="Firewall" in services and not described.get("vpcid"),
+        has_balancing=not services or _is_balanced(services.get("Lb")),
         zone=str(described.get("zoneid") or ""),
         claims=owners.claims_of(owners.tags_of(described)),
     )
+
+
+def _is_balanced(lb: Described | None) -> bool:
+    """Tell whether a network's service Lb, if there is one, takes public addresses."""
+    return lb is not None and "public" in _capability(lb, "LbSchemes", "public").lower()
+
+
+def _capability(service: Described, name: str, default: str) -> str:
+    """Return what a network's service says of one of its capabilities."""
+    found = {str(one.get("name")): one.get("value") for one in service.get("capability") or ()}
+    return str(found.get(name) or default)
 
 
 def openings(firewall: Iterable[Described]) -> Iterator[Opening]:

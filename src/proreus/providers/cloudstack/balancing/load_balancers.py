@@ -38,6 +38,7 @@ from proreus.providers.cloudstack.balancing.commands import Commands
 from proreus.providers.cloudstack.balancing.desired import (
     Placed,
     check,
+    check_network,
     check_place,
     desired_balancer,
     placed,
@@ -213,6 +214,7 @@ class CloudStackLoadBalancers:
         place = placed(lb, machines, rules)
         check_place(place)
         network = await self._reader.network(place.network)
+        check_network(network)
         desired = desired_balancer(lb, options, place, network, version)
         observed = await self._reader.observe(lb, rules, network)
         return _Case(desired, observed, place, described)

@@ -76,6 +76,7 @@ class Network(msgspec.Struct, frozen=True):
         vpc: The VPC that it is a tier of, or "".
         acl: The access list that can be changed, or "".
         has_firewall: Whether its public addresses have firewalls.
+        has_balancing: Whether public addresses can be balanced to its machines.
         zone: The id of its zone.
         claims: The tags that claim addresses for Services, by their uids.
     """
@@ -84,6 +85,7 @@ class Network(msgspec.Struct, frozen=True):
     vpc: str = ""
     acl: str = ""
     has_firewall: bool = False
+    has_balancing: bool = True
     zone: str = ""
     claims: Mapping[str, str] = {}
 
