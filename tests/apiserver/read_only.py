@@ -88,7 +88,7 @@ async def reader(site: Site, user: str, directory: Path) -> AsyncIterator[Reader
             "apiGroups": ["", "apps", "coordination.k8s.io", "discovery.k8s.io"],
             "resources": [
                 "nodes", "services", "endpointslices", "namespaces", "events", "leases",
-                "deployments", "daemonsets", "pods", "persistentvolumes",
+                "deployments", "daemonsets", "pods", "persistentvolumes", "configmaps",
             ],
             "verbs": list(READS),
         },

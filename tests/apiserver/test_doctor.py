@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from proreus.app.doctor.observed import DEPLOYMENTS, PODS
+from proreus.app.doctor.observed import DAEMON_SETS, DEPLOYMENTS, PODS
 from proreus.app.doctor.options import DoctorOptions
 from proreus.app.doctor.rights import needs
 from proreus.kube.errors import AlreadyExists
@@ -17,7 +17,7 @@ from proreus.kube.objects import (
     TAINT_UNINITIALIZED,
 )
 from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, SERVICES
+from proreus.kube.requests import CONFIG_MAPS, ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, SERVICES
 from proreus.testing.objects import service_body
 from proreus.testing.waiting import until
 
@@ -105,6 +105,39 @@ async def test_mistakes_are_named_on_their_objects(site: Site, doctor: Reader) -
         ("no-endpoints", "service/default/podless"),
         ("service-unattended", "service/default/podless"),
     }
+    doctor.check_only_read()
+
+
+async def test_what_is_in_the_way_of_the_provider_local_is_named(
+    site: Site, doctor: Reader, tmp_path: Path
+) -> None:
+    config = tmp_path / "local.yaml"
+    config.write_text("routes: {enabled: false}")
+    local = ("--cloud-provider=local", f"--cloud-config={config}")
+    labels = {"app": "metallb"}
+    speaker = {
+        "metadata": {"name": "speaker", "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "speaker", "image": "localhost/none"}]},
+            },
+        },
+    }
+    proxy = {"metadata": {"name": "kube-proxy"}, "data": {"config.conf": "mode: ipvs"}}
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(existing(site.client, DAEMON_SETS, speaker, OWN))
+        await stack.enter_async_context(existing(site.client, CONFIG_MAPS, proxy, SYSTEM))
+        ran = await doctor.run("doctor", "--json", *local)
+        of_a_cloud = await doctor.run("doctor", "--json")
+
+    named = {
+        ("metallb-beside", f"daemonset/{OWN}/speaker"),
+        ("strict-arp-off", f"configmap/{SYSTEM}/kube-proxy"),
+    }
+    assert named <= {(one["check"], one["about"]) for one in ran.json["findings"]}
+    assert not named & {(one["check"], one["about"]) for one in of_a_cloud.json["findings"]}
     doctor.check_only_read()
 
 

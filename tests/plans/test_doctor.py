@@ -161,6 +161,25 @@ def nodes(*given: Node, cloud: Cloud | None = None, **more: Any) -> Observed:
     return seen(nodes=(a_node("two"), *given), cloud=cloud, **more)
 
 
+def a_daemon_set(called: str, *args: str, **labels: str) -> Workload:
+    """Another load balancer's, in the namespace `lb`."""
+    names = {"name": "app.kubernetes.io/name", "k3s": "svccontroller.k3s.cattle.io/svcname"}
+    meta = ObjectMeta(
+        name=called, namespace="lb", labels={names.get(k, k): v for k, v in labels.items()}
+    )
+    return Workload(
+        meta, WorkloadSpec(PodTemplate(PodSpec(containers=(Container(args=args),)))), "DaemonSet"
+    )
+
+
+def proxy(config: str) -> Observed:
+    """With this configuration of kube-proxy."""
+    return seen(kube_proxy={"config.conf": config})
+
+
+SPEAKER = a_daemon_set("speaker", name="metallb")
+
+
 def service(given: Service, **more: Any) -> Observed:
     return seen(services=(given,), **more)
 
@@ -355,6 +374,19 @@ MISTAKES: dict[str, tuple[Observed, str, str, str]] = {
     "finalizer of a deleted Service": (
         service(a_service(said("DeleteCloudError", type_="LoadBalancerReady"), **GOING)),
         "finalizer-stuck", WEB, "DeleteCloudError"),
+    "MetalLB": (
+        seen(balancers=(SPEAKER, SPEAKER)), "metallb-beside", "daemonset/lb/speaker", "--lb-class"),
+    "MetalLB by its manifest": (
+        seen(balancers=(a_daemon_set("speaker", app="metallb"),)),
+        "metallb-beside", "daemonset/lb/speaker", "keep their addresses"),
+    "k3s' load balancer": (
+        seen(balancers=(a_daemon_set("svclb-web", k3s="web"),)),
+        "servicelb-beside", "daemonset/lb/svclb-web", "--disable=servicelb"),
+    "nodes answer ARP": (
+        proxy("mode: ipvs"), "strict-arp-off", "configmap/kube-system/kube-proxy", "ipvs.strictARP: true"),
+    "nodes answer ARP, as kubeadm writes it": (
+        proxy("{mode: ipvs, ipvs: {strictARP: false, scheduler: rr}}"),
+        "strict-arp-off", "configmap/kube-system/kube-proxy", "restart"),
     "volume without labels": (
         volumes({LABEL_ZONE: "north"}), "volume-not-labelled", "persistentvolume/data", "zone=north"),
     "volume whose labels are not in its affinity": (
@@ -425,6 +457,17 @@ WELL_TOO: dict[str, Observed] = {
     "a Service that goes": service(a_service(**{**GOING, "deletion_timestamp": fresh(5)})),
     "a Service that was balanced": service(a_service(type="ClusterIP", finalizers=())),
     "EndpointSlices may not be read": service(a_service(ENSURED), slices=None),
+    "MetalLB with a class": seen(
+        balancers=(a_daemon_set("speaker", "--lb-class=metallb", name="metallb"),)
+    ),
+    "MetalLB for Services without a class": seen(
+        balancers=(SPEAKER,), classes=Classes(frozenset({"x.io/ours"}), classless=False)
+    ),
+    "another mode of kube-proxy": proxy("{mode: nftables, ipvs: {strictARP: false}}"),
+    "strict ARP": proxy("{mode: ipvs, ipvs: {strictARP: true}}"),
+    "no configuration of kube-proxy": seen(kube_proxy={}),
+    "one that is none": proxy("{"),
+    "one of another form": proxy("[mode]"),
     "a volume that has just been made": volumes({LABEL_ZONE: "north"}, creation_timestamp=fresh(5)),
     "a volume of another cloud": volumes({}),
     "a volume that the cloud says nothing of now": volumes(CloudError("500")),

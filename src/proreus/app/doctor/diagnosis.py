@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from proreus.app.doctor import (
+    bare_metal,
     certificates,
     cloud,
     manager,
@@ -58,6 +59,7 @@ def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagno
         findings=(
             *cloud.findings(observed),
             *manager.findings(observed),
+            *bare_metal.findings(observed),
             *about_nodes,
             *about_services,
             *about_volumes,

@@ -171,7 +171,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     What could not be read is None: `unread` then says why. Without a cloud-config `cloud` is
     None. `elects` is whether the manager works only while it holds a lease. `patience` are the
     seconds in which a manager that works has said something of a new node or Service. `volumes`
-    are there only where the manager is to label them.
+    are there only where the manager is to label them; `balancers`, the DaemonSets of other load
+    balancers, and `kube_proxy`, the data of its ConfigMap, only with the provider `local`.
     """
 
     now: datetime
@@ -188,6 +189,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[CertificateSigningRequest, ...] = ()
     not_approved: tuple[Held, ...] = ()
     in_service: tuple[Held, ...] = ()
+    balancers: tuple[Workload, ...] = ()
+    kube_proxy: Mapping[str, str] | None = None
     cloud: Cloud | None = None
     patience: float = 60.0
     unread: tuple[str, ...] = ()

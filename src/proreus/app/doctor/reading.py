@@ -13,10 +13,10 @@ import msgspec
 
 from proreus.app import readonly
 from proreus.app.caches import config_maps
-from proreus.app.clouds.config import rules_of
+from proreus.app.clouds.config import named, rules_of
 from proreus.app.clouds.looking import Look, looks
 from proreus.app.clouds.plan import labels_of_all
-from proreus.app.doctor import manager
+from proreus.app.doctor import bare_metal, manager
 from proreus.app.doctor.observed import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -54,6 +54,7 @@ from proreus.kube.errors import Forbidden, KubeError
 from proreus.kube.objects import Service, key
 from proreus.kube.requests import (
     CERTIFICATE_SIGNING_REQUESTS,
+    CONFIG_MAPS,
     ENDPOINT_SLICES,
     EVENTS,
     JSON,
@@ -69,6 +70,8 @@ from proreus.kube.requests import (
 T = TypeVar("T")
 
 USER_AGENT: Final = "proreus-doctor"
+LOCAL: Final = "local"
+"""The provider for bare metal."""
 EVENTS_OF_NODES: Final = "default"
 RECENT: Final = 3600.0
 """Seconds for which an event counts."""
@@ -143,6 +146,8 @@ async def observe(options: DoctorOptions, config: ClientConfig) -> Observed:
             allow_untagged=options.allow_untagged_cloud,
         )
         observed = await _for_controllers(reader, observed, options)
+        if LOCAL in {one.provider for one in named(options.cloud_provider)}:
+            observed = await _for_local(reader, observed)
         observed = await _rights(reader, observed, options, config)
         if options.cloud_provider:
             observed = msgspec.structs.replace(
@@ -206,6 +211,19 @@ async def _for_controllers(reader: _Reader, observed: Observed, options: DoctorO
             not_approved=await _recent_events(reader, NOT_APPROVED),
         )
     return observed
+
+
+async def _for_local(reader: _Reader, observed: Observed) -> Observed:
+    """Read what may be in the way of load balancers on bare metal."""
+    sets = await reader.items(DAEMON_SETS) or ()
+    maps = await reader.items(
+        CONFIG_MAPS, "kube-system", field_selector=f"metadata.name={bare_metal.KUBE_PROXY}"
+    )
+    return msgspec.structs.replace(
+        observed,
+        balancers=tuple(one for one in sets if bare_metal.balancer_of(one)),
+        kube_proxy=maps[0].data if maps else None,
+    )
 
 
 async def _recent_events(reader: _Reader, reason: str) -> tuple[Held, ...]:
