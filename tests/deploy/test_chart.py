@@ -9,8 +9,10 @@ import yaml
 from proreus.app import flags
 from proreus.app.options import Options
 from proreus.app.roles import objects
+from proreus.cloudprovider import read_config
+from proreus.providers.local.config import LocalConfig
 
-from .charts import CHART, Programs, Refused, arguments, only, pod
+from .charts import CHART, ROOT, Programs, Refused, arguments, only, pod
 
 SERVICE_ACCOUNTS = {"args": {"use-service-account-credentials": True}}
 
@@ -107,6 +109,25 @@ def test_a_gateway_is_root_and_may_change_the_network_but_nothing_else(
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]},
     }
+
+
+def test_the_values_that_the_guide_of_local_shows_make_a_gateway(programs: Programs) -> None:
+    guide = ROOT.joinpath("docs", "guides", "local.md").read_text()
+    shown = re.findall(r"```yaml\n(# values\.yaml for (?:k3s|kubeadm)\n.*?)```", guide, re.DOTALL)
+    assert len(shown) == 2
+    for text in shown:
+        values = yaml.safe_load(text)
+        assert "[ERROR]" not in programs.lint(**values)
+        made = programs.render(**values)
+        spec = pod(made)
+        assert spec["hostNetwork"]
+        assert spec["nodeSelector"] == {"kubernetes.io/hostname": "node-1"}
+        assert only(made, "Deployment")["spec"]["replicas"] == 1
+        options, _ = flags.parse(Options, arguments(made), "test", "")
+        assert options.cloud_provider == "local"
+        config = values["cloudConfig"]
+        read = read_config(config["content"], LocalConfig, source=config["key"], environment={})
+        assert [one.name for one in read.address_pools] == ["default"]
 
 
 def test_probes_ask_the_paths_that_the_manager_serves(programs: Programs) -> None:

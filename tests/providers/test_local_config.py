@@ -185,7 +185,7 @@ def test_the_guide_names_every_setting_annotation_and_metric() -> None:
 
 def test_the_configurations_that_the_guide_shows_are_right() -> None:
     guide = Path(__file__).parents[2].joinpath("docs/guides/local.md").read_text()
-    config, machines, beside = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    *_, config, machines, beside = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
     assert not read(beside).instances.enabled
     shown, default = read(config), LocalConfig()
     assert shown.gateway == default.gateway
