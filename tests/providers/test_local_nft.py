@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proreus.providers.local import memo, network, nft, nft_changes
+from proreus.providers.local import addresses, memo, network, nft, nft_changes
 from proreus.providers.local.config import Gateway
 from proreus.providers.local.network import Interface, Ways
 from proreus.providers.local.nft import Program, Rule, Settings
@@ -170,6 +170,17 @@ def test_where_an_address_is_announced(named: tuple[str, ...], expected: tuple[s
 
 def test_an_address_in_no_network_is_announced_nowhere() -> None:
     assert network.announcing("203.0.113.1", (LAN, NODES), ()) == ()
+
+
+def test_a_pool_that_reaches_out_of_every_network_is_named_with_the_remedy() -> None:
+    ranges = ("192.0.2.64/27", "192.0.2.250-192.0.3.9", "203.0.113.1")
+    pools = [addresses.Pool(name="web", ranges=tuple(map(addresses.parse_range, ranges)))]
+    partly, wholly = network.beyond(pools, (LAN, NODES), ())
+    assert "192.0.2.250-192.0.3.9 of the pool web" in partly
+    assert "203.0.113.1 of the pool web" in wholly
+    assert "let routers lead it here" in wholly
+    assert network.beyond(pools, (LAN, NODES), ("lan",)) == (), "announced where it is to be"
+    assert len(network.beyond(pools, (LAN, NODES), ("gone",))) == len(ranges)
 
 
 def test_ways_are_made_before_packets_are_led_there_and_removed_after() -> None:

@@ -85,6 +85,15 @@ async def test_both_nodes_answer_both_families_and_see_the_client(lab: Lab) -> N
         await delete(balancers, web)
 
 
+async def test_a_pool_beyond_the_networks_of_the_gateway_is_logged_at_the_start(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with local_manager.manager(VIP, "203.0.113.0/24"):
+        assert lab.table() == []
+    (line,) = [one.getMessage() for one in caplog.records if "not announced" in one.getMessage()]
+    assert "203.0.113.0-203.0.113.255 of the pool default" in line
+
+
 async def test_the_address_of_a_node_that_is_no_host_is_never_given_out(lab: Lab) -> None:
     """The control plane's nodes carry the label that excludes them, and are in the network, too."""
     addresses = [NodeAddress("InternalIP", VIP), NodeAddress("Hostname", "control")]

@@ -79,6 +79,9 @@ class LocalLoadBalancers:
             # Another gateway may have been in charge since: what is here is out of date.
             await self._change(lambda *_: State())
         shown = await self._show()
+        given = self._settings.address_pools
+        for text in network.beyond(given, shown.interfaces, self._gateway.interfaces):
+            log.warning("Addresses are not announced: %s", text)
         state = _state(shown)
         self._follow(state)
         announced = network.ways(state, shown.interfaces, self._gateway).values()
@@ -110,7 +113,8 @@ class LocalLoadBalancers:
     def fingerprint(self, desired: LoadBalancer) -> str:
         """Return the fingerprint that `list_owned` shows if the kernel is as desired."""
         addresses = dict.fromkeys(desired.families, "")
-        state, _ = plan.ensured(State(), desired, addresses, self._reach, sharing_key=_key(desired))
+        key = pools.request_for(desired).sharing_key
+        state, _ = plan.ensured(State(), desired, addresses, self._reach, sharing_key=key)
         return plan.sketch(state, desired.ref.uid)
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
@@ -365,10 +369,6 @@ def _check(lb: LoadBalancer) -> None:
     ]
     if problems:
         raise InvalidRequest("; ".join(problems))
-
-
-def _key(lb: LoadBalancer) -> str:
-    return pools.annotation(lb.service, pools.ANNOTATION_SHARING_KEY)
 
 
 def _taken(state: State) -> Iterator[pools.Taken]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proreus.providers.local.addresses import parse
+from proreus.providers.local.addresses import Pool, parse, range_text
 from proreus.providers.local.config import Gateway
 from proreus.providers.local.nft import Settings
 from proreus.providers.local.plan import HERE, Network, Reach, State
@@ -90,6 +90,19 @@ def announcing(address: str, found: Sequence[Interface], named: Collection[str])
             parsed is not None and each.version == parsed.version and parsed in each.network
             for each in one.addresses
         )
+    )
+
+
+def beyond(
+    pools: Sequence[Pool], found: Sequence[Interface], named: Collection[str]
+) -> tuple[str, ...]:
+    """Return the ranges of pools that are not announced as a whole, each with the remedy."""
+    return tuple(
+        f"{range_text(one)} of the pool {pool.name} is not within a network of this machine's"
+        " interfaces: let routers lead it here, or change the pool in the cloud-config"
+        for pool in pools
+        for one in pool.ranges
+        if not all(announcing(str(end), found, named) for end in (one.first, one.last))
     )
 
 
