@@ -9,6 +9,7 @@ import yaml
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
+from proreus.providers.local import usage
 from proreus.runtime import metrics
 
 from .charts import CHART, Programs
@@ -30,7 +31,7 @@ OTHERS: Final = {"up": set[str](), "process_resident_memory_bytes": set[str]()}
 def series() -> dict[str, set[str]]:
     """Every series that the manager shows, and its labels."""
     found = dict(OTHERS)
-    for metric in vars(metrics).values():
+    for metric in (*vars(metrics).values(), usage.TOTAL, usage.USED):
         for kind, suffixes in SUFFIXES.items():
             if isinstance(metric, kind):
                 for suffix in suffixes:
@@ -221,6 +222,16 @@ CASES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     "PodCIDRsRunningOut": (
         {one("node_ipam_controller_cidrset_usage_cidrs", clusterCIDR="10.0.0.0/16"): "0.95x60"},
         {one("node_ipam_controller_cidrset_usage_cidrs", clusterCIDR="10.0.0.0/16"): "0.5x60"},
+    ),
+    "AddressPoolsRunningOut": (
+        {
+            one("proreus_local_pool_addresses_used", pool="web"): "31x60",
+            one("proreus_local_pool_addresses", pool="web"): "32x60",
+        },
+        {  # a small pool is meant to be full
+            one("proreus_local_pool_addresses_used", pool="one"): "1x60",
+            one("proreus_local_pool_addresses", pool="one"): "1x60",
+        },
     ),
     "ApiServerRequestsFailing": (
         {

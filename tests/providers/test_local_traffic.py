@@ -284,6 +284,21 @@ async def test_services_share_an_address_on_different_ports(lab: Lab) -> None:
         await delete(balancers, dns)
 
 
+async def test_a_service_that_waits_for_an_address_gets_it_once_another_leaves(lab: Lab) -> None:
+    async with local_manager.manager(VIP) as (balancers, _):
+        first = desired(balancers, "one", name="first", ip_families=("IPv4",))
+        late = desired(balancers, "two", name="late", ip_families=("IPv4",))
+        assert await ensure(balancers, first) == [(VIP,)]
+        refusal = (await balancers.ensure([late]))["uid-of-late"]
+        assert "no free IPv4 address is left in the pools default" in str(refusal)
+        assert not isinstance(refusal, InvalidRequest), "that would not be tried again"
+        assert asked(lab) == {"one"}
+        await delete(balancers, first)
+        assert await ensure(balancers, late) == [(VIP,)]
+        assert asked(lab) == {"two"}
+        await delete(balancers, late)
+
+
 async def test_hundreds_of_ports_and_what_was_damaged_is_repaired(lab: Lab) -> None:
     async with manager() as (balancers, _):
         ports = tuple(ServicePort(port, f"p{port}") for port in range(7000, 7300))
