@@ -14,6 +14,7 @@ from proreus.providers.cloudstack.balancing.parts import (
     Network,
     Observed,
     Opening,
+    Policy,
     Rule,
 )
 from proreus.providers.cloudstack.balancing.plan import (
@@ -30,8 +31,10 @@ from proreus.providers.cloudstack.balancing.plan import (
     Open,
     Release,
     Step,
+    Stick,
     Unassign,
     Unclaim,
+    Unstick,
     Wait,
     deletion,
     plan,
@@ -92,6 +95,18 @@ WHOLE_TIER = replace(WHOLE, openings=(), items=(OPEN,))
         ("new machines", {}, {"rules": (replace(MADE, members=frozenset({"vm-1"})),)},
          (Assign("r", ("vm-2",)),)),
         ("old machines", {"members": frozenset({"vm-1"})}, {}, (Unassign("r", ("vm-2",)),)),
+        ("clients are bound to machines", {"affinity_seconds": 60}, {}, (Stick("r", 60),)),
+        ("they are", {"affinity_seconds": 60},
+         {"rules": (replace(MADE, policies=(Policy("p", 60),)),)}, ()),
+        ("for another time: a policy goes first", {"affinity_seconds": 30},
+         {"rules": (replace(MADE, policies=(Policy("p", 60),)),)}, (Unstick("p"),)),
+        ("no longer: the policy goes before the algorithm", {},
+         {"rules": (replace(MADE, algorithm="source", policies=(Policy("p", 60),)),)},
+         (Unstick("p"),)),
+        ("a policy of others suffices", {"affinity_seconds": 60},
+         {"rules": (replace(MADE, policies=(Policy("p", 0, is_ours=False),)),)}, ()),
+        ("and stays", {}, {"rules": (replace(MADE, policies=(Policy("p", 0, is_ours=False),)),)},
+         ()),
         ("a port is opened", {}, {"openings": ()}, (Open(("tcp", 80), EVERYONE),)),
         ("lists that share nothing: first open", {"sources": SOME}, {},
          (Open(("tcp", 80), SOME),)),
@@ -176,6 +191,7 @@ there = st.builds(
     address=st.sampled_from(["ip", "old"]),
     members=members,
     is_marked=st.booleans(),
+    policies=st.sampled_from([(), (Policy("p", 60),), (Policy("q", 30),)]),
 )
 opened = st.builds(
     Opening,
@@ -204,6 +220,7 @@ def numbered(items: list[Any], letter: str) -> tuple[Any, ...]:
     sources=st.sampled_from([EVERYONE, SOME, frozenset[str]()]),
     hosts=members,
     can_change=st.booleans(),
+    affinity=st.sampled_from([None, 60]),
 )
 def test_the_steps_come_to_an_end_and_then_all_is_as_desired_and_foretold(  # noqa: PLR0917 - parts
     wanted: list[tuple[str, int]],
@@ -215,13 +232,14 @@ def test_the_steps_come_to_an_end_and_then_all_is_as_desired_and_foretold(  # no
     sources: frozenset[str],
     hosts: frozenset[str],
     can_change: bool,  # noqa: FBT001 - hypothesis gives it
+    affinity: int | None,
 ) -> None:
     desired = Desired(
         tuple(
             Rule(f"a1-{protocol}-{port}", protocol, port, 30080, "roundrobin", SOME, "n")
             for protocol, port in wanted
         ),
-        hosts, sources, network, can_change_sources=can_change,
+        hosts, sources, network, can_change_sources=can_change, affinity_seconds=affinity,
     )  # fmt: skip
     found = numbered(openings, "o")
     observed = Observed(
@@ -244,6 +262,8 @@ def test_the_steps_come_to_an_end_and_then_all_is_as_desired_and_foretold(  # no
         raise AssertionError("the steps have no end")
     assert {one.key for one in observed.rules} == {one.key for one in desired.rules}
     assert all(one.members == hosts and one.cidrs == SOME for one in observed.rules)
+    times = [] if affinity is None else [affinity]
+    assert all([of.seconds for of in one.policies] == times for one in observed.rules)
     assert not observed.spare
     assert not observed.claim
     for rule in desired.rules:
@@ -281,11 +301,13 @@ def test_preview_names_every_step_that_a_person_would_care_about() -> None:
         Acquire("1.1.1.1"), MarkAddress("ip"), HandOver("old"), Release("ip"), MakeRule(WEB),
         ChangeRule("r", {"algorithm": "source"}, WEB), MarkRules(("r",)), Assign("r", ("vm-1",)),
         Unassign("r", ("vm-2",)), Open(("tcp", 80), SOME, "a"), Close("f", in_acl=False),
-        DropRule("r"), Claim("n", "1.1.1.1"), Unclaim("n"), Wait("r"),
+        DropRule("r"), Claim("n", "1.1.1.1"), Unclaim("n"), Wait("r"), Stick("r", 60),
+        Unstick("p"),
     )  # fmt: skip
     told = [str(line.part) for step in steps for line in part_changes(step, WHOLE)]
     assert told == [
         "public address 1.1.1.1", "public address ip", "public address old", "public address ip",
         "rule a1-tcp-80", "rule a1-tcp-80", "rule a1-tcp-80", "machine vm-1", "machine vm-2",
-        "access list item tcp/80", "firewall rule tcp/80", "rule a1-tcp-80",
+        "access list item tcp/80", "firewall rule tcp/80", "rule a1-tcp-80", "stickiness policy",
+        "stickiness policy p",
     ]  # fmt: skip

@@ -48,6 +48,12 @@ async def test_cs_makes_a_load_balancer_by_jobs_and_takes_it_away(emulator: Emul
     (shown,) = await told(emulator, "listLoadBalancerRules", fetch_list=True)
     assert shown["cidrlist"] == "192.0.2.0/24 198.51.100.0/24"
     assert shown["tags"] == [{"key": "a/b", "value": "*_ +ü"}]
+    await told(
+        emulator, "createLBStickinessPolicy", lbruleid=rule, name="by hand", fetch_result=True,
+        methodname="SourceBased", param=[{"name": "expire", "value": "30m"}],
+    )  # fmt: skip
+    (sticky,) = await told(emulator, "listLBStickinessPolicies", lbruleid=rule, fetch_list=True)
+    assert [one["params"] for one in sticky["stickinesspolicy"]] == [{"expire": "30m"}]
     members = await told(emulator, "listLoadBalancerRuleInstances", id=rule, fetch_list=True)
     assert {one["id"] for one in members} == set(site.machines)
     await told(emulator, "disassociateIpAddress", id=id_, fetch_result=True)

@@ -108,9 +108,11 @@ class Api:
         asked = {"listall": "true", **(parameters or {})}
         return await self._pages(command, kind, self.in_project(asked))
 
-    async def members(self, command: str, kind: str, id_: str) -> list[Described]:
-        """Return a list about one object, which takes no project."""
-        return await self._pages(command, kind, {"id": id_})
+    async def members(
+        self, command: str, kind: str, id_: str, *, by: str = "id"
+    ) -> list[Described]:
+        """Return a list about one object, which takes no project; `by` is the id's parameter."""
+        return await self._pages(command, kind, {by: id_})
 
     async def start(self, command: str, parameters: Mapping[str, str]) -> Job:
         """Begin a change; return its job.

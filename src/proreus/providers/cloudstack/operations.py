@@ -22,11 +22,12 @@ COMMANDS: Final[Mapping[Use, frozenset[str]]] = {
     for use, names in {
         Use.MACHINES: "listCapabilities listVirtualMachines queryAsyncJobResult",
         Use.BALANCERS: """
-            listFirewallRules listLoadBalancerRuleInstances listLoadBalancerRules listNetworkACLs
-            listNetworks listPublicIpAddresses listTags
+            listFirewallRules listLBStickinessPolicies listLoadBalancerRuleInstances
+            listLoadBalancerRules listNetworkACLs listNetworks listPublicIpAddresses listTags
             assignToLoadBalancerRule associateIpAddress createFirewallRule createLoadBalancerRule
-            createNetworkACL createTags deleteFirewallRule deleteLoadBalancerRule deleteNetworkACL
-            deleteTags disassociateIpAddress removeFromLoadBalancerRule updateLoadBalancerRule
+            createLBStickinessPolicy createNetworkACL createTags deleteFirewallRule
+            deleteLBStickinessPolicy deleteLoadBalancerRule deleteNetworkACL deleteTags
+            disassociateIpAddress removeFromLoadBalancerRule updateLoadBalancerRule
         """,
         Use.ROUTES: "createStaticRoute deleteStaticRoute listStaticRoutes",
         Use.VOLUMES: "listVolumes",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from .balancing import BALANCING
+from .stickiness import STICKINESS
 from .world import TAGGED, Json, Refusal, World, listed, map_of
 
 Parameters = Mapping[str, str]
@@ -146,10 +147,12 @@ _COMMANDS: Final[Mapping[str, Command]] = {
     "listVolumes": _volumes,
     "queryAsyncJobResult": _job,
     **BALANCING,
+    **STICKINESS,
 }
 
 LISTS: Final[Mapping[str, str]] = {
     "listFirewallRules": "firewallrule",
+    "listLBStickinessPolicies": "stickinesspolicies",
     "listLoadBalancerRuleInstances": "loadbalancerruleinstance",
     "listLoadBalancerRules": "loadbalancerrule",
     "listManagementServersMetrics": "managementserver",

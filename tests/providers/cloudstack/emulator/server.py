@@ -26,7 +26,7 @@ APIS: Final[Mapping[str, Any]] = json.loads(Path(__file__).with_name("apis.json"
 PATH: Final = "/client/api"
 ROLE: Final = Path(__file__).parents[4] / "deploy" / "cloudstack" / "role.csv"
 _COMMON = {"command", "apikey", "signature", "signatureversion", "expires", "response", "listall"}
-_MAP = re.compile(r"(\w+)\[\d+\]\.(key|value)")
+_MAP = re.compile(r"(\w+)\[\d+\]\.(key|name|value)")
 LOST: Final = -1
 """The code of a failure that is no answer at all."""
 
@@ -204,7 +204,7 @@ class Emulator:
             raise Refusal(431, absent(name, value)) from None
         kinds = (
             {ZONE["zoneid"]}, world.machines, world.networks, world.vpcs, world.acl_lists, world.acl_items, world.ips,
-            world.rules, world.firewall, world.routes, world.volumes, world.jobs, world.removed,
+            world.rules, world.policies, world.firewall, world.routes, world.volumes, world.jobs, world.removed,
         )  # fmt: skip
         if not any(value in kind for kind in kinds) and name != "projectid":
             raise Refusal(431, absent(name, value))

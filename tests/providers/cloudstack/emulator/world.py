@@ -67,6 +67,8 @@ class World:
         self.acl_items: dict[str, Json] = {}
         self.ips: dict[str, Json] = {}
         self.rules: dict[str, Json] = {}
+        self.policies: dict[str, Json] = {}
+        """Stickiness policies of rules."""
         self.members: defaultdict[str, list[str]] = defaultdict(list)
         self.firewall: dict[str, Json] = {}
         self.forwardings: dict[str, Json] = {}
@@ -169,6 +171,9 @@ class World:
     def remove(self, kind: str, id_: str) -> None:
         getattr(self, kind).pop(id_, None)
         self.removed.add(id_)
+        for policy in [one["id"] for one in self.policies.values() if one["lbruleid"] == id_]:
+            del self.policies[policy]
+            self.removed.add(policy)
         for key in [key for key in self.tags if key[1] == id_]:
             del self.tags[key]
 
@@ -215,14 +220,14 @@ def absent(parameter: str, id_: str) -> str:
     )
 
 
-def map_of(parameters: Mapping[str, str], name: str) -> dict[str, str]:
-    """A parameter of the type map: `tags[0].key=a&tags[0].value=b`."""
+def map_of(parameters: Mapping[str, str], name: str, field: str = "key") -> dict[str, str]:
+    """A parameter of the type map: `tags[0].key=a&tags[0].value=b`, or with a name for its key."""
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for key, value in parameters.items():
         if key.startswith(f"{name}["):
             number, _, part = key.removeprefix(f"{name}[").partition("].")
             found[number][part] = value
-    return {one["key"]: one.get("value", "") for one in found.values()}
+    return {one[field]: one.get("value", "") for one in found.values()}
 
 
 def listed(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.waits import Working
 from proreus.providers.cloudstack.api import Api, Described
-from proreus.providers.cloudstack.balancing import owners
+from proreus.providers.cloudstack.balancing import documents, owners
 from proreus.providers.cloudstack.balancing.parts import Address, Network, Observed, Rule
 from proreus.providers.cloudstack.balancing.plan import (
     Acquire,
@@ -26,8 +26,10 @@ from proreus.providers.cloudstack.balancing.plan import (
     Open,
     Release,
     Step,
+    Stick,
     Unassign,
     Unclaim,
+    Unstick,
     Wait,
     sources,
 )
@@ -42,6 +44,7 @@ Parameters = dict[str, str]
 Command = tuple[str, Parameters]
 
 _AGAIN = 1.0
+_REMOVALS = DropRule | Close | Release | Unassign | Unstick
 
 
 class Commands:
@@ -87,7 +90,7 @@ class Commands:
                 self._hosts.forget()
             if isinstance(step, Acquire) and step.ip and network is not None:
                 await self._unclaim(ref, network.id, error)
-            if not (isinstance(step, DropRule | Close | Release | Unassign) and is_removed(error)):
+            if not (isinstance(step, _REMOVALS) and is_removed(error)):
                 raise
             id_, result = "", {}
         ip = str((result.get("ipaddress") or {}).get("ipaddress") or "")
@@ -194,6 +197,19 @@ def _of_machines(step: Assign | Unassign) -> Command:
     return "removeFromLoadBalancerRule", parameters
 
 
+def _of_policy(step: Stick | Unstick, ref: LoadBalancerRef) -> Command:
+    if isinstance(step, Unstick):
+        return "deleteLBStickinessPolicy", {"id": step.id}
+    return "createLBStickinessPolicy", {
+        "lbruleid": step.rule,
+        "name": ref.name,
+        "description": owners.description(ref),
+        "methodname": documents.BY_SOURCE,
+        "param[0].name": documents.EXPIRE,
+        "param[0].value": f"{step.seconds}s",
+    }
+
+
 def _of_opening(step: Open | Close, ref: LoadBalancerRef, address: Address | None) -> Command:
     if isinstance(step, Close):
         return ("deleteNetworkACL" if step.in_acl else "deleteFirewallRule"), {"id": step.id}
@@ -227,6 +243,8 @@ def command_for(
             return _of_rule(step, ref)
         case Assign() | Unassign():
             return _of_machines(step)
+        case Stick() | Unstick():
+            return _of_policy(step, ref)
         case Open() | Close():
             return _of_opening(step, ref, address)
     raise TypeError(f"no command of CloudStack takes the step {step}")

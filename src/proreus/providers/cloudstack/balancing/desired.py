@@ -124,7 +124,12 @@ def desired_balancer(
         name = f"{lb.ref.name}-{protocol}-{one.port}"
         rules.append(Rule(name, protocol, one.port, one.node_port, algorithm, cidrs, network.id))
     return Desired(
-        tuple(rules), place.members, sources, network, can_change_sources=version >= CHANGED_SINCE
+        tuple(rules),
+        place.members,
+        sources,
+        network,
+        can_change_sources=version >= CHANGED_SINCE,
+        affinity_seconds=lb.affinity_seconds if network.has_stickiness else None,
     )
 
 

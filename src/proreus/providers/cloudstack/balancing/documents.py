@@ -1,18 +1,42 @@
 """Read CloudStack's descriptions of rules, addresses and networks. Pure."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.names import digest_of
 from proreus.providers.cloudstack.balancing import owners
 from proreus.providers.cloudstack.balancing.annotations import EVERYONE
-from proreus.providers.cloudstack.balancing.parts import Network, Opening, Rule, transport_of
+from proreus.providers.cloudstack.balancing.parts import (
+    Network,
+    Opening,
+    Policy,
+    Rule,
+    transport_of,
+)
 
 Described = Mapping[str, Any]
 
 FIXED_LISTS: Final = frozenset({"default_allow", "default_deny"})
 """Access lists of CloudStack itself, which nobody can change."""
+BY_SOURCE: Final = "SourceBased"
+"""The stickiness method that goes by clients' addresses, for any protocol."""
+EXPIRE: Final = "expire"
+"""Its parameter of virtual routers: after which time without a connection an entry ends."""
+
+_SECONDS = re.compile(r"(\d{1,9})s")
+
+
+class _Parameter(msgspec.Struct):
+    paramname: str = ""
+
+
+class _Method(msgspec.Struct):
+    methodname: str = ""
+    paramlist: list[_Parameter] = []
 
 
 def rule(described: Described, ref: LoadBalancerRef, members: Iterable[str]) -> Rule:
@@ -49,6 +73,7 @@ def network(described: Described) -> Network:
         acl="" if is_fixed or "NetworkACL" not in services else acl,
         has_firewall="Firewall" in services and not described.get("vpcid"),
         has_balancing=not services or _is_balanced(services.get("Lb")),
+        has_stickiness=_is_sticky(services.get("Lb")),
         zone=str(described.get("zoneid") or ""),
         claims=owners.claims_of(owners.tags_of(described)),
     )
@@ -57,6 +82,35 @@ def network(described: Described) -> Network:
 def _is_balanced(lb: Described | None) -> bool:
     """Tell whether a network's service Lb, if there is one, takes public addresses."""
     return lb is not None and "public" in _capability(lb, "LbSchemes", "public").lower()
+
+
+def _is_sticky(lb: Described | None) -> bool:
+    """Tell whether a network's service Lb has the method for any protocol, with its time-out.
+
+    Other devices than virtual routers count that in other units, by other names.
+    """
+    if lb is None:
+        return False
+    try:
+        methods = msgspec.json.decode(
+            _capability(lb, "SupportedStickinessMethods", "[]"), type=list[_Method]
+        )
+    except msgspec.DecodeError:
+        return False
+    return any(
+        one.methodname == BY_SOURCE and EXPIRE in {of.paramname for of in one.paramlist}
+        for one in methods
+    )
+
+
+def policies(described: Iterable[Described], ref: LoadBalancerRef) -> Iterator[Policy]:
+    """Read the stickiness policies of a rule, each of them in a list of its own kind."""
+    for listed in described:
+        for one in listed.get("stickinesspolicy") or ():
+            is_by_source = str(one.get("methodname")).lower() == BY_SOURCE.lower()
+            time = _SECONDS.fullmatch(str((one.get("params") or {}).get(EXPIRE) or ""))
+            seconds = int(time[1]) if time and is_by_source else 0
+            yield Policy(str(one["id"]), seconds, is_ours=owners.is_marked(one, ref))
 
 
 def _capability(service: Described, name: str, default: str) -> str:

@@ -15,6 +15,21 @@ def transport_of(protocol: str) -> str:
     return UDP if protocol == UDP else "tcp"
 
 
+class Policy(msgspec.Struct, frozen=True):
+    """A stickiness policy of a load balancer rule.
+
+    Attributes:
+        id: CloudStack's.
+        seconds: How long after its last connection a client is bound to a machine; 0 if the policy
+            does not go by clients' addresses.
+        is_ours: Whether our marks are on it.
+    """
+
+    id: str
+    seconds: int
+    is_ours: bool = True
+
+
 class Rule(msgspec.Struct, frozen=True):
     """A load balancer rule: one port of a public address.
 
@@ -31,6 +46,7 @@ class Rule(msgspec.Struct, frozen=True):
         id: CloudStack's; "" for what is desired.
         state: CloudStack's.
         is_marked: Whether our marks are on it.
+        policies: Its stickiness policies; they are read where they may matter.
     """
 
     name: str
@@ -45,6 +61,7 @@ class Rule(msgspec.Struct, frozen=True):
     id: str = ""
     state: str = ""
     is_marked: bool = True
+    policies: tuple[Policy, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -77,6 +94,7 @@ class Network(msgspec.Struct, frozen=True):
         acl: The access list that can be changed, or "".
         has_firewall: Whether its public addresses have firewalls.
         has_balancing: Whether public addresses can be balanced to its machines.
+        has_stickiness: Whether rules can bind clients to machines for a time.
         zone: The id of its zone.
         claims: The tags that claim addresses for Services, by their uids.
     """
@@ -86,6 +104,7 @@ class Network(msgspec.Struct, frozen=True):
     acl: str = ""
     has_firewall: bool = False
     has_balancing: bool = True
+    has_stickiness: bool = False
     zone: str = ""
     claims: Mapping[str, str] = {}
 
@@ -117,6 +136,8 @@ class Desired(msgspec.Struct, frozen=True):
         sources: Who is let in.
         network: Of the machines.
         can_change_sources: Whether this CloudStack can change the sources of a rule.
+        affinity_seconds: How long after its last connection a client is bound to a machine; None
+            where it is not, or where the network cannot.
     """
 
     rules: tuple[Rule, ...]
@@ -124,6 +145,7 @@ class Desired(msgspec.Struct, frozen=True):
     sources: frozenset[str]
     network: Network
     can_change_sources: bool
+    affinity_seconds: int | None = None
 
 
 class Observed(msgspec.Struct, frozen=True):

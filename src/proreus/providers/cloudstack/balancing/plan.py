@@ -8,6 +8,7 @@ is then.
 * What is not desired goes before what is missing comes, since a port of an address has one rule.
   A rule is closed before it goes: while it is there it proves whose its firewall rule is.
 * What CloudStack cannot change is made anew: another node port, and sources before 4.22.
+* A stickiness policy with another time is made anew, too; the algorithm serves meanwhile.
 * A changed list of sources is opened before the old one is closed, unless they overlap, which
   CloudStack refuses.
 """
@@ -109,6 +110,19 @@ class Unassign(msgspec.Struct, frozen=True):
     machines: tuple[str, ...]
 
 
+class Stick(msgspec.Struct, frozen=True):
+    """The step to bind clients to machines until so many seconds after their last connection."""
+
+    rule: str
+    seconds: int
+
+
+class Unstick(msgspec.Struct, frozen=True):
+    """The step to delete a stickiness policy."""
+
+    id: str
+
+
 class Open(msgspec.Struct, frozen=True):
     """The step to let clients reach a port: in an access list, or else in the firewall."""
 
@@ -138,6 +152,8 @@ Step = (
     | MarkRules
     | Assign
     | Unassign
+    | Stick
+    | Unstick
     | Open
     | Close
 )
@@ -154,6 +170,7 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
     for decided in (
         tuple(_marks(address, observed)),
         _farewell(surplus, desired, observed),
+        tuple(_unstick(desired, observed)),
         tuple(_rules(desired, observed, address)),
         tuple(_details(desired, observed)),
     ):
@@ -240,6 +257,17 @@ def _marks(address: Address, observed: Observed) -> Iterator[Step]:
         yield MarkRules(unmarked)
 
 
+def _unstick(desired: Desired, observed: Observed) -> Iterator[Step]:
+    """Delete stickiness policies of ours that are not desired: CloudStack cannot change them.
+
+    Before the algorithm of their rule is changed, since by that they are looked for.
+    """
+    for rule in observed.rules:
+        for one in rule.policies:
+            if one.is_ours and one.seconds != desired.affinity_seconds:
+                yield Unstick(one.id)
+
+
 def _rules(desired: Desired, observed: Observed, address: Address) -> Iterator[Step]:
     there = {one.key: one for one in observed.rules}
     for wanted in desired.rules:
@@ -268,12 +296,17 @@ def sources(cidrs: Iterable[str]) -> str:
 
 
 def _details(desired: Desired, observed: Observed) -> Iterator[Step]:
-    """Plan the machines of rules, and the openings for clients."""
+    """Plan the machines of rules, their stickiness, and the openings for clients.
+
+    A rule has one policy: one that others have made is left alone, and takes the place of ours.
+    """
     for rule in observed.rules:
         if new := desired.members - rule.members:
             yield Assign(rule.id, tuple(sorted(new)))
         if old := rule.members - desired.members:
             yield Unassign(rule.id, tuple(sorted(old)))
+        if desired.affinity_seconds is not None and not rule.policies:
+            yield Stick(rule.id, desired.affinity_seconds)
     for wanted in desired.rules:
         if desired.network.has_firewall:
             yield from _openings(wanted.key, desired.sources, observed.openings, "")

@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from proreus.cloudprovider.load_balancers import PartChange
-from proreus.providers.cloudstack.balancing.parts import Address, Observed, Opening, Rule
+from proreus.providers.cloudstack.balancing.parts import Address, Observed, Opening, Policy, Rule
 from proreus.providers.cloudstack.balancing.plan import (
     Acquire,
     Assign,
@@ -21,8 +21,10 @@ from proreus.providers.cloudstack.balancing.plan import (
     Open,
     Release,
     Step,
+    Stick,
     Unassign,
     Unclaim,
+    Unstick,
     sources,
 )
 
@@ -89,6 +91,11 @@ def _rules(rules: tuple[Rule, ...], step: Step, id_: str) -> Iterator[Rule]:
                 yield replace(one, members=one.members - set(machines))
             case MarkRules():
                 yield replace(one, is_marked=True)
+            case Stick(one.id, seconds):
+                yield replace(one, policies=(*one.policies, Policy(id_, seconds)))
+            case Unstick(gone):
+                kept = tuple(policy for policy in one.policies if policy.id != gone)
+                yield replace(one, policies=kept)
             case _:
                 yield one
     if isinstance(step, MakeRule):
@@ -136,6 +143,10 @@ def _rule_changes(step: Step, names: Mapping[str, str]) -> Iterator[PartChange]:
             yield from (PartChange("change", names[id_], "our marks") for id_ in ids)
         case Assign(rule, machines):
             yield from (PartChange("create", f"machine {id_}", names[rule]) for id_ in machines)
+        case Stick(rule, seconds):
+            yield PartChange("create", "stickiness policy", f"{names[rule]}, {seconds} s")
+        case Unstick(id_):
+            yield PartChange("delete", f"stickiness policy {id_}")
         case Unassign(rule, machines):
             yield from (PartChange("delete", f"machine {id_}", names[rule]) for id_ in machines)
 

@@ -4,6 +4,8 @@ import asyncio
 import zlib
 from collections.abc import Collection, Iterable
 
+import msgspec
+
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
@@ -94,7 +96,7 @@ class Reader:
         spare = [one for one in own if address is None or id_of(one) != address.id]
         acl = {"aclid": network.acl}
         return Observed(
-            rules=tuple(rules),
+            rules=tuple([await self._with_policies(one, lb, network) for one in rules]),
             address=address,
             claim=claim,
             openings=tuple(
@@ -260,6 +262,19 @@ class Reader:
         chosen = free[zlib.crc32(ref.uid.encode()) % len(free)]
         self._reserved[ref.uid] = chosen
         return Address(chosen)
+
+    async def _with_policies(self, rule: Rule, lb: LoadBalancer, network: Network) -> Rule:
+        """Read the stickiness policies of a rule, by one request, where there may be any of ours.
+
+        One of ours is only on rules that go by clients' addresses.
+        """
+        is_sticky = lb.affinity_seconds is not None or rule.algorithm == "source"
+        if not (is_sticky and network.has_stickiness):
+            return rule
+        found = await self._api.members(
+            "listLBStickinessPolicies", "stickinesspolicies", rule.id, by="lbruleid"
+        )
+        return msgspec.structs.replace(rule, policies=tuple(documents.policies(found, lb.ref)))
 
     async def _claim(self, ref: LoadBalancerRef) -> tuple[str, str]:
         """Return the network with a Service's claim, and the claimed address; "" without."""
