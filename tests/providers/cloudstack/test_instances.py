@@ -58,6 +58,26 @@ async def test_the_host_name_that_administrators_are_shown_stands_before_the_pub
     assert [one.type for one in found.addresses] == ["InternalIP", "Hostname", "ExternalIP"]
 
 
+@pytest.mark.parametrize(
+    ("section", "shown"),
+    [
+        ("", ["InternalIP 192.0.2.1", "ExternalIP 203.0.113.7"]),
+        ("[Node]\ndual-stack = true",
+         ["InternalIP 192.0.2.1", "ExternalIP 203.0.113.7", "InternalIP 2001:db8::1"]),
+    ],
+)  # fmt: skip
+async def test_with_dual_stack_the_ipv6_address_stands_behind_the_official_ones(
+    emulator: Emulator, section: str, shown: list[str]
+) -> None:
+    network = emulator.world.add_network()
+    (id_,) = emulator.world.add_machines(["node-1"], network, publicip="203.0.113.7")
+    (nic,) = emulator.world.machines[id_]["nic"]
+    nic |= {"ipaddress": "192.0.2.1", "ip6address": "2001:db8::1"}
+    async with started(emulator, sections=section) as provider:
+        found = machine(await describe(provider, node("node-1")), "node-1")
+    assert [f"{one.type} {one.address}" for one in found.addresses] == shown
+
+
 async def test_the_region_is_that_of_the_cloud_config(emulator: Emulator) -> None:
     emulator.world.add_machines(["node-1"], emulator.world.add_network())
     async with started(emulator, "region = north") as provider:

@@ -57,7 +57,11 @@ class CloudStackCloud(CloudProvider):
         api = self.closing(Api(self._config, context))
         version = await api.version()
         machines = Machines(api)
-        self.instances = CloudStackInstances(machines, region=self._config.global_.region)
+        self.instances = CloudStackInstances(
+            machines,
+            region=self._config.global_.region,
+            dual_stack=self._config.node.dual_stack,
+        )
         self.load_balancers = CloudStackLoadBalancers(api, machines, self._config).offered()
         self.volumes = per_volume(CloudStackVolumes(api, region=self._config.global_.region).labels)
         if vpc := self._config.route.vpc_id:

@@ -1,7 +1,7 @@
 """The cloud-config of the provider `cloudstack`: the official manager's file, read unmodified.
 
 The official manager refuses names that it does not know; so they are refused here. The sections
-[Client], [Route] and [Tenants] are ours.
+[Client], [Node], [Route] and [Tenants] are ours.
 """
 
 import re
@@ -53,6 +53,16 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
             yield "project-id: give the id of the project, a UUID"
 
 
+class OfNodes(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
+    """Section [Node], of ours: what Nodes show of their machines.
+
+    Attributes:
+        dual_stack: Whether a Node has the IPv6 address of its machine beside the IPv4 address.
+    """
+
+    dual_stack: bool = False
+
+
 class Route(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [Route], of ours: the VPC that leads to pods.
 
@@ -73,5 +83,6 @@ class CloudStackConfig(ConfigSection, frozen=True, kw_only=True):
 
     global_: Global
     client: Client = msgspec.field(default_factory=Client)
+    node: OfNodes = msgspec.field(default_factory=OfNodes)
     route: Route = msgspec.field(default_factory=Route)
     tenants: Tenants = msgspec.field(default_factory=Tenants)

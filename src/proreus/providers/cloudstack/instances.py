@@ -85,15 +85,17 @@ def _absent(error: Refused) -> tuple[str, ...]:
 class CloudStackInstances:
     """The capability `Instances` of the provider `cloudstack`."""
 
-    def __init__(self, machines: Machines, *, region: str) -> None:
+    def __init__(self, machines: Machines, *, region: str, dual_stack: bool) -> None:
         """Keep the reader of machines.
 
         Args:
             machines: Reads them.
             region: That of the cloud-config; "" for each machine's zone.
+            dual_stack: Whether Nodes have addresses of both families.
         """
         self._machines = machines
         self._region = region
+        self._dual_stack = dual_stack
 
     @property
     def batch_size(self) -> int:
@@ -120,7 +122,12 @@ class CloudStackInstances:
             answers[name] = (
                 machine
                 if isinstance(machine, NotFound | CloudError)
-                else instance(machine, region=self._region, known_as=node.spec.provider_id)
+                else instance(
+                    machine,
+                    region=self._region,
+                    known_as=node.spec.provider_id,
+                    dual_stack=self._dual_stack,
+                )
             )
         return answers
 

@@ -32,15 +32,18 @@ def id_of(described: Mapping[str, Any]) -> str:
     return str(described["id"]).lower()
 
 
-def instance(machine: Mapping[str, Any], *, region: str, known_as: str) -> Instance | CloudError:
+def instance(
+    machine: Mapping[str, Any], *, region: str, known_as: str, dual_stack: bool
+) -> Instance | CloudError:
     """Make the framework's `Instance` from the description of a machine.
 
     Args:
         machine: By CloudStack.
         region: That of the cloud-config; "" for each machine's zone.
         known_as: The Node's provider id if it has one: there are several forms of the same.
+        dual_stack: Whether an IPv6 address is shown beside an IPv4 address.
     """
-    found = tuple(dict.fromkeys(addresses(machine)))
+    found = tuple(dict.fromkeys(addresses(machine, dual_stack=dual_stack)))
     if not found:
         return CloudError(
             f"the machine {machine.get('name', '')} ({id_of(machine)}) has no address yet: its"
@@ -67,11 +70,12 @@ def type_of(offering: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "", offering)[:63]
 
 
-def addresses(machine: Mapping[str, Any]) -> Iterator[NodeAddress]:
+def addresses(machine: Mapping[str, Any], *, dual_stack: bool) -> Iterator[NodeAddress]:
     """Return the addresses of a machine in the official order.
 
     That of the first NIC (the IPv6 address where it has no other), the host name if CloudStack
-    shows any (to administrators, that of the hypervisor), the public address of a static NAT.
+    shows any (to administrators, that of the hypervisor), the public address of a static NAT. In
+    a cluster of both families its IPv6 address follows, to which kubelets may be bound.
     """
     nics = machine.get("nic") or ()
     first: Mapping[str, Any] = nics[0] if nics else {}
@@ -84,6 +88,8 @@ def addresses(machine: Mapping[str, Any]) -> Iterator[NodeAddress]:
         yield NodeAddress("Hostname", str(machine["hostname"]))
     if _is_address(machine.get("publicip")):
         yield NodeAddress("ExternalIP", str(machine["publicip"]))
+    if dual_stack:
+        yield from (NodeAddress("InternalIP", one) for one in usable[1:])
 
 
 def networks_of(machine: Mapping[str, Any]) -> tuple[str, ...]:
