@@ -47,7 +47,7 @@ FIRST: Final[Mapping[str, Change]] = {
     "named": Change((port(80, 30780),), spec={"loadBalancerIP": FREE}),
     "short": Change((port(80, 30880),)),
 }
-HARMLESS: Final = {"createTags"}
+HARMLESS: Final = {"createTags", "createLBStickinessPolicy"}
 QUIET: Final = 4.0
 """Seconds after which a manager that has begun has changed what it wants to change."""
 
@@ -153,7 +153,7 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
             await theirs.stop()
             assert len(before["rules"]) == 11
 
-            # This one keeps all of it, and writes marks only.
+            # This one keeps all of it, and writes marks, and the time of affinity.
             emulator.rights = role()
             stage.writes()
             await mine.start()
