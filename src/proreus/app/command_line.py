@@ -16,7 +16,7 @@ from proreus.app import config_file, flags
 from proreus.app.clouds.config import providers
 from proreus.app.flags import Flag
 from proreus.app.options import Options
-from proreus.cloudprovider import ConfigError
+from proreus.cloudprovider import CloudProvider, ConfigError, ConfigSource, config_text
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 
@@ -67,14 +67,38 @@ def parse(
 
 
 def _with_secret(options: AnyOptions) -> AnyOptions:
-    """Return the options with the Secret that the provider's own flags name, if there is one."""
-    if options.cloud_config or options.cloud_config_secret or not options.provider_flags:
+    """Return the options with the Secret that the provider's own flags name, if it counts.
+
+    Where there is a file, too, that tells whether the Secret counts, alone or merged with it.
+    """
+    if options.cloud_config_secret or not options.provider_flags:
         return options
     chosen = providers(options.cloud_provider)
     if len(chosen) > 1:  # one Secret of a single cloud is not that of all
         return options
     place = chosen[0].config_secret(options.provider_flags)
-    return msgspec.structs.replace(options, cloud_config_secret=place)
+    if not place:
+        return options
+    source = _source(chosen[0], options.cloud_config)
+    if source is ConfigSource.FILE:
+        return options
+    is_merged = source is ConfigSource.MERGE
+    return msgspec.structs.replace(
+        options, cloud_config_secret=place, merge_cloud_config=is_merged,
+        cloud_config=options.cloud_config if is_merged else "",
+    )  # fmt: skip
+
+
+def _source(provider: type[CloudProvider], file: str) -> ConfigSource:
+    """Return which part of the cloud-config counts, where flags name a Secret and maybe a file."""
+    if not file:
+        return ConfigSource.SECRET
+    try:
+        text = config_text(file)
+    except ConfigError:
+        # `proreus roles` may run where the file is not; the manager itself refuses to start.
+        return ConfigSource.MERGE
+    return provider.config_source(text)
 
 
 def without_program(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -24,6 +24,7 @@ from proreus.app.clients import USER_AGENT
 from proreus.app.clouds import config as clouds
 from proreus.app.election import SHARED_IDENTITY, WATCH_BACKOFF, Election, Lock, locks
 from proreus.app.leader import Leader, controllers_of
+from proreus.app.merging import source_of, with_file
 from proreus.app.migration import load
 from proreus.app.options import Options
 from proreus.app.reload import provider_from_secret
@@ -110,7 +111,7 @@ async def _from_secret(
     health.add("cloud-config-secret", lambda: None if found else problem)
 
     def make(text: str) -> CloudProvider:
-        return clouds.from_text(options, text, source=place)
+        return clouds.from_text(options, with_file(options, text), source=source_of(options))
 
     async def read() -> None:
         found.append(await provider_from_secret(make, place, config))

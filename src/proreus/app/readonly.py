@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from proreus.app.caches import config_maps, needed
 from proreus.app.clouds import config as clouds
+from proreus.app.merging import source_of, with_file
 from proreus.app.options import Options
 from proreus.app.reload import secret_text
 from proreus.cloudprovider import (
@@ -113,8 +114,8 @@ async def configured(options: Options, client: Client) -> CloudProvider:
         secret = await client.get(SECRETS, name, namespace)
     except NotFound:
         secret = None
-    text = secret_text(secret, place)
-    return clouds.from_text(options, text, source=place)
+    text = with_file(options, secret_text(secret, place))
+    return clouds.from_text(options, text, source=source_of(options))
 
 
 async def listed(client: Client, needs: Collection[str]) -> Mapping[str, Lister[KubeObject]]:

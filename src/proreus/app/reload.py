@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from proreus.app.merging import MergedOrigin
 from proreus.app.options import Options
 from proreus.cloudprovider import (
     CloudError,
@@ -165,7 +166,8 @@ def origin_of(
     if options.cloud_config_secret:
         namespace, name, _ = options.cloud_config_secret.split("/")
         about = ObjectReference(SECRETS.api_version, SECRETS.kind, name, namespace)
-        return SecretOrigin(client, options.cloud_config_secret), about
+        secret = SecretOrigin(client, options.cloud_config_secret)
+        return (MergedOrigin(options, secret) if options.merge_cloud_config else secret), about
     if options.cloud_config or provider.watched_files:
         return FileOrigin(options.cloud_config), about
     return None, about

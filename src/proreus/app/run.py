@@ -9,7 +9,7 @@ from proreus.app.command_line import CommandLine
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
 from proreus.app.servers import ServersError
-from proreus.cloudprovider import CloudProvider, ConfigError
+from proreus.cloudprovider import CloudProvider, ConfigError, config_text
 from proreus.controllers.table import select
 from proreus.kube import config as kubeconfig
 from proreus.kube.config import ClientConfig
@@ -98,6 +98,7 @@ def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
         try:
             if options.cloud_config_secret:
                 clouds.providers(options.cloud_provider)
+                config_text(options.cloud_config)
             else:
                 provider = clouds.configured(options)
                 wrong.extend(webhooks.enabled(options, provider)[1])

@@ -9,6 +9,7 @@ from proreus.cloudprovider.annotations import AnnotationReader
 from proreus.cloudprovider.collection import Collection
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.config import read as read_config
+from proreus.cloudprovider.config_merge import ConfigSource
 from proreus.cloudprovider.config_values import camel_case
 from proreus.cloudprovider.context import (
     CallHooks,
@@ -165,6 +166,7 @@ __all__ = [
     "Collection",
     "ConfigError",
     "ConfigSection",
+    "ConfigSource",
     "Context",
     "Credential",
     "DeleteAnswer",

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
+from proreus.cloudprovider.config_merge import ConfigSource
 from proreus.cloudprovider.errors import CloudError, ConfigError
 from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.instances import Instances
@@ -161,7 +162,8 @@ class CloudProvider:
     def config_secret(cls, flags: Mapping[str, Any]) -> str:
         """Return the Secret that the provider's own flags name as that of the cloud-config.
 
-        It stands for `--cloud-config-secret` where neither that nor `--cloud-config` is given.
+        It stands for `--cloud-config-secret` where that is not given; beside `--cloud-config` it
+        counts as far as `config_source` says.
 
         Args:
             flags: What is given for `flags`, by name.
@@ -171,6 +173,16 @@ class CloudProvider:
         """
         del flags
         return ""
+
+    @classmethod
+    def config_source(cls, text: str) -> ConfigSource:
+        """Return what counts where `config_secret` names a Secret and there is a file, too.
+
+        Args:
+            text: What the file holds; nothing is raised for a wrong one, which is told later.
+        """
+        del text
+        return ConfigSource.FILE
 
     def config_as(self, type_: type[T]) -> T:
         """Return the cloud-config if it is of the given type.

@@ -1,6 +1,7 @@
 """The cloud-config: the official file unmodified, everything wrong at once."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ import yaml
 
 from proreus.app import command_line
 from proreus.app.flags import FlagError
-from proreus.app.options import Options
+from proreus.app.options import Options, problems
 from proreus.app.rights import roles
+from proreus.app.run import main
 from proreus.cloudprovider.config import read
 from proreus.cloudprovider.errors import ConfigError
 from proreus.providers.azure import AzureCloud
@@ -202,7 +204,6 @@ def options(*args: str) -> Options:
             "b/a/c",
         ),
         (("--cloud-config-secret-name=", "--enable-dynamic-reloading=true"), ""),
-        (("--cloud-config-secret-name=a", "--cloud-config=azure.json"), ""),
         (("--cloud-config-secret-name=a", "--cloud-config-secret=x/y/z"), "x/y/z"),
     ],
 )
@@ -236,3 +237,54 @@ def test_a_secret_that_is_named_is_known_beside_other_mistakes() -> None:
 def test_parts_of_a_secrets_name_have_no_slash(flag: str) -> None:
     with pytest.raises(FlagError, match=f"--cloud-config-secret-{flag}: 'a/b' must be a name"):
         options(f"--cloud-config-secret-{flag}=a/b")
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ('{"resourceGroup": "g"}', "file"),
+        ('{"cloudConfigType": "File"}', "file"),
+        ("cloudConfigType: secret", "secret"),
+        ('{"cloudconfigtype": "Merge", "vmType": "vmss"}', "merge"),
+        ('{"cloudConfigType": "vault"}', "file"),
+        ('{"cloudConfigType": ', "file"),
+        ("", "file"),
+    ],
+)
+def test_the_file_tells_whether_the_secret_beside_it_counts(
+    tmp_path: Path, file: str, source: str
+) -> None:
+    path = tmp_path / "azure.conf"
+    path.write_text(file)
+    found = options("--cloud-config-secret-name=a", f"--cloud-config={path}")
+    assert found.cloud_config_secret == ("" if source == "file" else "kube-system/a/cloud-config")
+    assert found.merge_cloud_config == (source == "merge")
+    assert found.cloud_config == ("" if source == "secret" else str(path))
+    assert not problems(found)
+
+
+def test_without_a_secret_that_flags_name_the_file_counts_whatever_it_says(tmp_path: Path) -> None:
+    path = tmp_path / "azure.json"
+    path.write_text('{"cloudConfigType": "merge"}')
+    found = options(f"--cloud-config={path}", "--enable-dynamic-reloading=true")
+    assert (found.cloud_config, found.cloud_config_secret) == (str(path), "")
+
+
+def test_a_role_is_made_for_the_secret_where_the_file_is_not_at_hand() -> None:
+    found = options("--cloud-config-secret-name=a", "--cloud-config=/nowhere/azure.json")
+    names = {
+        name
+        for role in roles(found)
+        for rule in role.rules
+        if rule.resource == "secrets"
+        for name in rule.names
+    }
+    assert names == {"a"}
+
+
+def test_a_file_that_is_to_be_merged_and_cannot_be_read_ends_the_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    args = ("--cloud-provider=azure", "--cloud-config-secret-name=a", "--cloud-config=/nowhere/a")
+    assert main([*args, "--master=http://127.0.0.1:1"]) == 2
+    assert "--cloud-config: cannot read /nowhere/a" in capsys.readouterr().err

@@ -266,6 +266,8 @@ class Options(ServingOptions, frozen=True, kw_only=True):
     ] = DEFAULTS.node_out_of_service_grace
     provider_flags: Mapping[str, Any] = {}
     """The values of the provider's own flags, by their names."""
+    merge_cloud_config: bool = False
+    """Whether the keys of the Secret override those of the file, where there are both."""
 
 
 def problems(options: Options) -> tuple[str, ...]:
@@ -273,7 +275,8 @@ def problems(options: Options) -> tuple[str, ...]:
     found: list[str] = []
     if not options.cloud_provider:
         found.append("--cloud-provider: must not be empty; name a bundled provider or a plugin")
-    if options.cloud_config and options.cloud_config_secret:
+    is_twice = options.cloud_config and options.cloud_config_secret
+    if is_twice and not options.merge_cloud_config:
         found.append("--cloud-config-secret: cannot be together with --cloud-config; drop one")
     if options.leader_elect:
         lease, renew = options.leader_elect_lease_duration, options.leader_elect_renew_deadline

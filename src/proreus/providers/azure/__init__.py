@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from proreus.cloudprovider.config_merge import ConfigSource
 from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.azure.api import Arm
 from proreus.providers.azure.balancing.load_balancers import AzureLoadBalancers
 from proreus.providers.azure.config import AzureConfig
-from proreus.providers.azure.flags import FLAGS, config_secret
+from proreus.providers.azure.flags import FLAGS, config_secret, config_source
 from proreus.providers.azure.instances import AzureInstances
 from proreus.providers.azure.routes import AzureRoutes
 from proreus.providers.azure.volumes import AzureVolumes
@@ -57,6 +58,11 @@ class AzureCloud(CloudProvider):
     def config_secret(cls, flags: Mapping[str, Any]) -> str:
         """Return the Secret that the official flags name as that of the cloud-config."""
         return config_secret(flags)
+
+    @classmethod
+    def config_source(cls, text: str) -> ConfigSource:
+        """Return whether the file, the Secret or both count, by `cloudConfigType` in the file."""
+        return config_source(text)
 
     async def start(self, context: "Context") -> None:
         """Get a token, and set the capabilities."""

@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 from proreus.cloudprovider.config import ConfigSection
+from proreus.cloudprovider.config_merge import ConfigSource
 from proreus.cloudprovider.ownership import Tenants
 from proreus.providers.azure.multiple import Configuration, several_problems
 
@@ -74,7 +75,6 @@ class ProbeMode(StrEnum):
 class Unused(ConfigSection, frozen=True, kw_only=True, rename=_rename):
     """Keys of the official file that have no effect here, and cause no warning."""
 
-    cloud_config_type_: str = ""
     use_instance_metadata_: bool = False
     put_vmss_vm_batch_size_: int = 0
     route_update_interval_in_seconds_: int = 0
@@ -120,6 +120,7 @@ class AzureConfig(Unused, frozen=True, kw_only=True, rename=_rename):
 
     ignore_unknown: ClassVar[bool] = True
 
+    cloud_config_type: str = ""
     cloud: str = ""
     tenant_id: str = ""
     subscription_id: str = ""
@@ -255,7 +256,7 @@ class AzureConfig(Unused, frozen=True, kw_only=True, rename=_rename):
             "", "internal", "external", "all",
         }:  # fmt: skip
             yield "preConfiguredBackendPoolLoadBalancerTypes: must be internal, external or all"
-        if self.cloud_config_type_.lower() not in {"", "file", "secret", "merge"}:
+        if self.cloud_config_type.lower() not in {"", *ConfigSource}:
             yield "cloudConfigType: must be file, secret or merge"
         is_mixed = self.vm_type.lower() == VMType.VMSS
         if self.disable_availability_set_nodes and not is_mixed:
