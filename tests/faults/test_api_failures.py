@@ -92,7 +92,8 @@ def every_watch(act: Act) -> Callable[[Call], Act | None]:
 
 
 def every_list(act: Act) -> Callable[[Call], Act | None]:
-    return lambda call: act if call.what in {"GET nodes", "GET services"} else None
+    lists = {"GET nodes", "GET services", "GET certificatesigningrequests", "GET persistentvolumes"}
+    return lambda call: act if call.what in lists else None
 
 
 def every_write(act: Act) -> Callable[[Call], Act | None]:

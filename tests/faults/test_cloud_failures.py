@@ -77,6 +77,10 @@ async def test_every_verb_of_the_cloud_may_fail_in_every_way(
     for what in READS:
         for number, act in enumerate(FAILURES, 1):
             plan[Call("cloud", "", what, 2 * number)] = act
+    # Volumes are asked about until the cloud answers, and not again.
+    plan |= {
+        Call("cloud", "", "POST volumes:batchGet", nth): act for nth, act in enumerate(FAILURES, 1)
+    }
     async with world(control_plane, tmp_path, plan=plan) as made:
         with tally.trying() as take_down:
             for call, act in plan.items():

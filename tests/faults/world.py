@@ -29,7 +29,7 @@ from proreus.kube.objects import (
     has_taint,
 )
 from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import SERVICES
+from proreus.kube.requests import PERSISTENT_VOLUMES, SERVICES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.demo.narrator import running
 from proreus.testing.manager import ManagerProcess, cloud_config
@@ -46,6 +46,8 @@ from ..apiserver.site import (  # noqa: TID252 - pytest imports tests by path
     names,
     set_up,
 )
+from ..apiserver.webhook_site import cleared  # noqa: TID252 - pytest imports tests by path
+from . import volumes
 from .relay import Act, Call, Script, relay
 
 T = TypeVar("T")
@@ -56,7 +58,7 @@ ANCHORS: Final = 3
 """Nodes that stay, whose answers bear witness that the cloud looks in the right place."""
 CLUSTER: Final = "10.244.0.0/16"
 FLAGS: Final = (
-    "--controllers=*,kubelet-serving",
+    "--controllers=*,kubelet-serving,pvlabel",
     "--allocate-node-cidrs",
     "--cidr-allocator-type=IPAMFromCluster",
     f"--cluster-cidr={CLUSTER}",
@@ -124,6 +126,7 @@ class World:
             self.machines[machine.name] = machine
             self.script.owners[machine.id] = machine.name
         await self.site.register(machines)
+        await volumes.make_for_each(self.site, machines)
         await all_of(serving_requests.ask_as_machine(self.site, machine) for machine in machines)
 
     async def joined(self, *added: str) -> None:
@@ -134,7 +137,7 @@ class World:
             approved = await serving_requests.all_approved(self.site)
             return all(
                 name in nodes and is_complete(nodes[name]) and name in approved for name in added
-            )
+            ) and await volumes.all_labelled(self.site, [self.machines[name] for name in added])
 
         await self.when(f"{', '.join(added[:3])}... are nodes", have_all)
         await self.check_blocks()
@@ -403,6 +406,7 @@ async def world(
         manager = site.lone_manager(f"--cloud-config={file}", *FLAGS, *flags, api_server=api.url)
         made = World(site, manager, script)
         await serving_requests.let_kubelets_ask(site)
+        await cleared(site.client, PERSISTENT_VOLUMES)
         await made.register(*names("anchor", ANCHORS))
         try:
             async with running(asyncio.create_task(made.keep())):
@@ -411,3 +415,4 @@ async def world(
         finally:
             print(manager.output()[-LOG_TAIL:])
             await manager.kill()  # first, or the relays would wait for their clients
+            await cleared(site.client, PERSISTENT_VOLUMES)
