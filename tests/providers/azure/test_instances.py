@@ -19,10 +19,13 @@ from proreus.kube.objects import Node
 from proreus.providers.azure import AzureCloud
 from proreus.providers.azure.machines import is_powered_off
 
+from ..guides import Guide  # noqa: TID252 - pytest imports tests by path
 from .emulator import seed
 from .emulator.server import Emulator, Fault
 from .emulator.store import GROUP, LOCATION, SUBSCRIPTION, compute, network
 from .site import ID, node, started
+
+GUIDE = Guide("azure")
 
 
 async def describe(provider: AzureCloud, *nodes: Node) -> dict[str, InstanceAnswer]:
@@ -91,6 +94,34 @@ async def test_nodes_cost_pages_and_not_a_call_each(azure: Emulator, count: int)
     # Machines, their statuses, interfaces; a scale set's machines and interfaces.
     assert by_id.total() == 5
     assert by_name.total() == 6  # and the list of scale sets
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("sets", "each"), [(1, 1000), (10, 100), (50, 20)])
+async def test_the_guide_has_the_requests_for_a_thousand_machines_in_scale_sets(
+    azure: Emulator, sets: int, each: int
+) -> None:
+    nodes = []
+    for pool in (f"pool{number}" for number in range(sets)):
+        seed.scale_set(azure.store, pool)
+        below = f"{ID}/virtualMachineScaleSets/{pool}/virtualMachines"
+        for number in range(each):
+            name = seed.set_machine(azure.store, pool, number)
+            nodes.append(node(name, f"{below}/{number}"))
+    async with started(azure) as provider:
+        assert provider.instances is not None
+        size = provider.instances.batch_size
+        for start in range(0, len(nodes), size):
+            found = await describe(provider, *nodes[start : start + size])
+            assert all(isinstance(one, Instance) for one in found.values())
+        counted = azure.counted()
+    assert counted.total() == 2 * sets  # its machines and their interfaces
+    shown = next(row for row in GUIDE.rows("machines") if row[0] == _in_sets(sets, each))
+    assert shown[1] == str(counted.total())
+
+
+def _in_sets(sets: int, each: int) -> str:
+    return f"{sets * each:,} in {sets} set{'s' if sets > 1 else ''}"
 
 
 async def test_fault_domains_stand_for_zones_and_are_asked_for_once(azure: Emulator) -> None:
