@@ -9,7 +9,7 @@ import pytest
 from proreus.testing.controlplane import ControlPlane
 
 from ..apiserver.site import names  # noqa: TID252 - pytest imports tests by path
-from .boundaries import for_each, owners
+from .boundaries import ADD_KEY, for_each, owners
 from .relay import Act, Call
 from .table import Tally
 from .world import World, world
@@ -122,3 +122,20 @@ async def test_a_service_that_is_deleted_while_any_verb_fails_leaves_nothing(
             await made.ask_for_deletion(*services)
             made.script.choose = lambda _: None
             await made.nothing_left(*services)
+
+
+@pytest.mark.long
+async def test_machines_get_the_ssh_key_however_the_call_ends(
+    control_plane: ControlPlane, tmp_path: Path, tally: Tally
+) -> None:
+    """The first call of each manager is spoilt, when there is a machine that lacks the key."""
+    async with world(control_plane, tmp_path) as made:
+        for number, act in enumerate((*FAILURES, Act.KILL_BEFORE, Act.KILL_AFTER)):
+            await made.have_key()
+            await made.start(f"node-{number}")
+            with tally.trying() as take_down:
+                take_down(f"cloud: {ADD_KEY}", act)
+                made.script.plan = {Call("cloud", "", ADD_KEY, made.script.count(ADD_KEY) + 1): act}
+                await made.script.strike()
+                await made.have_key()
+                assert not made.script.plan, "never reached"

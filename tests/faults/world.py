@@ -58,7 +58,8 @@ ANCHORS: Final = 3
 """Nodes that stay, whose answers bear witness that the cloud looks in the right place."""
 CLUSTER: Final = "10.244.0.0/16"
 FLAGS: Final = (
-    "--controllers=*,kubelet-serving,pvlabel",
+    "--controllers=*,kubelet-serving,pvlabel,ssh-keys",
+    "--ssh-user=core",
     "--allocate-node-cidrs",
     "--cidr-allocator-type=IPAMFromCluster",
     f"--cluster-cidr={CLUSTER}",
@@ -121,13 +122,18 @@ class World:
 
     async def register(self, *added: str) -> None:
         """Start machines whose kubelets register their nodes and are ready."""
+        machines = await self.start(*added)
+        await self.site.register(machines)
+        await volumes.make_for_each(self.site, machines)
+        await all_of(serving_requests.ask_as_machine(self.site, machine) for machine in machines)
+
+    async def start(self, *added: str) -> Sequence[Instance]:
+        """Start machines; they are no nodes yet."""
         machines = await self.site.machines(*added)
         for machine in machines:
             self.machines[machine.name] = machine
             self.script.owners[machine.id] = machine.name
-        await self.site.register(machines)
-        await volumes.make_for_each(self.site, machines)
-        await all_of(serving_requests.ask_as_machine(self.site, machine) for machine in machines)
+        return machines
 
     async def joined(self, *added: str) -> None:
         """Wait until these are nodes with all that belongs to them."""
@@ -141,6 +147,16 @@ class World:
 
         await self.when(f"{', '.join(added[:3])}... are nodes", have_all)
         await self.check_blocks()
+
+    async def have_key(self) -> None:
+        """Wait until all machines that are there have one SSH key, the same."""
+
+        async def have_it() -> bool:
+            found = {one.name: one.ssh_keys for one in await self.admin.instances()}
+            keys = {found[name] for name in self.machines.keys() - self.lost}
+            return len(keys) == 1 and len(keys.pop()) == 1
+
+        await self.when("the machines have the SSH key", have_it)
 
     async def serve(self, *added: str) -> None:
         """Create Services, and wait for their load balancers."""
@@ -319,6 +335,7 @@ class World:
         await self.readdress(*nodes)
         told.say("moved")
         await self.stop(*nodes)
+        await self.have_key()
         told.say("stopped")
         await self.lose(*nodes)
         told.say("lost")
@@ -403,7 +420,8 @@ async def world(
         file = directory / "relayed.conf"
         text = cloud_config(site.cloud).replace(site.cloud.endpoint, cloud.url)
         file.write_text(f"{text}timeout = {ANSWER_TIME}\n")
-        manager = site.lone_manager(f"--cloud-config={file}", *FLAGS, *flags, api_server=api.url)
+        given = (f"--cloud-config={file}", f"--ssh-keyfile={directory / 'ssh-key'}")
+        manager = site.lone_manager(*given, *FLAGS, *flags, api_server=api.url)
         made = World(site, manager, script)
         await serving_requests.let_kubelets_ask(site)
         await cleared(site.client, PERSISTENT_VOLUMES)
