@@ -156,6 +156,7 @@ class NodeLifecycleController:
         if decided.stopped:
             klog.warning(log, "No node of any zone is Ready: nothing is tainted or evicted")
         await asyncio.gather(*(self._give_up(one) for one in decided.silent))
+        await asyncio.gather(*(self._mark_pods(node) for node in decided.lost))
         await asyncio.gather(*(self._taint(node, change) for node, change in decided.now))
 
     async def _act(self) -> None:
@@ -186,8 +187,18 @@ class NodeLifecycleController:
         klog.info(log, "The node is not Ready any more: its kubelet is silent", node=name)
         text = f"Node {name} status is now: NodeNotReady"
         self._events.event(ref_of(node), "Normal", "NodeNotReady", text)
-        pods = [pod for pod in self._pods.by(_BY_NODE, name) if evictions.is_counted_ready(pod)]
+        await asyncio.gather(*(self._unready(pod) for pod in self._counted_ready(name)))
+
+    async def _mark_pods(self, node: Node) -> None:
+        """Write that the pods of a lost node are not Ready, where that write has failed."""
+        name = node.metadata.name
+        pods = self._counted_ready(name)
+        if not pods or await self._lives(name, node.metadata.uid) or not await self._is_free(node):
+            return
         await asyncio.gather(*(self._unready(pod) for pod in pods))
+
+    def _counted_ready(self, node: str) -> list[Pod]:
+        return [pod for pod in self._pods.by(_BY_NODE, node) if evictions.is_counted_ready(pod)]
 
     async def _lives(self, name: str, uid: str) -> bool:
         """Read a node's lease anew: the cache may be what is silent."""

@@ -43,6 +43,7 @@ class Pass(msgspec.Struct, frozen=True):
 
     Attributes:
         silent: The nodes to which conditions are written, after one more look at each.
+        lost: The silent nodes that have these conditions: no pod of theirs counts as Ready.
         now: Nodes whose taints are changed at once, with their patches.
         zones: The nodes of each zone, counted.
         stopped: Whether all zones are disrupted: then nothing is tainted, and pods stay.
@@ -50,6 +51,7 @@ class Pass(msgspec.Struct, frozen=True):
     """
 
     silent: tuple[Silence, ...]
+    lost: tuple[Node, ...]
     now: tuple[tuple[Node, Patch], ...]
     zones: Mapping[str, Zone]
     stopped: bool
@@ -88,10 +90,14 @@ def plan(
         known = dict.fromkeys(known, at)
     if was_stopped and not stopped:
         known = dict.fromkeys(known, at)  # nobody knows for how long each was away
-    silent = tuple(_silences(nodes, known, policy, now, at))
+    unheard = [
+        node for node in nodes if health.is_silent(node, known[node.metadata.uid], at, policy)
+    ]
+    silent = tuple(_silences(unheard, now))
     queued = {} if stopped else _queued(nodes, memory)
     return Pass(
         silent,
+        tuple(node for node in unheard if not health.unknown(node, now)),
         tuple(_at_once(nodes, stopped=stopped, now=now)),
         zones,
         stopped,
@@ -151,12 +157,8 @@ def _rate(memory: Memory, name: str, zones: Mapping[str, Zone], policy: Policy) 
     return rate(state, zones[name].size if name in zones else 0, policy)
 
 
-def _silences(
-    nodes: Iterable[Node], heard: Mapping[str, float], policy: Policy, now: datetime, at: float
-) -> Iterable[Silence]:
+def _silences(nodes: Iterable[Node], now: datetime) -> Iterable[Silence]:
     for node in nodes:
-        if not health.is_silent(node, heard[node.metadata.uid], at, policy):
-            continue
         if conditions := health.unknown(node, now):
             yield Silence(node, conditions, is_ready(node))
 
