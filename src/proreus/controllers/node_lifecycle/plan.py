@@ -93,11 +93,15 @@ def plan(
     unheard = [
         node for node in nodes if health.is_silent(node, known[node.metadata.uid], at, policy)
     ]
-    silent = tuple(_silences(unheard, now))
+    unwritten = [(node, health.unknown(node, now)) for node in unheard]
     queued = {} if stopped else _queued(nodes, memory)
     return Pass(
-        silent,
-        tuple(node for node in unheard if not health.unknown(node, now)),
+        tuple(
+            Silence(node, conditions, is_ready(node))
+            for node, conditions in unwritten
+            if conditions
+        ),
+        tuple(node for node, conditions in unwritten if not conditions),
         tuple(_at_once(nodes, stopped=stopped, now=now)),
         zones,
         stopped,
@@ -155,12 +159,6 @@ def _is_stopped(states: Mapping[str, State]) -> bool:
 def _rate(memory: Memory, name: str, zones: Mapping[str, Zone], policy: Policy) -> float:
     state = memory.states.get(name, State.NORMAL)
     return rate(state, zones[name].size if name in zones else 0, policy)
-
-
-def _silences(nodes: Iterable[Node], now: datetime) -> Iterable[Silence]:
-    for node in nodes:
-        if conditions := health.unknown(node, now):
-            yield Silence(node, conditions, is_ready(node))
 
 
 def _queued(nodes: Sequence[Node], memory: Memory) -> Mapping[str, tuple[str, ...]]:
