@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from proreus.app.merging import MergedOrigin
+from proreus.app.merging import source_of, with_file
 from proreus.app.options import Options
 from proreus.cloudprovider import (
     CloudError,
@@ -153,6 +153,40 @@ class SecretOrigin:
         self._event.set()
 
 
+class DerivedOrigin:
+    """A source whose text is made of another's, such as one section of it."""
+
+    def __init__(self, name: str, base: Origin, derive: Callable[[str], str]) -> None:
+        """Follow `base`; `derive` makes the text, and raises ConfigError where it cannot."""
+        self.name = name
+        self._base = base
+        self._derive = derive
+
+    async def __aenter__(self) -> Self:
+        await self._base.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._base.__aexit__(kind, error, trace)
+
+    def read(self) -> str:
+        """Return the derived text as it is now.
+
+        Raises:
+            ConfigError: The base cannot be read, or nothing be made of it.
+        """
+        return self._derive(self._base.read())
+
+    async def changed(self, seconds: float) -> None:
+        """Wait until the base may have changed, at most `seconds`."""
+        await self._base.changed(seconds)
+
+
 def origin_of(
     options: Options, provider: CloudProvider, client: Client
 ) -> tuple[Origin | None, ObjectReference]:
@@ -167,7 +201,8 @@ def origin_of(
         namespace, name, _ = options.cloud_config_secret.split("/")
         about = ObjectReference(SECRETS.api_version, SECRETS.kind, name, namespace)
         secret = SecretOrigin(client, options.cloud_config_secret)
-        return (MergedOrigin(options, secret) if options.merge_cloud_config else secret), about
+        merged = DerivedOrigin(source_of(options), secret, lambda text: with_file(options, text))
+        return (merged if options.merge_cloud_config else secret), about
     if options.cloud_config or provider.watched_files:
         return FileOrigin(options.cloud_config), about
     return None, about

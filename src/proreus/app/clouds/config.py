@@ -9,8 +9,7 @@ or in the provider's own dialect as a text.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 import yaml
@@ -18,7 +17,7 @@ import yaml
 from proreus.app.clouds.plan import UNDECIDED, Rules
 from proreus.app.clouds.several import Several
 from proreus.app.options import Options
-from proreus.app.reload import FileOrigin, Origin
+from proreus.app.reload import DerivedOrigin, FileOrigin, Origin
 from proreus.cloudprovider import (
     CloudProvider,
     ConfigError,
@@ -236,41 +235,6 @@ def _place(source: str, name: str) -> str:
     return f"{source}#{name}"
 
 
-class SectionOrigin:
-    """One cloud's section of the config of all, within `async with`."""
-
-    def __init__(self, whole: Origin, name: str, names: Sequence[str]) -> None:
-        """Read the section `name` of `whole`."""
-        self.name = _place(whole.name, name)
-        self._whole = whole
-        self._section = name
-        self._names = names
-
-    async def __aenter__(self) -> Self:
-        await self._whole.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._whole.__aexit__(kind, error, trace)
-
-    def read(self) -> str:
-        """Return the section as it is now.
-
-        Raises:
-            ConfigError: The whole cannot be read.
-        """
-        return sections(self._whole.read(), self._names, self._whole.name).get(self._section, "")
-
-    async def changed(self, seconds: float) -> None:
-        """Wait until the whole may have changed, at most `seconds`."""
-        await self._whole.changed(seconds)
-
-
 def origin_of_member(options: Options, name: str, whole: Origin | None) -> Origin | None:
     """Return where the config of one cloud is; None if there is none to follow.
 
@@ -287,4 +251,8 @@ def origin_of_member(options: Options, name: str, whole: Origin | None) -> Origi
     if isinstance(files, Mapping):
         return FileOrigin(files.get(name, ""))
     names = [one.name for one in named(options.cloud_provider)]
-    return SectionOrigin(whole, name, names)
+    return DerivedOrigin(
+        _place(whole.name, name),
+        whole,
+        lambda text: sections(text, names, whole.name).get(name, ""),
+    )
