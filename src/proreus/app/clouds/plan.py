@@ -110,6 +110,15 @@ def found_by(answers: Mapping[str, InstanceAnswer]) -> str | NotFound | CloudErr
     return found[0] if found else NotFound()
 
 
+def is_about_belonging(message: str) -> bool:
+    """Tell whether a message says that a node's cloud is not known: no single cloud is to blame.
+
+    Each text above names the label that settles it, and so does the condition of the Node, which is
+    all that other processes see.
+    """
+    return LABEL_CLOUD in message
+
+
 Labels = Mapping[str, str]
 
 

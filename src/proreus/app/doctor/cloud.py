@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from proreus.app.clouds.plan import LABEL_CLOUD
+from proreus.app.clouds.plan import is_about_belonging
 from proreus.app.doctor.observed import Cloud, Finding, Observed
 from proreus.cloudprovider.errors import (
     CloudError,
@@ -43,7 +43,7 @@ def _of_cloud(cloud: Cloud, observed: Observed) -> Iterator[Finding]:
     for error in (cloud.error, *cloud.answers.values()):
         if not isinstance(error, CloudError) or isinstance(error, _OF_ONE_NODE):
             continue
-        if LABEL_CLOUD in str(error):  # told of the node: no single cloud is to blame
+        if is_about_belonging(str(error)):  # told of the node
             continue
         if type(error) not in reported:
             reported.add(type(error))

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from proreus.app.clouds.plan import LABEL_CLOUD
+from proreus.app.clouds.plan import LABEL_CLOUD, is_about_belonging
 from proreus.app.doctor.manager import NAME
 from proreus.app.doctor.observed import Finding, Held, Observed, ago, span
 from proreus.cloudprovider.errors import CloudError
@@ -190,7 +190,7 @@ def _is_unattended(node: Node, observed: Observed) -> bool:
 
 def _from_condition(node: Node, observed: Observed) -> Finding | None:
     answer = _answer(node, observed)
-    is_of_cloud = isinstance(answer, CloudError) and LABEL_CLOUD not in str(answer)
+    is_of_cloud = isinstance(answer, CloudError) and not is_about_belonging(str(answer))
     if is_of_cloud and not has_taint(node, TAINT_UNINITIALIZED):
         return None  # reported as a finding about the cloud
     state = condition_now(node, observed)
@@ -206,7 +206,7 @@ def _from_condition(node: Node, observed: Observed) -> Finding | None:
         remedy = "look at the machine in the cloud's console"
         return Finding("machine-pending", _about(node), problem, evidence, remedy)
     explanation = _EXPLANATIONS.get(state.reason)
-    if explanation is not None and LABEL_CLOUD in state.message:
+    if explanation is not None and is_about_belonging(state.message):
         explanation = _UNDECIDED
     return None if explanation is None else _explained(node, explanation, evidence)
 
