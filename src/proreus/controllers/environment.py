@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -13,6 +13,8 @@ from proreus.kube.client import Client
 from proreus.kube.objects import EndpointSlice, Node, Service
 from proreus.runtime.events import EventRecorder
 from proreus.runtime.informer import Cache
+
+T = TypeVar("T")
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +42,16 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     def named(self, queue: str) -> str:
         """Return a name for a queue that no other cloud's controllers have."""
         return f"{queue}/{self.cloud}" if self.cloud else queue
+
+    def need(self, part: T | None, capability: str) -> T:
+        """Return a part of the provider, or of what stands on it, that a controller cannot lack.
+
+        Raises:
+            ValueError: It is None; the message names the provider and `capability`.
+        """
+        if part is None:
+            raise ValueError(f"the provider {self.provider.name} lacks the capability {capability}")
+        return part
 
 
 class Runnable(Protocol):

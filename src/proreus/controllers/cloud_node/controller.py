@@ -9,9 +9,8 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
 
-from proreus.cloudprovider import CloudError, InstanceAnswer, Instances, Ownership
+from proreus.cloudprovider import CloudError, InstanceAnswer, Ownership
 from proreus.containment.batches import outage
-from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node import plan as plans
 from proreus.controllers.cloud_node.plan import Change
 from proreus.controllers.environment import Environment
@@ -46,11 +45,9 @@ class CloudNodeController:
 
     def __init__(self, env: Environment) -> None:
         """Subscribe to the nodes; the provider must have instances."""
-        if env.inventory is None or env.provider.instances is None:
-            raise ValueError(f"the provider {env.provider.name} lacks the capability Instances")
         self._env = env
-        self._instances: Instances = env.provider.instances
-        self._inventory: Inventory = env.inventory
+        self._instances = env.need(env.provider.instances, "Instances")
+        self._inventory = env.need(env.inventory, "Instances")
         self._events = env.events.source(CONTROLLER)
         self._queue: WorkQueue[str] = WorkQueue(env.named("Nodes"), backoff=BACKOFF)
         self._refresh: set[str] = set()

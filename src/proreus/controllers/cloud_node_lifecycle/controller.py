@@ -51,11 +51,9 @@ class CloudNodeLifecycleController:
 
     def __init__(self, env: Environment) -> None:
         """Take the settings; the environment must have an inventory."""
-        if env.inventory is None or env.provider.instances is None:
-            raise ValueError(f"the provider {env.provider.name} lacks the capability Instances")
         self._env = env
-        self._instances: Instances = env.provider.instances
-        self._inventory: Inventory = env.inventory
+        self._instances = env.need(env.provider.instances, "Instances")
+        self._inventory = env.need(env.inventory, "Instances")
         self._policy = policy_of(env.settings)
         self._ages = Ages(asyncio.get_running_loop().time)
         self._known = known(self._instances, self._inventory, self._ages.known_for)

@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
-from proreus.cloudprovider import Instances
-from proreus.containment.inventory import Inventory
 from proreus.controllers.environment import Environment
 from proreus.controllers.kubelet_serving import plan as plans
 from proreus.controllers.kubelet_serving.observation import known, observe
@@ -45,11 +43,9 @@ class KubeletServingController:
 
     def __init__(self, env: Environment) -> None:
         """Subscribe to nodes and requests; the provider must have instances."""
-        if env.inventory is None or env.provider.instances is None:
-            raise ValueError(f"the provider {env.provider.name} lacks the capability Instances")
         self._env = env
-        self._instances: Instances = env.provider.instances
-        self._inventory: Inventory = env.inventory
+        self._instances = env.need(env.provider.instances, "Instances")
+        self._inventory = env.need(env.inventory, "Instances")
         self._events = env.events.source(CONTROLLER)
         self._queue: WorkQueue[str] = WorkQueue(env.named("certificate"), backoff=BACKOFF)
         # Of no use to others, and no right of the manager's own account.

@@ -69,8 +69,8 @@ class NodeIpamController:
         self._env = env
         self._mode = Mode(settings.cidr_allocator_type)
         self._cloud: PodCIDRs | None = env.provider.pod_cidrs
-        if self._mode.asks_cloud and self._cloud is None:
-            raise ValueError(f"the provider {env.provider.name} lacks the capability PodCIDRs")
+        if self._mode.asks_cloud:
+            env.need(self._cloud, "PodCIDRs")
         ranges, problems = plans.ranges(
             self._mode,
             settings.cluster_cidr,
@@ -307,11 +307,7 @@ class NodeIpamController:
         self._events.event(node, event.type, event.reason, event.message)
 
     def _pod_cidrs(self) -> PodCIDRs:
-        if self._cloud is None:
-            raise ValueError(
-                f"the provider {self._env.provider.name} lacks the capability PodCIDRs"
-            )
-        return self._cloud
+        return self._env.need(self._cloud, "PodCIDRs")
 
     async def settled(self, group: Hashable) -> None:
         """Wait until no call for the node still runs in a thread."""

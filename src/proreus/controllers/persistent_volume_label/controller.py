@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider import CloudError, Volumes, scope
+from proreus.cloudprovider import CloudError, scope
 from proreus.controllers.environment import Environment
 from proreus.controllers.events import PlannedEvent
 from proreus.controllers.persistent_volume_label import plan as plans
@@ -48,10 +48,8 @@ class PersistentVolumeLabelController:
         Raises:
             ValueError: The provider lacks the capability `Volumes`.
         """
-        if env.provider.volumes is None:
-            raise ValueError(f"the provider {env.provider.name} lacks the capability Volumes")
         self._env = env
-        self._cloud: Volumes = env.provider.volumes
+        self._cloud = env.need(env.provider.volumes, "Volumes")
         # Of no use to others, and no right of the manager's own account.
         self._cache: Informer[PersistentVolume] = Informer(env.client, PERSISTENT_VOLUMES)
         self._events = env.events.source(CONTROLLER)

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider import CloudError, Ownership, Route, Routes
+from proreus.cloudprovider import CloudError, Ownership, Route
 from proreus.cloudprovider.context import scope
 from proreus.controllers.environment import Environment
 from proreus.controllers.events import PlannedEvent
@@ -75,13 +75,11 @@ class RouteController:
         Raises:
             ValueError: The provider has no routes, or there is no usable `--cluster-cidr`.
         """
-        if env.provider.routes is None:
-            raise ValueError(f"the provider {env.provider.name} lacks the capability Routes")
+        self._cloud = env.need(env.provider.routes, "Routes")
         self._clusters, problem = cluster_cidrs(env.settings.cluster_cidr)
         if problem or not self._clusters:
             raise ValueError(f"--cluster-cidr: {problem or 'must be given to make routes'}")
         self._env = env
-        self._cloud: Routes = env.provider.routes
         self._policy = policy or Policy()
         self._chance = chance
         self._events: EventSource = env.events.source(SOURCE)

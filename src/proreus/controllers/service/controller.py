@@ -54,10 +54,8 @@ class ServiceController:
 
     def __init__(self, env: Environment) -> None:
         """Subscribe to Services and nodes; the provider must have load balancers."""
-        if env.provider.load_balancers is None:
-            raise ValueError(f"the provider {env.provider.name} lacks the capability LoadBalancers")
         self._env = env
-        self._cloud = env.provider.load_balancers
+        self._cloud = env.need(env.provider.load_balancers, "LoadBalancers")
         self._writer = ServiceWriter(env, env.events.source(CONTROLLER))
         self._classes = intake.classes_of(env.settings, env.provider.left_finalizers, env.cloud)
         former: dict[str, Memory] = env.heritage.get(CONTROLLER, {})

@@ -9,7 +9,7 @@ import random
 from pathlib import Path
 from typing import Final
 
-from proreus.cloudprovider import CloudError, SSHKeys
+from proreus.cloudprovider import CloudError
 from proreus.controllers.environment import Environment
 from proreus.controllers.ssh_keys.keyfile import KeyFileError, public_key
 from proreus.kube.objects import Node
@@ -30,9 +30,7 @@ class SSHKeysController:
 
     def __init__(self, env: Environment) -> None:
         """Subscribe to the nodes; the provider must have SSH keys."""
-        if env.provider.ssh_keys is None:
-            raise ValueError(f"the provider {env.provider.name} lacks the capability SSHKeys")
-        self._cloud: SSHKeys = env.provider.ssh_keys
+        self._cloud = env.need(env.provider.ssh_keys, "SSHKeys")
         self._nodes = env.nodes
         self._user = env.settings.ssh_user
         self._file = Path(env.settings.ssh_keyfile)
