@@ -81,7 +81,14 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
     Previews,
 )
-from proreus.cloudprovider.lookups import all_but_refused, ask_all, attempt, in_parts
+from proreus.cloudprovider.lookups import (
+    all_but_refused,
+    ask_all,
+    attempt,
+    foreign_id,
+    in_parts,
+    ownership_by_id,
+)
 from proreus.cloudprovider.machines import in_bulk, per_node
 from proreus.cloudprovider.mark_forms import (
     LABELS,
@@ -248,6 +255,7 @@ __all__ = [
     "desired_digest",
     "diff_rules",
     "finished",
+    "foreign_id",
     "foresee",
     "form_body",
     "free_numbers",
@@ -261,6 +269,7 @@ __all__ = [
     "one_value",
     "owned_object",
     "owner_of",
+    "ownership_by_id",
     "pages",
     "per_node",
     "per_object",

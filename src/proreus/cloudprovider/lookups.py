@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import Any, Generic, TypeVar
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.refused import Refused
+from proreus.kube.objects import Node
 
 Item = TypeVar("Item", bound=Any)
 Key = TypeVar("Key", bound=Hashable)
@@ -19,6 +21,23 @@ Answer = TypeVar("Answer")
 
 Question = tuple[Collection[str], Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]]
 """Ids or names, and the function that asks about them."""
+
+
+def ownership_by_id(node: Node, is_ours: Callable[[str], object]) -> Ownership:
+    """Tell whether a node is of a cloud, by its provider id alone; unknown without one. Pure.
+
+    Args:
+        node: The Node.
+        is_ours: Tells it of a provider id; what parses one will do: None is no.
+    """
+    if not node.spec.provider_id:
+        return Ownership.UNKNOWN
+    return Ownership.YES if is_ours(node.spec.provider_id) else Ownership.NO
+
+
+def foreign_id(provider_id: str, cloud: str, form: str) -> str:
+    """Return why a node cannot be looked up: its provider id has not the cloud's form. Pure."""
+    return f"spec.providerID {provider_id!r} is not one of {cloud}: it must have the form {form}"
 
 
 def in_parts(items: Iterable[Item], size: int) -> list[list[Item]]:

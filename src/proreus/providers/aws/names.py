@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from proreus.cloudprovider.load_balancers import Host
+from proreus.cloudprovider.lookups import foreign_id
 from proreus.kube.objects import Node
 
 PREFIX = "aws://"
@@ -94,10 +95,8 @@ def target(node: Node) -> Target:
             return Target(id=last)
         if last is not None and last.startswith(FARGATE):
             return Target(fargate=fargate_host(last))
-        return Target(
-            problem=f"spec.providerID {node.spec.provider_id!r} is not one of AWS: it must have the"
-            " form aws:///us-east-1a/i-0123456789abcdef0"
-        )
+        example = "aws:///us-east-1a/i-0123456789abcdef0"
+        return Target(problem=foreign_id(node.spec.provider_id, "AWS", example))
     name = node.metadata.name
     if name.startswith(FARGATE):
         return Target(fargate=fargate_host(name))

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.lookups import foreign_id, ownership_by_id
 from proreus.kube.objects import Node
 from proreus.providers.azure.ids import MachineId, machine_id
 
@@ -12,6 +13,10 @@ LABEL_GROUP: Final = "kubernetes.azure.com/resource-group"
 """The label with the resource group of a Node's machine, where it is not the cluster's."""
 LABEL_MANAGED: Final = "kubernetes.azure.com/managed"
 """The label that is "false" on Nodes whose machines are not in Azure."""
+
+_FORM: Final = (
+    "azure:///subscriptions/…/resourceGroups/…/providers/Microsoft.Compute/virtualMachines/…"
+)
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -46,10 +51,7 @@ def target(node: Node, subscription: str, group: str) -> Target:
         return Target(name=node.metadata.name.lower(), group=group_of(node, group))
     found = machine_id(text)
     if found is None:
-        return Target(
-            problem=f"spec.providerID {text!r} is not one of Azure: it must have the form azure:///"
-            "subscriptions/…/resourceGroups/…/providers/Microsoft.Compute/virtualMachines/…"
-        )
+        return Target(problem=foreign_id(text, "Azure", _FORM))
     if found.subscription != subscription.lower():
         return Target(
             problem=f"spec.providerID {text!r} names another subscription than {subscription}, the"
@@ -62,11 +64,12 @@ def ownership(node: Node, subscription: str) -> Ownership:
     """Tell whether a Node's machine is in the subscription, as far as the Node shows."""
     if is_unmanaged(node):
         return Ownership.NO
-    if not node.spec.provider_id:
-        return Ownership.UNKNOWN
-    found = machine_id(node.spec.provider_id)
-    is_here = found is not None and found.subscription == subscription.lower()
-    return Ownership.YES if is_here else Ownership.NO
+
+    def is_here(provider_id: str) -> bool:
+        found = machine_id(provider_id)
+        return found is not None and found.subscription == subscription.lower()
+
+    return ownership_by_id(node, is_here)
 
 
 def scope(node: Node, group: str) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.lookups import foreign_id
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import LABEL_REGION, LABEL_REGION_BETA, Node
 
@@ -52,10 +53,7 @@ def target(node: Node) -> Target:
     if id_:
         found = parsed(id_)
         if found is None:
-            return Target(
-                problem=f"spec.providerID {id_!r} is not one of Baidu AI Cloud: it must have the"
-                f" form {SCHEME}i-Tkjq337f"
-            )
+            return Target(problem=foreign_id(id_, "Baidu AI Cloud", f"{SCHEME}i-Tkjq337f"))
         return Target(id=found)
     name = node.metadata.name
     if is_address(name):

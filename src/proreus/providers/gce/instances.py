@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
-from proreus.cloudprovider.lookups import ask_all
+from proreus.cloudprovider.lookups import ask_all, foreign_id
 from proreus.kube.objects import Node
 from proreus.providers.gce.machines import Described, instance
 from proreus.providers.gce.names import (
@@ -89,10 +89,7 @@ class GCEInstances:
             return None
         found = parsed(id_)
         if found is None:
-            raise InvalidRequest(
-                f"spec.providerID {id_!r} is not one of Compute Engine: it must have the form"
-                " gce://PROJECT/ZONE/INSTANCE"
-            )
+            raise InvalidRequest(foreign_id(id_, "Compute Engine", "gce://PROJECT/ZONE/INSTANCE"))
         if found[0] != self._place.project:
             raise InvalidRequest(
                 f"spec.providerID {id_!r} names another project than {self._place.project!r}: check"

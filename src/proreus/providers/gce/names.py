@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.lookups import ownership_by_id
 from proreus.kube.objects import Node
 
 SCHEME: Final = "gce://"
@@ -74,12 +75,12 @@ def region_of(zone: str) -> str:
 
 def ownership(node: Node, project: str) -> Ownership:
     """Tell whether a Node's machine is in this project, by its provider id."""
-    if not node.spec.provider_id:
-        return Ownership.UNKNOWN
-    found = parsed(node.spec.provider_id)
-    if found is None:
-        return Ownership.NO
-    return Ownership.YES if found[0] == project else Ownership.NO
+
+    def is_here(provider_id: str) -> bool:
+        found = parsed(provider_id)
+        return found is not None and found[0] == project
+
+    return ownership_by_id(node, is_here)
 
 
 def path_in(url: str) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.lookups import foreign_id, ownership_by_id
 from proreus.kube.objects import Node
 
 SCHEME: Final = "mesos://"
@@ -44,15 +45,11 @@ def target(node: Node) -> Target:
         return Target(host=node.metadata.name.lower())
     id_ = parsed(text)
     if id_ is None:
-        return Target(
-            problem=f"spec.providerID {text!r} is not one of Mesos: it must have the form"
-            f" {SCHEME}2d7a7c2c-0000-4000-8000-000000000000-S0"
-        )
+        example = f"{SCHEME}2d7a7c2c-0000-4000-8000-000000000000-S0"
+        return Target(problem=foreign_id(text, "Mesos", example))
     return Target(id=id_)
 
 
 def ownership(node: Node) -> Ownership:
     """Tell whether a Node's machine is of Mesos, by its provider id."""
-    if not node.spec.provider_id:
-        return Ownership.UNKNOWN
-    return Ownership.NO if parsed(node.spec.provider_id) is None else Ownership.YES
+    return ownership_by_id(node, parsed)

@@ -3,6 +3,7 @@
 import re
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.lookups import foreign_id
 from proreus.kube.objects import Node
 from proreus.providers.nova.names import UUID, Target
 
@@ -36,10 +37,8 @@ def target(node: Node, region: str) -> Target:
         return Target(name=node.metadata.name)
     found = parsed(id_)
     if found is None:
-        return Target(
-            problem=f"spec.providerID {id_!r} is not one of OpenStack: it must have the form"
-            " openstack:///2e8c1f0a-0000-4000-8000-000000000000"
-        )
+        example = "openstack:///2e8c1f0a-0000-4000-8000-000000000000"
+        return Target(problem=foreign_id(id_, "OpenStack", example))
     if found[0] and found[0] != region:
         return Target(
             problem=f"spec.providerID {id_!r} names another region than {region!r}, the one of the"

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.lookups import foreign_id, ownership_by_id
 from proreus.kube.objects import Node
 
 IN_TREE: Final = "ovirt:///"
@@ -49,10 +50,8 @@ def target(node: Node) -> Target:
         id_ = parsed(node.spec.provider_id)
         if id_ is not None:
             return Target(id=id_)
-        return Target(
-            problem=f"spec.providerID {node.spec.provider_id!r} is not one of oVirt: it must have"
-            f" the form {IN_TREE}2e8c1f0a-0000-4000-8000-000000000000"
-        )
+        example = f"{IN_TREE}2e8c1f0a-0000-4000-8000-000000000000"
+        return Target(problem=foreign_id(node.spec.provider_id, "oVirt", example))
     uuid = node.status.node_info.system_uuid.strip().lower()
     return Target(
         system_uuid=uuid if _UUID.fullmatch(uuid) else "", name=node.metadata.name.lower()
@@ -61,6 +60,4 @@ def target(node: Node) -> Target:
 
 def ownership(node: Node) -> Ownership:
     """Tell whether a Node's machine is of oVirt, by its provider id."""
-    if not node.spec.provider_id:
-        return Ownership.UNKNOWN
-    return Ownership.NO if parsed(node.spec.provider_id) is None else Ownership.YES
+    return ownership_by_id(node, parsed)

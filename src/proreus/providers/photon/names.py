@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.lookups import foreign_id, ownership_by_id
 from proreus.kube.objects import Node
 
 SCHEME: Final = "photon://"
@@ -58,15 +59,11 @@ def target(node: Node, *, override_ip: bool) -> Target:
         return Target(address=name) if override_ip else Target(name=name)
     found = parsed(id_)
     if found is None:
-        return Target(
-            problem=f"spec.providerID {id_!r} is not one of Photon Controller: it must have the"
-            f" form {SCHEME}2e8c1f0a-0000-4000-8000-000000000000"
-        )
+        example = f"{SCHEME}2e8c1f0a-0000-4000-8000-000000000000"
+        return Target(problem=foreign_id(id_, "Photon Controller", example))
     return Target(id=found)
 
 
 def ownership(node: Node) -> Ownership:
     """Tell whether a Node's machine is of Photon Controller, by its provider id."""
-    if not node.spec.provider_id:
-        return Ownership.UNKNOWN
-    return Ownership.NO if parsed(node.spec.provider_id) is None else Ownership.YES
+    return ownership_by_id(node, parsed)

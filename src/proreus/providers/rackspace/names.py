@@ -5,6 +5,7 @@ import re
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.lookups import foreign_id
 from proreus.kube.objects import LABEL_REGION, LABEL_REGION_BETA, Node
 from proreus.providers.nova.names import UUID, Target
 
@@ -35,10 +36,8 @@ def target(node: Node) -> Target:
         return Target(name=node.metadata.name)
     found = parsed(id_)
     if found is None:
-        return Target(
-            problem=f"spec.providerID {id_!r} is not one of Rackspace: it must have the form"
-            " rackspace://2e8c1f0a-0000-4000-8000-000000000000"
-        )
+        example = f"{SCHEME}2e8c1f0a-0000-4000-8000-000000000000"
+        return Target(problem=foreign_id(id_, "Rackspace", example))
     return Target(id=found)
 
 

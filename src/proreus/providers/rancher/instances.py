@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
-from proreus.cloudprovider.lookups import each
+from proreus.cloudprovider.lookups import each, foreign_id
 from proreus.kube.objects import Node
 from proreus.providers.rancher.api import Api, Described
 from proreus.providers.rancher.machines import instance, joined, merged
@@ -109,10 +109,8 @@ def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudErro
     if text:
         uuid = parsed(text)
         if uuid is None:
-            return InvalidRequest(
-                f"spec.providerID {text!r} is not one of Rancher: it must hold the host's"
-                f" uuid, as {SCHEME}2e8c1f0a-0000-4000-8000-000000000000"
-            )
+            example = f"{SCHEME}2e8c1f0a-0000-4000-8000-000000000000, with the host's uuid"
+            return InvalidRequest(foreign_id(text, "Rancher", example))
         answer = hosts.by_uuid[uuid] if uuid in hosts.by_uuid else alone[uuid]
         return NotFound() if answer is None else answer
     alike = named(node.metadata.name, hosts)

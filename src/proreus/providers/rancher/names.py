@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.lookups import ownership_by_id
 from proreus.kube.objects import Node
 
 Host = Mapping[str, Any]
@@ -38,9 +39,7 @@ def parsed(text: str) -> str | None:
 
 def ownership(node: Node) -> Ownership:
     """Tell whether a Node's machine is a host of Rancher, by its provider id."""
-    if not node.spec.provider_id:
-        return Ownership.UNKNOWN
-    return Ownership.NO if parsed(node.spec.provider_id) is None else Ownership.YES
+    return ownership_by_id(node, parsed)
 
 
 def uuid_of(host: Host) -> str:

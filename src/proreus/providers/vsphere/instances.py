@@ -14,7 +14,7 @@ from proreus.cloudprovider.instances import (
     NotFound,
     Ownership,
 )
-from proreus.cloudprovider.lookups import attempt
+from proreus.cloudprovider.lookups import attempt, ownership_by_id
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, Node
 from proreus.providers.vsphere.addresses import Selection, addresses
@@ -70,9 +70,7 @@ class VSphereInstances:
 
     def owns(self, node: Node) -> Ownership:
         """Tell whether a node is of vSphere: its provider id has that form and names no vCenter."""
-        if not node.spec.provider_id:
-            return Ownership.UNKNOWN
-        return Ownership.NO if parsed(node.spec.provider_id) is None else Ownership.YES
+        return ownership_by_id(node, parsed)
 
     def scope(self, node: Node) -> str:
         """Return the vCenter that has a node's machine: each has a credential of its own.

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.lookups import foreign_id
 from proreus.kube.objects import Node
 
 SCHEME: Final = "vsphere://"
@@ -64,10 +65,8 @@ def target(node: Node) -> Target:
         uuid = parsed(node.spec.provider_id)
         if uuid is not None:
             return Target(uuid=uuid)
-        return Target(
-            problem=f"spec.providerID {node.spec.provider_id!r} is not one of vSphere: it must have"
-            " the form vsphere://422e4956-ad22-1139-6d72-59cc8f26bc90"
-        )
+        example = "vsphere://422e4956-ad22-1139-6d72-59cc8f26bc90"
+        return Target(problem=foreign_id(node.spec.provider_id, "vSphere", example))
     name, reported = node.metadata.name, node.status.node_info.system_uuid.strip().lower()
     known = (swapped(reported), reported) if _UUID.fullmatch(reported) else ()
     address = str(ip) if (ip := parsed_address(name)) else ""
