@@ -8,9 +8,9 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # Tests start hundreds of Python processes: without bytecode each one compiles for half a second.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests wait more than they compute, so there are two workers for a processor; each has a
+# Tests wait more than they compute, so there are three workers for a processor; each has a
 # control plane of its own, of about 400 MB.
-WORKERS ?= $(shell n=$$(( 2 * $$(nproc 2>/dev/null || echo 2) )); echo $$(( n < 8 ? n : 8 )))
+WORKERS ?= $(shell n=$$(( 3 * $$(nproc 2>/dev/null || echo 2) )); echo $$(( n < 8 ? n : 8 )))
 # Modules stay together and begin longest first (`tests/order.py`).
 CROWD = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 INNER = -m 'not long' $(CROWD)
