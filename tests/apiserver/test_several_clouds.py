@@ -66,7 +66,7 @@ async def test_a_label_decides_without_a_question_to_the_other_cloud(site: Cloud
     assert await site.calls("east", [DESCRIBE]) == []
 
 
-async def label(site: CloudsSite, name: str, cloud: str) -> None:
+async def label(site: CloudsSite, name: str, cloud: str | None) -> None:
     body = {"metadata": {"labels": {"proreus.io/cloud": cloud}}}
     await site.client.patch(NODES, name, Patch(PatchType.MERGE, body))
 
@@ -100,6 +100,33 @@ async def test_a_provider_id_that_both_clouds_own_is_an_error_and_nothing_is_don
             await label(site, name, "east")
         await site.base.initialised("e1", "e2", "e3")
         assert manager.is_running
+
+
+@pytest.mark.parametrize("clouds", ["east=simulated", "simulated"])
+async def test_nodes_of_a_cloud_that_the_manager_has_no_more_are_not_deleted(
+    site: CloudsSite, clouds: str
+) -> None:
+    """West is taken out of the flags while it is repaired; east has ids of the same form."""
+    east = await site.join_with_id("east", "e1", "e2", "e3", "e4")
+    (west,) = await site.machines("west", "w1", region="east")
+    await site.base.register_node(west, ready=True, providerID=f"simulated://east/{west.id}")
+    both = {"e1": "east", "e2": "east", "e3": "east", "e4": "east", "w1": "west"}
+    for name, cloud in both.items():
+        await label(site, name, cloud)
+    async with site.manager(config=site.configs(region="east")):
+        await site.base.initialised(*both)
+    await site.base.silence("w1", "e4")
+    await site.clouds["east"].admin.delete(east[3].id)
+    config = f"east={site.config('east')}" if "=" in clouds else site.config("east")
+    async with site.manager(*DELETES_SOON, clouds=clouds, config=config):
+        state = await site.base.cloud_condition("w1", "IdentityConflict")
+        assert "proreus.io/cloud names 'west'" in state.message
+        if "=" not in clouds:  # the cloud without a name is not known to be east
+            await site.base.cloud_condition("e4", "IdentityConflict")
+            await label(site, "e4", None)
+        await site.base.gone("e4")
+        await asyncio.sleep(2)
+        assert (await site.base.nodes()).keys() == {"e1", "e2", "e3", "w1"}
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ from proreus.app.clouds.plan import (
     Undecided,
     belonging,
     found_by,
+    heard,
     labels_of_all,
     place,
 )
@@ -118,6 +119,23 @@ def test_without_the_answers_of_all_clouds_nothing_is_decided(
     assert type(found) is type_
     for text in texts:
         assert text in str(found)
+
+
+@pytest.mark.parametrize("label", ["", "east", "west", "north"])
+@pytest.mark.parametrize(
+    "answer", [MACHINE, NotFound(), NotFound(tombstone=True), CloudError("down")]
+)
+def test_no_machine_is_absent_whose_label_names_a_cloud_that_is_not_there(
+    label: str, answer: InstanceAnswer
+) -> None:
+    labels = {LABEL_CLOUD: label} if label else {}
+    found = heard(node("n", labels=labels), answer, ("east", "west"))
+    if isinstance(answer, NotFound) and label == "north":
+        assert isinstance(found, IdentityConflict)
+        assert "no such machine in east or west" in str(found)
+        assert "proreus.io/cloud names 'north'" in str(found)
+    else:
+        assert found is answer
 
 
 Answers = dict[str, dict[str, str] | CloudError]

@@ -18,8 +18,8 @@ from proreus.app.clients import Clients
 from proreus.app.cloud import Cloud
 from proreus.app.clouds.config import origin_of_member
 from proreus.app.clouds.plan import UNDECIDED
-from proreus.app.clouds.registry import Registry
-from proreus.app.clouds.several import flags_of
+from proreus.app.clouds.registry import Registry, alone
+from proreus.app.clouds.several import flags_of, names_of
 from proreus.app.election import Election
 from proreus.app.options import Options
 from proreus.app.reload import Reloader, origin_of
@@ -232,7 +232,7 @@ class Member:
             registry.start(self.name, cloud)
         whole = Environment(
             client=process.clients.main,
-            provider=cloud,
+            provider=cloud if registry is not None else alone(cloud, names_of(self._provider)),
             context=context,
             cluster=context.cluster,
             nodes=process.nodes,

@@ -8,8 +8,8 @@ import msgspec
 from proreus.app import readonly
 from proreus.app.clouds.config import rules_of
 from proreus.app.clouds.plan import UNDECIDED
-from proreus.app.clouds.registry import Clouds
-from proreus.app.clouds.several import flags_of, members_of
+from proreus.app.clouds.registry import Clouds, alone
+from proreus.app.clouds.several import flags_of, members_of, names_of
 from proreus.app.clouds.undecided import UndecidedCloud
 from proreus.app.options import Options
 from proreus.cloudprovider import (
@@ -81,6 +81,8 @@ async def looks(
                 started[name] = exc
         if "" in started:
             cloud = started[""]
+            if isinstance(cloud, CloudProvider):
+                cloud = alone(cloud, names_of(provider))
             yield [Look("", provider.name, cloud, cloud, tuple(nodes), (), tuple(services))]
             return
         clouds = Clouds(tuple(members), rules_of(options))

@@ -110,6 +110,28 @@ def found_by(answers: Mapping[str, InstanceAnswer]) -> str | NotFound | CloudErr
     return found[0] if found else NotFound()
 
 
+def heard(node: Node, answer: InstanceAnswer, clouds: Collection[str]) -> InstanceAnswer:
+    """Return what the answer of a node's cloud is worth: an absence is none by a contrary label.
+
+    A cloud that was taken out of the flags, for a repair for instance, may have ids of the same
+    form as one that is left, which knows nothing of its machines. A machine that is found loses
+    that label, if a manager has set it.
+
+    Args:
+        node: The node.
+        answer: That of the one cloud that is asked.
+        clouds: The names of this manager's clouds.
+    """
+    label = node.metadata.labels.get(LABEL_CLOUD, "")
+    if not isinstance(answer, NotFound) or not label or label in clouds:
+        return answer
+    return IdentityConflict(
+        f"there is no such machine in {' or '.join(clouds)}, but the label {LABEL_CLOUD} names "
+        f"{label!r}, which this manager does not have: add that cloud to --cloud-provider; or, if "
+        "the machine is gone, remove the label"
+    )
+
+
 def is_about_belonging(message: str) -> bool:
     """Tell whether a message says that a node's cloud is not known: no single cloud is to blame.
 

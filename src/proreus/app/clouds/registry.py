@@ -17,6 +17,7 @@ from proreus.app.clouds.plan import (
     Placed,
     Rules,
     belonging,
+    heard,
     place,
 )
 from proreus.cloudprovider import (
@@ -173,8 +174,54 @@ class MemberInstances:
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Call the provider's `describe`; machines get the label that names the cloud."""
-        answers = await self._cloud.describe(nodes)
+        answers = _heard(nodes, await self._cloud.describe(nodes), tuple(self._registry.started))
         return {name: labelled(answer, self._name) for name, answer in answers.items()}
+
+
+class LoneInstances:
+    """The machines of the only cloud: it says nothing of those that a label gives to another."""
+
+    def __init__(self, names: Sequence[str], cloud: Instances) -> None:
+        """Answer for the cloud that has these names."""
+        self._names = names
+        self._cloud = cloud
+
+    @property
+    def batch_size(self) -> int:
+        """The provider's batch size."""
+        return self._cloud.batch_size
+
+    def owns(self, node: Node) -> Ownership:
+        """Return the provider's answer."""
+        return self._cloud.owns(node)
+
+    def scope(self, node: Node) -> str | None:
+        """Return the provider's scope."""
+        return scope_of(self._cloud, node)
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """Call the provider's `describe`."""
+        return _heard(nodes, await self._cloud.describe(nodes), self._names)
+
+
+def alone(provider: CloudProvider, names: Sequence[str]) -> CloudProvider:
+    """Return the guarded provider of the only cloud, as its controllers are to see it.
+
+    Args:
+        provider: The provider.
+        names: The names that it has in `--cloud-provider`.
+    """
+    seen = copy.copy(provider)
+    if provider.instances is not None:
+        seen.instances = LoneInstances(names, provider.instances)
+    return seen
+
+
+def _heard(
+    nodes: Sequence[Node], answers: Mapping[str, InstanceAnswer], clouds: Sequence[str]
+) -> Mapping[str, InstanceAnswer]:
+    asked = {node.metadata.name: node for node in nodes}
+    return {name: heard(asked[name], answer, clouds) for name, answer in answers.items()}
 
 
 def labelled(answer: InstanceAnswer, cloud: str) -> InstanceAnswer:

@@ -32,6 +32,11 @@ def members_of(provider: CloudProvider) -> Mapping[str, CloudProvider]:
     return provider.members if isinstance(provider, Several) else {"": provider}
 
 
+def names_of(provider: CloudProvider) -> tuple[str, ...]:
+    """Return the names that select a provider, of which its only cloud has one."""
+    return (provider.name, *provider.names)
+
+
 def flags_of(provider: CloudProvider, given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what was given for the provider's own flags, by their names."""
     return {name: given[name] for name in provider.flags if name in given}
