@@ -24,6 +24,7 @@ from proreus.kube.objects import (
 from proreus.providers.cloudstack.balancing.annotations import PREFIX
 from proreus.testing import objects
 
+from .emulator.accounts import MAIN, fields_of
 from .emulator.server import Emulator
 from .emulator.world import Json
 from .site import CLUSTER, node, started
@@ -36,12 +37,15 @@ DNS = ServicePort(80, "dns", node_port=30053, protocol="UDP")
 
 
 class LBSite:
-    """Machines in one network, and a provider."""
+    """Machines in one network, of the account or of a project, and a provider."""
 
-    def __init__(self, emulator: Emulator, *, vpc: bool = False, acl: str = "mine") -> None:
+    def __init__(
+        self, emulator: Emulator, *, vpc: bool = False, acl: str = "mine", owner: str = MAIN
+    ) -> None:
         self.emulator = emulator
         self.world = emulator.world
-        self.network = self.world.add_network(vpc=vpc, acl=acl)
+        self.owner = owner
+        self.network = self.world.add_network(vpc=vpc, acl=acl, owner=owner)
         self.world.add_addresses("203.0.113.1", 20)
         self.names = ["node-1", "node-2"]
         self.machines = self.world.add_machines(self.names, self.network)
@@ -125,6 +129,7 @@ class LBSite:
         network = self.world.networks[self.network]
         place = {"vpcid": network["vpcid"]} if "vpcid" in network else {}
         place = place or {"associatednetworkid": self.network}
+        place |= fields_of(self.world, self.owner)
         found |= {"state": "Allocated", "allocated": "2026", **place, **fields}
         return str(found["id"])
 
@@ -149,9 +154,15 @@ class LBSite:
 
 @asynccontextmanager
 async def lb_site(
-    emulator: Emulator, *, vpc: bool = False, acl: str = "mine", sections: str = ""
+    emulator: Emulator,
+    *,
+    vpc: bool = False,
+    acl: str = "mine",
+    sections: str = "",
+    owner: str = MAIN,
 ) -> AsyncIterator[LBSite]:
-    site = LBSite(emulator, vpc=vpc, acl=acl)
-    async with started(emulator, sections=sections) as provider:
+    site = LBSite(emulator, vpc=vpc, acl=acl, owner=owner)
+    extra = "" if owner == MAIN else f"project-id = {owner}"
+    async with started(emulator, extra, sections=sections) as provider:
         site.provider = provider
         yield site

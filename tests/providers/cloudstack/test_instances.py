@@ -125,10 +125,19 @@ async def test_a_provider_id_of_another_cloud_is_never_looked_up(emulator: Emula
 )
 async def test_states(emulator: Emulator, state: str, expected: InstanceState) -> None:
     (id_,) = emulator.world.add_machines(["node-1"], emulator.world.add_network(), state=state)
+    emulator.world.shows_destroyed = True
     async with started(emulator) as provider:
         found = machine(await describe(provider, node("node-1", PREFIX + id_)), "node-1")
     assert found.state is expected
     assert found.powered_off is (state == "Stopped")
+
+
+async def test_a_destroyed_machine_that_users_are_not_shown_is_absent(emulator: Emulator) -> None:
+    """The setting `allow.user.view.destroyed.vm` is off unless somebody has changed it."""
+    network = emulator.world.add_network()
+    (id_,) = emulator.world.add_machines(["node-1"], network, state="Destroyed")
+    async with started(emulator) as provider:
+        assert await describe(provider, node("node-1", PREFIX + id_)) == {"node-1": NotFound()}
 
 
 async def test_500_nodes_cost_one_request_and_those_without_provider_id_one_more(

@@ -29,8 +29,8 @@ from proreus.kube.objects import (
 from proreus.providers.cloudstack.balancing.annotations import ASSOCIATED
 from proreus.providers.cloudstack.balancing.owners import CLAIM
 
+from .emulator.refusals import Refusal
 from .emulator.server import Emulator
-from .emulator.world import Refusal
 from .lb_site import DNS, HTTP, HTTPS, NAME, UID, LBSite, lb_site
 from .site import CLUSTER
 
@@ -211,6 +211,7 @@ async def test_hosts_that_cannot_be_members_are_rejected_with_the_reason(
         (gone, going) = site.world.add_machines(["gone", "going"], site.network)
         site.world.remove_machine(gone)
         site.world.machines[going]["state"] = "Destroyed"
+        site.world.shows_destroyed = True
         ids = [*site.machines, elsewhere, gone, going]
         answer = await site.made(site.desired(ids=ids))
     assert site.rules()[f"{NAME}-tcp-80"]["members"] == set(site.machines)

@@ -51,7 +51,7 @@ WHILE_DELETED: Final[Mapping[str, tuple[int, bool]]] = {
 
 
 class Life(ClusterLife):
-    """A cluster whose machines and load balancers are in a VPC of CloudStack."""
+    """A cluster whose machines and load balancers are in a VPC of a project of CloudStack."""
 
     def __init__(
         self, site: Site, emulator: Emulator, directory: Path, patience: float, services: int
@@ -59,7 +59,8 @@ class Life(ClusterLife):
         super().__init__(site, patience)
         self.emulator = emulator
         self.world = emulator.world
-        self.network = self.world.add_network(vpc=True, cidr="10.1.0.0/16")
+        self.project = self.world.add_project("shop")
+        self.network = self.world.add_network(vpc=True, cidr="10.1.0.0/16", owner=self.project)
         self.world.add_addresses("203.0.113.1", services + 2)
         self._file = directory / "cloud-config"
         self.configure()
@@ -68,7 +69,7 @@ class Life(ClusterLife):
         """Write the cloud-config with the keys of now."""
         vpc = self.world.networks[self.network]["vpcid"]
         client = f"[Route]\nvpc-id = {vpc}\n[Client]\ntimeout = 60s\n"
-        self._file.write_text(self.emulator.config(sections=client))
+        self._file.write_text(self.emulator.config(f"project-id = {self.project}", client))
 
     def manager(self) -> ManagerProcess:
         return self.site.lone_manager(*FLAGS, f"--cloud-config={self._file}")

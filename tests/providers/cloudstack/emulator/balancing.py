@@ -4,14 +4,17 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .world import Json, Refusal, World, listed, map_of
+from .accounts import check_access, check_same_owner, fields_of, owner_named, owner_of, shown_to
+from .refusals import Refusal
+from .world import Json, World, listed, map_of
 
 Parameters = Mapping[str, str]
 EVERYONE: Final = "0.0.0.0/0"
 
 
 def _addresses(world: World, parameters: Parameters) -> list[Json]:
-    found = list(world.ips.values())
+    is_shown = shown_to(world, parameters, "ips")
+    found = [one for one in world.ips.values() if one["state"] == "Free" or is_shown(one)]
     wanted = {"id": "id", "ipaddress": "ipaddress", "associatednetworkid": "associatednetworkid"}
     wanted |= {"vpcid": "vpcid", "zoneid": "zoneid", "state": "state"}
     for name, field in wanted.items():
@@ -27,25 +30,27 @@ def _addresses(world: World, parameters: Parameters) -> list[Json]:
 
 
 def _associate(world: World, parameters: Parameters) -> Json:
-    free = [one for one in world.ips.values() if one["state"] == "Free"]
+    if not parameters.keys() & {"networkid", "vpcid"}:
+        raise Refusal(431, "Unable to figure out zone to assign ip to")
+    kind, name = ("vpcs", "vpcid") if "vpcid" in parameters else ("networks", "networkid")
+    place = world.the(kind, parameters[name], name)
+    owner = owner_of(world, kind, place)
+    if "projectid" in parameters and owner_named(world, parameters) != owner:
+        raise Refusal(531, "the network belongs to another account")
+    here = (one for one in world.ips.values() if one["zoneid"] == place["zoneid"])
+    free = [one for one in here if one["state"] == "Free"]
     if wanted := parameters.get("ipaddress"):
         free = [one for one in free if one["ipaddress"] == wanted]
         if not free:
             raise Refusal(431, f"IP address {wanted} is not available, it is already allocated")
     if not free:
         raise Refusal(533, "Insufficient address capacity")
-    if not parameters.keys() & {"networkid", "vpcid"}:
-        raise Refusal(431, "Unable to figure out zone to assign ip to")
+    if kind == "networks" and place.get("vpcid"):
+        raise Refusal(431, "the network belongs to a VPC: give vpcid")
     ip = free[0]
     ip |= {"state": "Allocating", "allocated": "2026-01-01T00:00:00+0000", "issourcenat": False}
-    ip |= {"isstaticnat": False}
-    if "vpcid" in parameters:
-        ip["vpcid"] = parameters["vpcid"]
-    else:
-        network = world.the("networks", parameters["networkid"], "networkid")
-        if network.get("vpcid"):
-            raise Refusal(431, "the network belongs to a VPC: give vpcid")
-        ip["associatednetworkid"] = parameters["networkid"]
+    ip |= {"isstaticnat": False, **fields_of(world, owner)}
+    ip["vpcid" if kind == "vpcs" else "associatednetworkid"] = place["id"]
 
     def effect() -> Json:
         ip["state"] = "Allocated"
@@ -68,7 +73,7 @@ def _disassociate(world: World, parameters: Parameters) -> Json:
 
 
 def _rules(world: World, parameters: Parameters) -> list[Json]:
-    found = list(world.rules.values())
+    found = list(filter(shown_to(world, parameters, "rules"), world.rules.values()))
     for name in ("id", "name", "publicipid", "networkid"):
         if name in parameters:
             found = [one for one in found if one[name] == parameters[name]]
@@ -82,6 +87,7 @@ def _create_rule(world: World, parameters: Parameters) -> Json:
     if ip["state"] not in {"Allocated", "Allocating"} or ip.get("isstaticnat"):
         raise Refusal(431, "Unable to create load balancer rule; invalid state of the ip address")
     network = world.the("networks", parameters.get("networkid", ""), "networkid")
+    check_same_owner(world, ("ips", ip), ("networks", network))
     here = ip.get("associatednetworkid")
     if (here and here != network["id"]) or ip.get("vpcid") != network.get("vpcid"):
         raise Refusal(431, "the ip address is not associated with the network")
@@ -164,6 +170,8 @@ def _assign(world: World, parameters: Parameters) -> Json:
         machine = world.machines.get(id_)
         if machine is None or machine["state"] in {"Destroyed", "Expunging"}:
             raise Refusal(431, f"Invalid instance id: {id_}")
+        check_access(world, "machines", machine)
+        check_same_owner(world, ("rules", rule), ("machines", machine))
         if id_ in world.members[rule["id"]]:
             raise Refusal(431, f"VM {id_} is already mapped to load balancer.")
         if rule["networkid"] not in {nic["networkid"] for nic in machine["nic"]}:
@@ -187,7 +195,7 @@ def _unassign(world: World, parameters: Parameters) -> Json:
 
 
 def _networks(world: World, parameters: Parameters) -> list[Json]:
-    found = world.networks.values()
+    found = filter(shown_to(world, parameters, "networks"), world.networks.values())
     return [
         world.shown("networks", one)
         for one in found
@@ -197,9 +205,11 @@ def _networks(world: World, parameters: Parameters) -> list[Json]:
 
 def _firewall(world: World, parameters: Parameters) -> list[Json]:
     ip = parameters.get("ipaddressid", "")
+    if ip:
+        world.the("ips", ip, "ipaddressid")
     return [
         world.shown("firewall", one)
-        for one in world.firewall.values()
+        for one in filter(shown_to(world, parameters, "firewall"), world.firewall.values())
         if ip in {"", one["ipaddressid"]}
     ]
 
@@ -251,11 +261,14 @@ def _acl_items(world: World, parameters: Parameters) -> list[Json]:
     list_ = parameters.get("aclid", "")
     if not list_ and "networkid" in parameters:
         list_ = world.networks[parameters["networkid"]].get("aclid", "none")
-    return [
-        world.shown("acl_items", one)
-        for one in world.acl_items.values()
-        if list_ in {"", one["aclid"]}
-    ]
+    if list_ in world.acl_lists:
+        # One list is shown to whom its VPC is accessible, whatever the project.
+        world.the("acl_lists", list_, "aclid")
+        there = [*world.acl_items.values()]
+    else:
+        is_shown = shown_to(world, parameters, "acl_items")
+        there = [*filter(is_shown, world.acl_items.values())]
+    return [world.shown("acl_items", one) for one in there if list_ in {"", one["aclid"]}]
 
 
 def _create_acl_item(world: World, parameters: Parameters) -> Json:

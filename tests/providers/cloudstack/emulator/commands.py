@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from .accounts import shown_to
 from .balancing import BALANCING
+from .refusals import Refusal
 from .stickiness import STICKINESS
-from .world import TAGGED, Json, Refusal, World, listed, map_of
+from .world import TAGGED, Json, World, listed, map_of
 
 Parameters = Mapping[str, str]
 Command = Callable[[World, Parameters], Any]
@@ -25,7 +27,14 @@ def _servers(world: World, _: Parameters) -> list[Json]:
 
 
 def _machines(world: World, parameters: Parameters) -> list[Json]:
-    return list(_selected(world.machines.values(), parameters))
+    is_shown = shown_to(world, parameters, "machines")
+    hides_destroyed = not (world.is_admin or world.shows_destroyed)
+    there = [
+        one
+        for one in world.machines.values()
+        if is_shown(one) and not (hides_destroyed and one["state"] in {"Destroyed", "Expunging"})
+    ]
+    return list(_selected(there, parameters))
 
 
 def _selected(machines: Any, parameters: Parameters) -> Iterator[Json]:
@@ -48,7 +57,9 @@ def _selected(machines: Any, parameters: Parameters) -> Iterator[Json]:
 
 
 def _volumes(world: World, parameters: Parameters) -> list[Json]:
-    return [one for one in world.volumes.values() if one["id"] == parameters["id"]]
+    is_shown = shown_to(world, parameters, "volumes")
+    found = (one for one in world.volumes.values() if is_shown(one))
+    return [one for one in found if one["id"] == parameters["id"]]
 
 
 def _job(world: World, parameters: Parameters) -> Json:
@@ -82,6 +93,8 @@ def _delete_tags(world: World, parameters: Parameters) -> Json:
     tags = map_of(parameters, "tags")
 
     def effect() -> Json:
+        for id_ in ids:
+            world.the(TAGGED[type_], id_, "resourceids")
         before = {id_: dict(world.tags[type_, id_]) for id_ in ids}
         for id_, there in before.items():
             world.tags[type_, id_] = {
@@ -96,19 +109,21 @@ def _delete_tags(world: World, parameters: Parameters) -> Json:
 
 
 def _tags(world: World, parameters: Parameters) -> list[Json]:
+    shown = {type_: shown_to(world, parameters, kind) for type_, kind in TAGGED.items()}
     return [
         {"id": f"{type_} {id_} {key}", "resourcetype": type_, "resourceid": id_, "key": key}
         | {"value": value}
         for (type_, id_), tags in world.tags.items()
         for key, value in tags.items()
         if parameters.get("resourceid", id_) == id_ and parameters.get("key", key) == key
+        if shown[type_](getattr(world, TAGGED[type_])[id_])
     ]
 
 
 def _routes(world: World, parameters: Parameters) -> list[Json]:
-    vpc = parameters.get("vpcid", "")
+    vpc, is_shown = parameters.get("vpcid", ""), shown_to(world, parameters, "routes")
     found = [one for one in world.routes.values() if vpc in {"", one["vpcid"]}]
-    return [world.shown("routes", one) for one in found]
+    return [world.shown("routes", one) for one in found if is_shown(one)]
 
 
 def _create_route(world: World, parameters: Parameters) -> Json:

@@ -19,8 +19,10 @@ from urllib.parse import quote_plus
 from aiohttp import web
 
 from ...emulated import listening  # noqa: TID252 - pytest imports tests by path
+from .accounts import ALL_PROJECTS
 from .commands import LISTS, run
-from .world import ZONE, Json, Refusal, World, absent
+from .refusals import Refusal, absent
+from .world import Json, World
 
 APIS: Final[Mapping[str, Any]] = json.loads(Path(__file__).with_name("apis.json").read_text())
 PATH: Final = "/client/api"
@@ -39,7 +41,7 @@ class Failure:
 
 
 class Emulator:
-    """One CloudStack with one account."""
+    """One CloudStack, with one caller, who may be in projects."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -198,15 +200,17 @@ class Emulator:
 
     def _check_id(self, name: str, value: str) -> None:
         world = self.world
+        if (name, value) == ("projectid", ALL_PROJECTS):
+            return
         try:
             uuid.UUID(value)
         except ValueError:
             raise Refusal(431, absent(name, value)) from None
         kinds = (
-            {ZONE["zoneid"]}, world.machines, world.networks, world.vpcs, world.acl_lists, world.acl_items, world.ips,
+            world.zones, world.projects, world.machines, world.networks, world.vpcs, world.acl_lists, world.acl_items, world.ips,
             world.rules, world.policies, world.firewall, world.routes, world.volumes, world.jobs, world.removed,
         )  # fmt: skip
-        if not any(value in kind for kind in kinds) and name != "projectid":
+        if not any(value in kind for kind in kinds):
             raise Refusal(431, absent(name, value))
 
 

@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .world import Json, Refusal, World, map_of
+from .refusals import Refusal
+from .world import Json, World, map_of
 
 Parameters = Mapping[str, str]
 _TIME = re.compile(r"\d+[dhms]?")

@@ -9,12 +9,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from .accounts import MAIN, check_access, fields_of, owner_of
+from .refusals import Refusal, absent
+
 Json = dict[str, Any]
 Effect = Callable[[], Json | None]
 
 ZONE = {"zoneid": "20000000-0000-4000-8000-000000000001", "zonename": "zone-1"}
-PUBLIC = "20000000-0000-4000-8000-000000000002"
-"""The network that all public addresses are of; the one that they lead to is another."""
+"""The zone that everything is in unless it says another one."""
 CREATED = "2026-01-01T00:00:00+0000"
 METHODS = {
     "LbCookie": ("cookie-name", "mode", "nocache", "indirect", "postonly", "domain"),
@@ -44,15 +46,6 @@ TAGGED = {
 """The types of objects that can be tagged, with where they are kept."""
 
 
-class Refusal(Exception):
-    """An error of the API: its code, which is the HTTP status, too, and its text."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text
-
-
 class World:
     """All objects by their kinds and ids, their tags, and the jobs."""
 
@@ -60,6 +53,14 @@ class World:
         self.version = "4.22.0.0"
         self.works = 0.0
         """Seconds that CloudStack works on a job."""
+        self.is_admin = False
+        """Whether the caller is an administrator, who is shown all accounts."""
+        self.shows_destroyed = False
+        """The setting `allow.user.view.destroyed.vm`."""
+        self.projects: dict[str, Json] = {}
+        """Projects by id, each with the accounts in it."""
+        self.zones: dict[str, Json] = {ZONE["zoneid"]: {**ZONE, "public": str(uuid.uuid4())}}
+        """Zones by id, each with the network that all its public addresses are of."""
         self.machines: dict[str, Json] = {}
         self.networks: dict[str, Json] = {}
         self.vpcs: dict[str, Json] = {}
@@ -85,15 +86,34 @@ class World:
 
     # What tests put in
 
+    def add_project(self, name: str, members: Iterable[str] = (MAIN,)) -> str:
+        """A project with accounts in it; the id."""
+        id_ = str(uuid.uuid4())
+        self.projects[id_] = {"id": id_, "name": name, "members": set(members)}
+        return id_
+
+    def add_zone(self, name: str) -> Mapping[str, str]:
+        """A zone; what objects in it say of it."""
+        zone = {"zoneid": str(uuid.uuid4()), "zonename": name}
+        self.zones[zone["zoneid"]] = {**zone, "public": str(uuid.uuid4())}
+        return zone
+
     def add_network(
-        self, *, vpc: bool = False, cidr: str = "10.1.0.0/16", acl: str = "mine"
+        self,
+        *,
+        vpc: bool = False,
+        cidr: str = "10.1.0.0/16",
+        acl: str = "mine",
+        owner: str = MAIN,
+        zone: Mapping[str, str] = ZONE,
     ) -> str:
         """An isolated network, or a tier of a VPC of its own; the id."""
         id_ = str(uuid.uuid4())
+        of_owner = fields_of(self, owner)
         services = ["Lb", "Dhcp", "Dns", "NetworkACL" if vpc else "Firewall"]
         self.networks[id_] = {
-            "id": id_, "name": f"network-{len(self.networks)}", "type": "Isolated", **ZONE,
-            "cidr": cidr, "state": "Implemented",
+            "id": id_, "name": f"network-{len(self.networks)}", "type": "Isolated", **zone,
+            **of_owner, "cidr": cidr, "state": "Implemented",
             "service": [
                 {"name": one, "capability": LB if one == "Lb" else [], "provider": []}
                 for one in services
@@ -101,14 +121,16 @@ class World:
         }  # fmt: skip
         if vpc:
             of, list_ = str(uuid.uuid4()), str(uuid.uuid4())
-            self.vpcs[of] = {"id": of, "name": "vpc", "cidr": "10.0.0.0/8", **ZONE}
+            self.vpcs[of] = {"id": of, "name": "vpc", "cidr": "10.0.0.0/8", **zone, **of_owner}
             self.acl_lists[list_] = {"id": list_, "name": acl, "vpcid": of}
             self.networks[id_] |= {"vpcid": of, "aclid": list_, "aclname": acl}
         return id_
 
     def add_machines(self, names: Iterable[str], network: str, **fields: Any) -> list[str]:
-        """Running machines with a NIC in a network; their ids."""
+        """Running machines with a NIC in a network, of its zone and its owner; their ids."""
         made = []
+        zone = {key: self.networks[network][key] for key in ZONE}
+        of_owner = fields_of(self, owner_of(self, "networks", self.networks[network]))
         cidr = ipaddress.ip_network(self.networks[network]["cidr"])
         for name in names:
             id_, number = str(uuid.uuid4()), next(self._numbers)
@@ -117,18 +139,18 @@ class World:
                 "ipaddress": str(cidr[number + 9]), "networkname": self.networks[network]["name"],
             }  # fmt: skip
             self.machines[id_] = {
-                "id": id_, "name": name, "displayname": name, "state": "Running", **ZONE,
-                "serviceofferingname": "Small Instance", "nic": [nic], "created": CREATED, **fields,
+                "id": id_, "name": name, "displayname": name, "state": "Running", **zone,
+                **of_owner, "serviceofferingname": "Small Instance", "nic": [nic], "created": CREATED, **fields,
             }  # fmt: skip
             made.append(id_)
         return made
 
-    def add_addresses(self, first: str, count: int) -> None:
-        """Free public addresses."""
+    def add_addresses(self, first: str, count: int, zone: Mapping[str, str] = ZONE) -> None:
+        """Free public addresses of a zone."""
         start = ipaddress.ip_address(first)
         for number in range(count):
             id_ = str(uuid.uuid4())
-            place = {"networkid": PUBLIC, **ZONE}
+            place = {"networkid": self.zones[zone["zoneid"]]["public"], **zone}
             self.ips[id_] = {"id": id_, "ipaddress": str(start + number), "state": "Free", **place}
 
     def remove_machine(self, id_: str) -> None:
@@ -144,8 +166,8 @@ class World:
         for kind, rule in list(self.rules_at(id_)):
             self.remove(kind, rule)
             self.members.pop(rule, None)
-        for field in ("allocated", "associatednetworkid", "vpcid", "issourcenat", "isstaticnat"):
-            self.ips[id_].pop(field, None)
+        for field in self.ips[id_].keys() - {"id", "ipaddress", "networkid", *ZONE}:
+            del self.ips[id_][field]
         self.tags.pop(("PublicIpAddress", id_), None)
         self.ips[id_]["state"] = "Free"
 
@@ -160,12 +182,13 @@ class World:
     # What commands use
 
     def the(self, kind: str, id_: str, parameter: str = "id") -> Json:
-        """The object of an id; one that is gone or never was is refused as the API does."""
+        """The object of an id; one that is gone, never was or is another's is refused."""
         objects: dict[str, Json] = getattr(self, kind)
         if id_ not in objects:
             if id_ in self.removed:
                 raise Refusal(431, f"Unable to find {kind} by id; it is removed")
             raise Refusal(431, absent(parameter, id_))
+        check_access(self, kind, objects[id_])
         return objects[id_]
 
     def remove(self, kind: str, id_: str) -> None:
@@ -183,6 +206,8 @@ class World:
         tags = self.tags.get((type_, one["id"]), {})
         if kind == "ips":
             one = {**one, "hasrules": any(self.rules_at(one["id"]))}
+        if kind in {"rules", "routes"} or (kind == "ips" and one["state"] != "Free"):
+            one = {**one, **fields_of(self, owner_of(self, kind, one))}
         return {**one, "tags": [{"key": key, "value": value} for key, value in tags.items()]}
 
     def new_id(self) -> str:
@@ -209,15 +234,6 @@ class World:
                 said = {"errorcode": refusal.code, "errortext": refusal.text}
                 job |= {"jobstatus": 2, "jobresultcode": 530, "jobresulttype": "object"}
                 job["jobresult"] = said
-
-
-def absent(parameter: str, id_: str) -> str:
-    """What the API says of an id that it has never known."""
-    return (
-        f"Unable to execute API command due to invalid value. Invalid parameter {parameter}"
-        f" value={id_} due to incorrect long value format, or entity does not exist or due to"
-        " incorrect parameter annotation for the field in api cmd class."
-    )
 
 
 def map_of(parameters: Mapping[str, str], name: str, field: str = "key") -> dict[str, str]:
