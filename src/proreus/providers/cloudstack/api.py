@@ -29,6 +29,8 @@ Described = Mapping[str, Any]
 """An object as CloudStack describes it."""
 
 _DONE, _FAILED = 1, 2
+_ALL_PROJECTS = "-1"
+"""With `listall`, the account's own objects, too (documentation of listVirtualMachines)."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -73,6 +75,11 @@ class Api:
         """Close the connections."""
         await self._client.close()
 
+    @property
+    def project(self) -> str:
+        """The id of the project that the cloud-config names, or ""."""
+        return self._settings.project_id.lower()
+
     async def version(self) -> tuple[int, ...]:
         """Return CloudStack's version, such as (4, 22, 0, 0); it is asked once.
 
@@ -90,9 +97,14 @@ class Api:
         return self._version
 
     async def listed(
-        self, command: str, kind: str, parameters: Mapping[str, str] | None = None
+        self,
+        command: str,
+        kind: str,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        everywhere: bool = False,
     ) -> list[Described]:
-        """Return all objects of a list, from all pages, of the account and its project.
+        """Return all objects of a list, from all pages, of the project, or else the account.
 
         The first request lets CloudStack choose how many it shows at once; those for more ask for
         pages of just that size, which it surely takes.
@@ -101,12 +113,14 @@ class Api:
             command: Of the API, such as "listNetworks".
             kind: The name of the list in the answer, such as "network".
             parameters: What selects them.
+            everywhere: Whether those of the account and of all its projects are asked for.
 
         Raises:
             CloudError: A page could not be had, or the list changed while it was read.
         """
         asked = {"listall": "true", **(parameters or {})}
-        return await self._pages(command, kind, self.in_project(asked))
+        placed = {**asked, "projectid": _ALL_PROJECTS} if everywhere else self.in_project(asked)
+        return await self._pages(command, kind, placed)
 
     async def members(
         self, command: str, kind: str, id_: str, *, by: str = "id"

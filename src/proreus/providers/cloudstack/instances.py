@@ -22,11 +22,11 @@ class Found(msgspec.Struct, frozen=True):
     """The answers to a batch of look-ups; a part that failed is its error.
 
     Attributes:
-        by_id: Machines by id; absent ones are None.
+        by_id: Machines by id; absent ones are None, those of another project an error.
         by_name: Machines by name in small letters; one that is left out has none.
     """
 
-    by_id: Mapping[str, Described | None] | CloudError
+    by_id: Mapping[str, Described | CloudError | None] | CloudError
     by_name: Mapping[str, Sequence[Described]] | CloudError
 
 
@@ -38,23 +38,47 @@ class Machines:
         self._api = api
 
     async def by_id(self, ids: Collection[str]) -> dict[str, Described | None]:
-        """Return machines by their ids; None for those that CloudStack says are not there.
+        """Return machines by their ids; None for those that CloudStack does not show here.
 
         CloudStack refuses a request for an id that it has never known, and names it; one that is
-        gone it leaves out.
+        gone, or is in another project, it leaves out.
 
         Raises:
             CloudError: CloudStack does not tell.
         """
+        return (await self._read(ids))[0]
+
+    async def anywhere(self, ids: Collection[str]) -> dict[str, Described | CloudError | None]:
+        """Return machines by their ids, None for those that are gone.
+
+        Those that are not where the cloud-config says are looked for in the account and all
+        projects that the key reaches, by one more request: one that is there is an error.
+
+        Raises:
+            CloudError: CloudStack does not tell.
+        """
+        here, never = await self._read(ids)
+        missing = [id_ for id_, one in here.items() if one is None and id_ not in never]
+        found = (await self._read(missing, everywhere=True))[0] if missing else {}
+        return {
+            **here,
+            **{id_: one and in_place(one, self._api.project) for id_, one in found.items()},
+        }
+
+    async def _read(
+        self, ids: Collection[str], *, everywhere: bool = False
+    ) -> tuple[dict[str, Described | None], Collection[str]]:
+        """Return what a list of these ids shows, and which of them CloudStack has never known."""
         found: dict[str, Described | None] = dict.fromkeys(ids)
 
         async def read(left: list[str]) -> None:
             asked = {"ids": ",".join(left), "details": DETAILS}
-            listed = await self._api.listed("listVirtualMachines", "virtualmachine", asked)
+            listed = await self._api.listed(
+                "listVirtualMachines", "virtualmachine", asked, everywhere=everywhere
+            )
             found.update({id_of(one): one for one in listed if id_of(one) in found})
 
-        await all_but_refused(read, sorted(ids), _absent)
-        return found
+        return found, await all_but_refused(read, sorted(ids), _absent)
 
     async def all(self) -> list[Described]:
         """Return all machines of the account or project.
@@ -112,7 +136,7 @@ class CloudStackInstances:
         ids = {one.id for one in targets.values()} - {""}
         names = {one.name for one in targets.values()} - {""}
         of_ids, of_names = await ask_all(
-            (ids, self._machines.by_id), (names, self._machines.by_name)
+            (ids, self._machines.anywhere), (names, self._machines.by_name)
         )
         found = Found(of_ids, of_names)
         answers: dict[str, InstanceAnswer] = {}
@@ -130,6 +154,20 @@ class CloudStackInstances:
                 )
             )
         return answers
+
+
+def in_place(machine: Described, project: str) -> Described | CloudError:
+    """Return a machine if it is in the project of the cloud-config; else say where it is. Pure."""
+    there = str(machine.get("projectid") or "").lower()
+    if there == project:
+        return machine
+    names = str(machine.get("project") or there), str(machine.get("account") or "")
+    where = f"the project {names[0]} ({there})" if there else f"the account {names[1]}"
+    expected = f"the project {project}" if project else "the account itself"
+    return CloudError(
+        f"the machine {id_of(machine)} is in {where}, and the cloud-config says {expected}: correct"
+        " project-id in [Global], or delete the Node if another cluster has its machine now"
+    )
 
 
 def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:

@@ -10,6 +10,7 @@ from proreus.cloudprovider.volumes import handle_of
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, PersistentVolume
 from proreus.providers.cloudstack.api import Api
 from proreus.providers.cloudstack.config import UUID
+from proreus.providers.cloudstack.errors import absent_id
 
 DRIVER: Final = "csi.cloudstack.apache.org"
 """The CSI driver whose volume handles are ids of CloudStack."""
@@ -41,7 +42,7 @@ class CloudStackVolumes:
         try:
             found = await self._api.listed("listVolumes", "volume", {"id": id_})
         except Refused as error:
-            if not error.is_absence:
+            if absent_id(error.text) != id_.lower():
                 raise
             found = []
         if not found:

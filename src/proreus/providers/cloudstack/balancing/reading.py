@@ -122,8 +122,7 @@ class Reader:
             raise Working("CloudStack releases the public address")
         network, claim = await self._claim(ref)
         if claim and network:
-            (claimed, *_) = [*await self._named(claim), None]
-            if claimed is not None and await self._is_unused(claimed, network):
+            for claimed in await self._claimed(claim, network):
                 own.setdefault(id_of(claimed), claimed)
         keys = {(one.address, one.key) for one in rules}
         openings = [
@@ -180,7 +179,7 @@ class Reader:
         if requested:
             return await self._requested(lb, network, claim)
         if claim:
-            for one in await self._named(claim):
+            for one in await self._named(claim, network.zone):
                 if one.get("state") == _FREE:
                     return Address(claim)
                 if await self._is_unused(one, network.id, network.vpc):
@@ -228,7 +227,13 @@ class Reader:
                 f"spec.loadBalancerIP: CloudStack has no public address {ip} for this account or"
                 " project"
             )
-        one = found[0]
+        here = [one for one in found if is_in_zone(one, network.zone)]
+        if not here:
+            raise InvalidRequest(
+                f"spec.loadBalancerIP: {ip} is an address of the zone {found[0].get('zonename')},"
+                f" and the nodes' network {network.id} is in another"
+            )
+        one = here[0]
         if one.get("state") == _FREE:
             return Address(ip)
         if claim == ip and await self._is_unused(one, network.id, network.vpc):
@@ -284,6 +289,16 @@ class Reader:
                 return str(one.get("resourceid", "")), ip
         return "", ""
 
+    async def _claimed(self, ip: str, id_: str) -> list[Described]:
+        """Return the claimed address if it was acquired for a network and has no rules yet."""
+        networks = await self._api.listed("listNetworks", "network", {"id": id_})
+        return [
+            one
+            for network in map(documents.network, networks)
+            for one in await self._named(ip, network.zone)
+            if await self._is_unused(one, network.id, network.vpc)
+        ]
+
     async def _is_unused(self, one: Described, network: str, vpc: str = "") -> bool:
         """Tell whether a claimed address was acquired and has no rules yet."""
         if one.get("state") == _FREE or owners.owners_of(one):
@@ -304,8 +319,10 @@ class Reader:
         found = await self._addresses(_tag(MARK_SERVICE_UID, ref.uid))
         return [one for one in found if owners.has_tags_of(one, ref)]
 
-    async def _named(self, ip: str) -> list[Described]:
-        return await self._addresses({"ipaddress": ip, "allocatedonly": "false"})
+    async def _named(self, ip: str, zone: str = "") -> list[Described]:
+        """Return what is at an address; zones behind gateways of theirs may have the same ones."""
+        found = await self._addresses({"ipaddress": ip, "allocatedonly": "false"})
+        return [one for one in found if is_in_zone(one, zone)]
 
     async def _addresses(self, asked: dict[str, str]) -> list[Described]:
         return await self._api.listed("listPublicIpAddresses", "publicipaddress", asked)
@@ -321,6 +338,11 @@ class Reader:
     async def _items(self, ref: LoadBalancerRef, asked: dict[str, str]) -> list[Opening]:
         found = await self._api.listed("listNetworkACLs", "networkacl", asked)
         return list(documents.items(found, ref))
+
+
+def is_in_zone(described: Described, zone: str) -> bool:
+    """Tell whether an object is in a zone; "" stands for one that CloudStack has not told."""
+    return not zone or described.get("zoneid") == zone
 
 
 def _tag(key: str, value: str) -> dict[str, str]:
