@@ -121,6 +121,7 @@ def test_probing_is_read() -> None:
         ("health-checks: {interval: 2}", ("interval", "unit")),
         ("health-checks: {interval: 0s}", ("interval", "more than 0s")),
         ("health-checks: {threshold: 0}", ("threshold", "at least 1")),
+        ("health-checks: {ping: 1ms}", ("ping", "100ms")),
         ("draining: -1s", ("draining", "negative")),
         ("pool: {}", ("pool", "did you mean pools")),
     ],

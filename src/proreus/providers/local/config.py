@@ -33,6 +33,7 @@ _HIGHEST_TABLE: Final = 2**32 - 1
 _FIRST_PROTOCOL: Final = 192
 _LAST_PROTOCOL: Final = 254
 _SHORTEST_HOLD: Final = timedelta(seconds=1)
+_SHORTEST_PING: Final = timedelta(milliseconds=100)
 _LONGEST_DEVICE: Final = 15
 _LONGEST_TABLE: Final = 32
 _HIGHEST_MARK: Final = 2**32 - 1
@@ -210,11 +211,14 @@ class HealthChecks(ConfigSection, frozen=True, kw_only=True):
         interval: Between two questions to a node.
         timeout: How long it may take to answer.
         threshold: How many answers in a row must be missing or bad before it gets no traffic.
+        ping: Between two pings of a node. One that used to answer them and misses two is asked
+            at once, and one more missing answer is enough then. 0s: no pings.
     """
 
     interval: timedelta = timedelta(seconds=2)
     timeout: timedelta = timedelta(seconds=1)
     threshold: int = 2
+    ping: timedelta = timedelta(milliseconds=300)
 
     def problems(self) -> Iterator[str]:
         """Report values that the fields' types let through but that are wrong."""
@@ -222,6 +226,8 @@ class HealthChecks(ConfigSection, frozen=True, kw_only=True):
         yield from _not_positive("timeout", self.timeout)
         if self.threshold < 1:
             yield "threshold: must be at least 1"
+        if self.ping and self.ping < _SHORTEST_PING:
+            yield "ping: give 0s, or 100ms and more"
 
 
 class LocalConfig(ConfigSection, frozen=True, kw_only=True):

@@ -7,11 +7,14 @@ from typing import Final
 import msgspec
 
 from proreus.providers.local.config import HealthChecks
+from proreus.providers.local.pings import Pinger
 from proreus.providers.local.plan import Condition, Target
 
 _GOOD: Final = range(200, 400)
 _LONGEST_LINE: Final = 256
 _AT_ONCE: Final = 200
+_IN_DOUBT: Final = 0.5
+"""Seconds that a machine may take that has left echoes unanswered."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -78,7 +81,7 @@ async def _status(target: Target) -> int:
 
 
 class Checker:
-    """A checker of all targets, each at its own time."""
+    """A checker of all targets, each at its own time; one that is in doubt, at once."""
 
     def __init__(self, settings: HealthChecks, report: Callable[[Target, Condition], None]) -> None:
         """Keep `report`, which is called with the first answer of each target and each change."""
@@ -88,6 +91,9 @@ class Checker:
         self._report = report
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._tasks: dict[Target, asyncio.Task[None]] = {}
+        self._pauses: dict[Target, asyncio.Event] = {}
+        self._doubtful: frozenset[str] = frozenset()
+        self._pinger = Pinger(settings.ping.total_seconds(), self._doubt)
 
     def watch(self, targets: Collection[Target]) -> None:
         """Check these targets from now on, new ones at once, and no others."""
@@ -96,19 +102,45 @@ class Checker:
         for target in targets:
             if target not in self._tasks:
                 self._tasks[target] = asyncio.create_task(self._ask_on(target))
+        self._pinger.watch({target.address for target in targets})
 
     async def close(self) -> None:
         """Stop all checks."""
         tasks = [*self._tasks.values()]
         self.watch(())
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._pinger.close()
+
+    def _doubt(self, addresses: frozenset[str]) -> None:
+        """Ask at once what is at addresses that have become silent, or answer again."""
+        changed = addresses ^ self._doubtful
+        self._doubtful = addresses
+        for target, ended in self._pauses.items():
+            if target.address in changed:
+                ended.set()
 
     async def _ask_on(self, target: Target) -> None:
         streak = Streak()
         while True:
+            seconds = self._timeout
+            if target.address in self._doubtful:
+                seconds = min(seconds, _IN_DOUBT)
             async with self._slots:
-                answer = await ask(target, self._timeout)
-            before, streak = streak.reported, weighed(streak, answer, self._threshold)
+                answer = await ask(target, seconds)
+            is_dead = answer.condition is Condition.SILENT and target.address in self._doubtful
+            threshold = 1 if is_dead else self._threshold
+            before, streak = streak.reported, weighed(streak, answer, threshold)
             if streak.reported is not None and streak.reported is not before:
                 self._report(target, streak.reported)
-            await asyncio.sleep(self._interval)
+            await self._pause(target)
+
+    async def _pause(self, target: Target) -> None:
+        """Wait for the interval, or until the machine's echoes change."""
+        self._pauses[target] = ended = asyncio.Event()
+        try:
+            async with asyncio.timeout(self._interval):
+                await ended.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._pauses.pop(target, None)
