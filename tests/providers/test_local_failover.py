@@ -135,6 +135,32 @@ async def test_a_gateway_without_its_manager_falls_silent_and_begins_anew(
             assert "proreus" not in run("nft", "list", "tables")
 
 
+@pytest.mark.parametrize("address", [VIP_HERE, VIP6_HERE])
+async def test_what_a_silent_gateway_still_gets_waits_for_the_next_one(
+    segment: Segment, address: str
+) -> None:
+    """A client knows the gateway's hardware address, and sends on: a refusal would end it."""
+    both: dict[str, Any] = {"ip_families": ("IPv4", "IPv6")}
+    a, b = segment.gateways.values()
+    with ExitStack() as stack:
+        with a.inside():
+            async with manager(VIP_HERE, VIP6_HERE, hold=6.0) as (balancers, _):
+                await ensure(balancers, desired(balancers, "one", "two", **both))
+                line = stack.enter_context(segment.client.connect(address))
+                before = line.ask()
+            await eventually(lambda: seconds_left() < 0)
+        line.socket.send(b"who\n")
+        with pytest.raises(TimeoutError):
+            segment.client.connect(address, seconds=2.0)
+        with b.inside():
+            async with manager(VIP_HERE, VIP6_HERE, hold=600.0) as (balancers, _):
+                web = desired(balancers, "one", "two", has=VIP_HERE, **both)
+                assert await ensure(balancers, web) == [(VIP_HERE, VIP6_HERE)]
+                said = await asyncio.to_thread(line.socket.recv, 200)
+                assert tuple(said.decode().split()) == before
+                await delete(balancers, web)
+
+
 async def test_a_port_that_a_client_uses_again_goes_to_a_node_of_now(segment: Segment) -> None:
     four: dict[str, Any] = {"ip_families": ("IPv4",)}
     segment.client.run("sysctl", "-qw", "net.ipv4.tcp_tw_reuse=1")

@@ -53,6 +53,7 @@ _SYN: Final = 0x02
 _FLAGS: Final = 0x17  # FIN, SYN, RST and ACK
 _MOST_CLIENTS: Final = 65535
 _BEGINNING: Final = 60  # seconds that a client may take for its second packet
+_DEAD: Final = ex.match(ex.meta("protocol"), f"@{ALIVE}", "!=")
 _DNAT: Final[Json] = {"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}}
 
 
@@ -155,9 +156,8 @@ def silence(state: State) -> Program:
     """Return the table of the family arp that keeps a machine silent while it is not alive."""
     addresses = _addresses(state, "IPv4")
     target_field = {"payload": {"protocol": "arp", "field": "daddr ip"}}
-    dead = ex.match(ex.meta("protocol"), f"@{ALIVE}", "!=")
     rules = (
-        [_rule(ex.match(target_field, {"set": addresses}), dead, {"drop": None})]
+        [_rule(ex.match(target_field, {"set": addresses}), _DEAD, {"drop": None})]
         if addresses
         else []
     )
@@ -266,8 +266,7 @@ def _silent(state: State, settings: Settings) -> Iterator[Rule]:
         asks = ex.match({"payload": {"protocol": "icmpv6", "field": "type"}}, "nd-neighbor-solicit")
         target_field = {"payload": {"base": "th", "offset": 64, "len": 128}}
         numbers = [f"{int(ipaddress.IPv6Address(address)):#x}" for address in addresses]
-        dead = ex.match(ex.meta("protocol"), f"@{ALIVE}", "!=")
-        yield _rule(asks, ex.match(target_field, {"set": numbers}), dead, {"drop": None})
+        yield _rule(asks, ex.match(target_field, {"set": numbers}), _DEAD, {"drop": None})
 
 
 def _refuse(settings: Settings) -> Iterator[Rule]:
@@ -275,6 +274,9 @@ def _refuse(settings: Settings) -> Iterator[Rule]:
     outward = ex.match(ex.meta("oifname"), settings.device)
     lost = (outward, ex.match(ex.bits("meta", settings.mask), 0))
     yield _rule(outward, _DNAT, {"accept": None})
+    if settings.held:
+        # Clients that still send here wait for the next gateway; a refusal would end connections.
+        yield _rule(*lost, _DEAD, {"drop": None})
     yield _rule(*lost, ex.match(ex.meta("l4proto"), "tcp"), {"reject": {"type": "tcp reset"}})
     yield _rule(*lost, {"reject": {"type": "icmpx", "expr": "port-unreachable"}})
 
