@@ -1,10 +1,13 @@
 """The gateway's state as a program of nftables, as comments, and as routes: tables and figures."""
 
 import ipaddress
+import shutil
+import subprocess
 from typing import Any
 
 import msgspec
 import pytest
+from tests.providers.local_namespace import own_namespace
 
 from proreus.providers.local import addresses, memo, network, nft, nft_changes
 from proreus.providers.local.config import Gateway
@@ -113,6 +116,28 @@ def test_a_port_more_is_one_element() -> None:
         ("add rule", "memo-service-uid"),
         ("add element", "services4"),
     ]
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is missing: apt install nftables")
+def test_every_protocol_of_services_is_led_by_its_ports() -> None:
+    ports = (("tcp", 80), ("udp", 80), ("sctp", 80))
+    program = nft.program(state(ports=ports), SETTINGS)
+    with own_namespace():
+        rules = {"nftables": nft_changes.changes(program, None, "proreus")}
+        subprocess.run(
+            ["nft", "-j", "-f", "-"], input=msgspec.json.encode(rules), check=True, timeout=60
+        )
+        shown = subprocess.run(
+            ["nft", "-j", "list", "table", "inet", "proreus"],
+            capture_output=True,
+            check=True,
+            timeout=60,
+        )
+        observed = nft_changes.parse_program(msgspec.json.decode(shown.stdout))
+
+    chain = nft.service_chain("uid", "IPv4")
+    assert observed.elements["services4"] == {("192.0.2.1", *port): chain for port in ports}
+    assert nft_changes.changes(program, observed, "proreus") == []
 
 
 def test_a_new_address_leaves_the_old_one_before_it_takes_the_new_one() -> None:
