@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from benchmarks.local import works
-from benchmarks.local.lab import Lab, one_gateway, two_gateways
-from benchmarks.local.works import Line
+from benchmarks.local import paths, works
+from benchmarks.local.lab import Lab, Line, one_gateway, two_gateways
 from labs.cluster import ensure_programs
 from labs.cluster.programs import Programs
 from proreus.testing.controlplane import ControlPlaneError
@@ -22,7 +21,8 @@ from proreus.testing.controlplane import ControlPlaneError
 _Stage = Callable[[Programs], AbstractContextManager[Lab]]
 _WORKS: dict[_Stage, dict[str, Callable[[Lab], Iterator[Line]]]] = {
     one_gateway: {
-        "paths": works.paths,
+        "paths": paths.paths,
+        "cores": paths.cores,
         "first-answer": works.first_answer,
         "updates": works.updates,
         "dead-node": works.dead_node,

@@ -6,25 +6,23 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.local import probe
 from labs.cluster import Cluster, Settings, remove, start_manager
 from labs.cluster.cluster import AGNHOST_IMAGE, CLIENT, NODE
+from labs.cluster.gateways import join, start_gateways
 from labs.cluster.images import Root, pack
-from labs.cluster.machines import Machine, member, start_machine
-from labs.cluster.manager import ACCOUNT, flags
-from labs.cluster.network import IPV4, cable_commands, host_commands, router_commands
+from labs.cluster.machines import Machine, member
+from labs.cluster.network import IPV4
 from labs.cluster.node import load_image
 from labs.cluster.programs import Programs
 from proreus.testing.waiting import block_until
 
 NAME = "bench"
-GATEWAYS = {"gateway-a": 2, "gateway-b": 3}
-"""Gateways of a cluster with two of them, and their numbers in the network of the nodes."""
 NEAR = "near"
 """A client in the network of the nodes, where gateways are told apart by ARP."""
 WEB, STREAM = 80, 5201
@@ -32,7 +30,6 @@ WEB, STREAM = 80, 5201
 
 _IMAGE = "localhost/bench:1"
 _NEAR_NUMBER = 100
-_NEAR_POOL = "10.80.0.200-10.80.0.220"
 PATIENCE = 300.0
 _WEB_SERVER = """\
 global
@@ -44,11 +41,9 @@ frontend web
     bind :8000
     http-request return status 200 content-type text/plain string ok
 """
-_CLOUD_CONFIG = """\
-pools: {{default: {{addresses: [{pool}]}}}}
-gateway: {{interfaces: [eth0], hold: 15s}}
-routes: {{enabled: false}}
-"""
+
+Line: TypeAlias = Mapping[str, str]
+"""The cells of a line of a table, by the heads of their columns."""
 
 
 class Lab:
@@ -58,6 +53,11 @@ class Lab:
         """It runs."""
         self.cluster = cluster
         self.gateway = cluster.gateway
+        self.free_addresses = {
+            CLIENT: _addresses(IPV4.clients, range(10, 250)),
+            NEAR: _addresses(IPV4.nodes, range(_NEAR_NUMBER + 1, 200)),
+        }
+        """More addresses that clients may take, each once."""
 
     def machine(self, name: str) -> Machine:
         """Return a machine by its name."""
@@ -127,22 +127,24 @@ def service(name: str, server: str, *, policy: str = "Local", address: str = "")
 
 @contextmanager
 def one_gateway(programs: Programs) -> Iterator[Lab]:
-    """Run a cluster as `make cluster-up` makes it."""
-    with _cluster(programs, start_manager) as lab:
+    """Run a cluster as `make cluster-up` makes it, and a client in the network of the nodes."""
+    with _cluster(programs, Settings(name=NAME), _start_one) as lab:
         yield lab
 
 
 @contextmanager
 def two_gateways(programs: Programs) -> Iterator[Lab]:
     """Run a cluster with two managers, each on a machine of its own, that elect a leader."""
-    with _cluster(programs, _start_two) as lab:
+    with _cluster(programs, Settings(name=NAME, routes=False), _start_two) as lab:
         yield lab
 
 
 @contextmanager
-def _cluster(programs: Programs, manager: Callable[[Cluster], None]) -> Iterator[Lab]:
+def _cluster(
+    programs: Programs, settings: Settings, manager: Callable[[Cluster], None]
+) -> Iterator[Lab]:
     remove(NAME)
-    cluster = Cluster(Settings(name=NAME), programs, _report)
+    cluster = Cluster(settings, programs, _report)
     try:
         cluster.start(manager)
         archive = _image(cluster.directory / "images")
@@ -153,29 +155,18 @@ def _cluster(programs: Programs, manager: Callable[[Cluster], None]) -> Iterator
         remove(NAME)
 
 
+def _start_one(cluster: Cluster) -> None:
+    join(cluster, NEAR, _NEAR_NUMBER)
+    start_manager(cluster)
+
+
 def _start_two(cluster: Cluster) -> None:
-    _join(cluster, NEAR, _NEAR_NUMBER)
-    chosen = [*flags([IPV4]), "--configure-cloud-routes=false"]
-    program = (sys.executable, "-m", "proreus")
-    cluster.plane.apply(cluster.gateway.run(*program, "roles", *chosen))
-    for name, number in GATEWAYS.items():
-        machine = _join(cluster, name, number)
-        config = machine.directory / "cloud.yaml"
-        config.write_text(_CLOUD_CONFIG.format(pool=_NEAR_POOL))
-        user = cluster.plane.kubeconfig_for(ACCOUNT, ["system:serviceaccounts"], name)
-        files = (f"--cloud-config={config}", f"--kubeconfig={user}")
-        machine.keep("manager", *program, "run", *chosen, *files, "-v=2")
+    join(cluster, NEAR, _NEAR_NUMBER)
+    start_gateways(cluster)
 
 
-def _join(cluster: Cluster, name: str, number: int) -> Machine:
-    """Add a machine to the network of the nodes, at the end of a cable of its name."""
-    gateway = cluster.gateway
-    machine = start_machine(gateway, name, cluster.programs.path("pause"))
-    gateway.run_all(cable_commands(name, gateway.pid(f"holder-{name}"), "nodes0"))
-    machine.run_all(router_commands())
-    address = f"{IPV4.gateway().rpartition('.')[0]}.{number}"
-    machine.run_all(host_commands([(address, IPV4.nodes, IPV4.gateway())]))
-    return machine
+def _addresses(network: str, numbers: Iterable[int]) -> Iterator[str]:
+    return (f"{network.rpartition('.')[0]}.{number}" for number in numbers)
 
 
 def _container(name: str, image: str, *command: str) -> dict[str, Any]:
@@ -226,6 +217,16 @@ class ClientResults:
         """Return the longest time from the start of one answered connection to that of the next."""
         starts = sorted(at for at, _, good in self.connections if good)
         return max((b - a for a, b in itertools.pairwise(starts)), default=0.0)
+
+
+def together(every: Iterable[ClientResults]) -> ClientResults:
+    """Put the attempts of several clients together."""
+    sum_of = ClientResults({"connections": [], "datagrams": [], "streams": []})
+    for one in every:
+        sum_of.connections += one.connections
+        sum_of.datagrams += one.datagrams
+        sum_of.streams += one.streams
+    return sum_of
 
 
 class Client:

@@ -1,87 +1,34 @@
 """The pieces of work: each gives lines for a table."""
 
 import json
-import re
-import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
 
 from benchmarks.local import probe
 from benchmarks.local.lab import (
-    GATEWAYS,
     NEAR,
     PATIENCE,
-    STREAM,
-    WEB,
+    ClientResults,
     Lab,
+    Line,
     asking,
     node,
     service,
+    together,
 )
 from labs.cluster.cluster import CLIENT
+from labs.cluster.gateways import leader
 from labs.cluster.network import IPV4
 from proreus.testing.waiting import block_until
 
-Line: TypeAlias = Mapping[str, str]
-"""The cells of a line, by the heads of their columns."""
-
 _SERVER = "servers"
-_ROUNDS = 3
+_ROUNDS = 5
 _FIRST_ANSWERS = 10
 _UPDATES = 5
 _RESTARTS = 3
 _EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
-_HAPROXY = """\
-global
-    maxconn 2000
-    nbthread 2
-defaults
-    mode tcp
-    option splice-auto
-    timeout connect 5s
-    timeout client 1m
-    timeout server 1m
-"""
-_LISTENER = """\
-listen port-{port}
-    bind {address}:{port}
-    server node-1 {node}:{node_port}
-"""
-
-
-def paths(lab: Lab) -> Iterator[Line]:
-    """Measure one server over four ways to it."""
-    lab.deploy("path", node=node(1))
-    address = lab.expose("path", "path")
-    ports = {one["port"]: one["nodePort"] for one in lab.get("service", "path")["spec"]["ports"]}
-    (pod,) = lab.get("pods", "--selector=app=path")["items"]
-    _start_haproxy(lab, ports)
-    ways = {
-        "the pod itself": (pod["status"]["podIP"], 8000, STREAM),
-        "its node's port": (IPV4.node(1), ports[WEB], ports[STREAM]),
-        "Proreus": (address, WEB, STREAM),
-        "HAProxy on the gateway": (IPV4.client_gateway(), WEB, STREAM),
-    }
-    figures: dict[str, list[tuple[float, float, float, float]]] = {way: [] for way in ways}
-    for _ in range(_ROUNDS):
-        for way, (host, web, stream) in ways.items():
-            kept, slow = _pages(lab, f"http://{host}:{web}/")
-            fresh, _ = _pages(lab, f"http://{host}:{web}/", "Connection: close")
-            figures[way].append((_bits(lab, host, stream), kept, slow, fresh))
-    for way, measured in figures.items():
-        bits, kept, slow, fresh = (
-            statistics.median(column) for column in zip(*measured, strict=True)
-        )
-        yield {
-            "way": way,
-            "Gbit/s": f"{bits / 1e9:.1f}",
-            "requests/s": f"{kept:,.0f}",
-            "99 % within ms": f"{slow:.1f}",
-            "new connections/s": f"{fresh:,.0f}",
-        }
 
 
 def first_answer(lab: Lab) -> Iterator[Line]:
@@ -145,56 +92,65 @@ def dead_node(lab: Lab) -> Iterator[Line]:
     """Silence a node at once while clients send requests, and bring it back."""
     lab.deploy(_SERVER)
     address = lab.expose("dead", _SERVER)
-    _until_served(lab, address, CLIENT)
-    with asking(lab, address) as client:
-        cut = time.monotonic()
-        lab.gateway.run("ip", "link", "set", "node2", "down")
-        time.sleep(15.0)
-    lab.gateway.run("ip", "link", "set", "node2", "up")
+    every, last = list[ClientResults](), list[float]()
+    for _ in range(_ROUNDS):
+        _until_served(lab, address, CLIENT)
+        with asking(lab, address) as client:
+            cut = time.monotonic()
+            lab.gateway.run("ip", "link", "set", "node2", "down")
+            time.sleep(15.0)
+        lab.gateway.run("ip", "link", "set", "node2", "up")
+        every.append(client.results)
+        last.append(client.results.last_failure(cut))
     yield {
-        "what": "one of two nodes dies",
-        "last failure after": f"{client.results.last_failure(cut):.1f} s",
-        **client.results.lost(),
+        "what": f"one of two nodes dies, {_ROUNDS} times",
+        "last failure after": f"{statistics.median(last):.1f} s",
+        "at most": f"{max(last):.1f} s",
+        **together(every).lost(),
     }
 
 
 def failover(lab: Lab) -> Iterator[Line]:
-    """Return the gateway that has the addresses loses its manager, or dies."""
+    """Let the gateway that has the addresses lose its manager, or die."""
     lab.deploy(_SERVER)
     address = lab.expose("failover", _SERVER)
+    ends = {
+        "the leading manager is told to end": _end_manager,
+        "the gateway that has the addresses dies": _cut,
+    }
+    for what, end in ends.items():
+        every = [_changed_hands(lab, address, end) for _ in range(_ROUNDS)]
+        silences = [one.longest_silence() for one in every]
+        yield {
+            "what": f"{what}, {_ROUNDS} times",
+            "longest silence": f"{statistics.median(silences):.1f} s",
+            "at most": f"{max(silences):.1f} s",
+            **together(every).lost(),
+        }
+
+
+def _changed_hands(lab: Lab, address: str, end: Callable[[Lab, str], None]) -> ClientResults:
+    """Take the addresses from the gateway that has them, while a client asks."""
     _until_served(lab, address, NEAR)
+    first = leader(lab.cluster.plane)
     with asking(lab, address, on=NEAR) as client:
-        leader = _leader(lab)
-        machine = lab.machine(leader)
-        machine.run("pkill", "-TERM", "-P", str(machine.pid("manager")))
-        block_until("another gateway", lambda: _leader(lab) not in {leader, ""}, PATIENCE)
-        time.sleep(10.0)
-    yield {
-        "what": "the leading manager is told to end",
-        "longest silence": f"{client.results.longest_silence():.1f} s",
-        **client.results.lost(),
-    }
-    time.sleep(30.0)  # until the first manager waits for the lease
-    with asking(lab, address, on=NEAR) as client:
-        leader = _leader(lab)
-        lab.gateway.run("ip", "link", "set", leader, "down")
-        block_until("another gateway", lambda: _leader(lab) not in {leader, ""}, PATIENCE)
+        end(lab, first)
+        block_until(
+            "another gateway", lambda: leader(lab.cluster.plane) not in {first, ""}, PATIENCE
+        )
         time.sleep(15.0)
-    yield {
-        "what": "the gateway that has the addresses dies",
-        "longest silence": f"{client.results.longest_silence():.1f} s",
-        **client.results.lost(),
-    }
+    lab.gateway.run("ip", "link", "set", first, "up")
+    time.sleep(30.0)  # until the first manager waits for the lease
+    return client.results
 
 
-def _leader(lab: Lab) -> str:
-    """Return the gateway whose manager holds the lease.
+def _end_manager(lab: Lab, gateway: str) -> None:
+    machine = lab.machine(gateway)
+    machine.run("pkill", "-TERM", "-P", str(machine.pid("manager")))
 
-    Its identity begins with the machine's name.
-    """
-    lease = lab.get("lease", "cloud-controller-manager", "--namespace=kube-system")
-    holder = lease["spec"].get("holderIdentity") or ""
-    return next((name for name in GATEWAYS if holder.startswith(name)), "")
+
+def _cut(lab: Lab, gateway: str) -> None:
+    lab.gateway.run("ip", "link", "set", gateway, "down")
 
 
 def _until_served(lab: Lab, address: str, on: str) -> None:
@@ -209,37 +165,3 @@ def _until_served(lab: Lab, address: str, on: str) -> None:
 
     block_until(f"answers at {address}", answers, PATIENCE)
     time.sleep(5.0)  # until every node is known to be well
-
-
-def _start_haproxy(lab: Lab, ports: Mapping[int, int]) -> None:
-    config = lab.gateway.directory / "haproxy.cfg"
-    listeners = [
-        _LISTENER.format(
-            address=IPV4.client_gateway(), port=port, node=IPV4.node(1), node_port=ports[port]
-        )
-        for port in (WEB, STREAM)
-    ]
-    config.write_text("".join([_HAPROXY, *listeners]))
-    lab.gateway.start("haproxy", shutil.which("haproxy") or "haproxy", "-db", "-f", str(config))
-    time.sleep(1.0)
-
-
-def _bits(lab: Lab, host: str, port: int) -> float:
-    """Bits each second of one stream from the client."""
-    output = lab.machine(CLIENT).run(
-        "iperf3", "--json", "--time=5", f"--client={host}", f"--port={port}"
-    )
-    return float(json.loads(output)["end"]["sum_received"]["bits_per_second"])
-
-
-def _pages(lab: Lab, url: str, *headers: str) -> tuple[float, float]:
-    """Answers each second, and the milliseconds within which 99 % of them came."""
-    more = [word for header in headers for word in ("-H", header)]
-    output = lab.machine(CLIENT).run(
-        "wrk", "--latency", "-t", "2", "-c", "32", "-d", "5s", *more, url
-    )
-    rate = re.search(r"Requests/sec:\s+([\d.]+)", output)
-    slow = re.search(r"99%\s+([\d.]+)(us|ms|s)", output)
-    if rate is None or slow is None:
-        raise RuntimeError(f"wrk said: {output}")
-    return float(rate[1]), float(slow[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0}[slow[2]]

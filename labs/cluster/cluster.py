@@ -21,6 +21,7 @@ from labs.cluster.network import (
     gateway_commands,
     host_commands,
     kernel_has_ipv6,
+    route_commands,
     router_commands,
 )
 from labs.cluster.node import PAUSE_IMAGE, Node, load_image
@@ -54,6 +55,8 @@ class Settings(msgspec.Struct, frozen=True):
     serving_certificates: bool = False
     """Kubelets ask for serving certificates, and the API server trusts no others. The manager knows
     the machines by an inventory, and approves them."""
+    routes: bool = True
+    """The manager makes the gateway's routes to pods; else they are made without it."""
     evicts: bool = True
     """kube-controller-manager gives up silent nodes and evicts their pods; else the manager may."""
 
@@ -201,7 +204,10 @@ class Cluster:
         def configured() -> bool:
             for name, networks in self._pod_networks().items():
                 if networks and name in waiting:
-                    waiting.pop(name).join_pods(networks)
+                    node = waiting.pop(name)
+                    node.join_pods(networks)
+                    if not self.settings.routes:
+                        self.gateway.run_all(route_commands(networks, node.addresses))
             return not waiting
 
         self._report("nodes join and get the networks of their pods")

@@ -142,6 +142,14 @@ def host_commands(addresses: Sequence[tuple[str, str, str]]) -> Iterator[Command
         yield _ip("route", "replace", "default", "via", gateway)
 
 
+def route_commands(networks: Sequence[str], addresses: Sequence[str]) -> Iterator[Command]:
+    """Return the gateway's routes to a node's pods, by the node's address of the same family."""
+    for network in networks:
+        for address in addresses:
+            if (":" in network) == (":" in address):
+                yield _ip("route", "replace", network, "via", address)
+
+
 def client_side(used: Sequence[Family]) -> Iterator[Command]:
     """Return the gateway's addresses towards clients."""
     for family in used:
