@@ -159,9 +159,9 @@ openstack-down: $(STAMP) ## Stop that OpenStack, and forget what it has kept
 	@echo '== openstack-down'
 	@$(BIN)/python -m labs.openstack down
 
-e2e: $(STAMP) ## Run Kubernetes' own specs of load balancers on that cluster (ARGS=--specs=services)
+e2e: $(STAMP) ## Run Kubernetes' own specs of load balancers on that cluster (ARGS=--specs=services, ARGS=--chaos)
 	@echo '== e2e'
-	@$(BIN)/python -m labs.cluster up --if-absent
+	@$(if $(findstring --chaos,$(ARGS)),,$(BIN)/python -m labs.cluster up --if-absent)
 	@$(BIN)/python -m labs.cluster.e2e $(ARGS)
 
 test-cluster: $(STAMP) ## Run the tests on real clusters, without Kubernetes' own specs (IMAGE=image.tar: pods of that image)

@@ -7,8 +7,10 @@ https://git.k8s.io/community/contributors/devel/sig-testing/e2e-tests.md
 
 import argparse
 import asyncio
+import datetime as dt
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -18,10 +20,21 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from labs.cluster.cluster import AGNHOST_IMAGE, CLIENT, NODE, directory_of, find
+from labs.cluster.chaos import TAINT, Breakage, breaking, judge, report
+from labs.cluster.cluster import (
+    AGNHOST_IMAGE,
+    CLIENT,
+    NODE,
+    Cluster,
+    Settings,
+    directory_of,
+    find,
+    remove,
+)
 from labs.cluster.errors import ClusterError
-from labs.cluster.machines import GATEWAY, Machine
-from labs.cluster.programs import CLUSTER_PROGRAMS, SPEC_PROGRAMS, ensure_programs
+from labs.cluster.gateways import GATEWAYS, start_gateways
+from labs.cluster.machines import GATEWAY, Machine, member
+from labs.cluster.programs import CLUSTER_PROGRAMS, SPEC_PROGRAMS, Programs, ensure_programs
 from proreus.testing.controlplane import ControlPlaneError
 
 LOAD_BALANCERS = 17
@@ -33,6 +46,7 @@ FOCUS = {
 }
 """Sets of specs, by name: what a cloud must do, and what shows that the cluster is sound."""
 
+_CHAOS = "chaos"
 _HOURS = "3h"
 _ENDED = re.compile(r"\S+ \[(?:([A-Z]+)\] \[)?([0-9.]+) seconds\]")
 """The line before the name of a spec that ended: "• [7.5 seconds]", "• [FAILED] [7.5 seconds]"."""
@@ -61,11 +75,22 @@ def main() -> int:
         help="which specs (default: load-balancers)",
     )
     parser.add_argument("--focus", help="a regular expression of names, instead of --specs")
-    parser.add_argument("--processes", type=int, default=6, help="specs at once (default: 6)")
+    parser.add_argument(
+        "--processes", type=int, help="specs at once (default: 6; 3 with --chaos, to last longer)"
+    )
     parser.add_argument("--results", type=Path, default=Path("e2e-results"), metavar="DIRECTORY")
+    parser.add_argument(
+        "--chaos", action="store_true", help="on a cluster of its own that breaks all the time"
+    )
     options = parser.parse_args()
+    options.processes = options.processes or (3 if options.chaos else 6)
     try:
-        return _run(options)
+        programs = asyncio.run(ensure_programs([*CLUSTER_PROGRAMS, *SPEC_PROGRAMS], report=_report))
+        if options.chaos:
+            return _run_while_it_breaks(options, programs)
+        machines = find(options.name, programs)
+        nodes = sum(1 for name in machines if name.startswith(NODE))
+        return _run(options, programs, machines[CLIENT], nodes)
     except ControlPlaneError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -73,16 +98,40 @@ def main() -> int:
         return 130
 
 
-def _run(options: argparse.Namespace) -> int:
-    programs = asyncio.run(ensure_programs([*CLUSTER_PROGRAMS, *SPEC_PROGRAMS], report=_report))
-    machines = find(options.name, programs)
+def _run_while_it_breaks(options: argparse.Namespace, programs: Programs) -> int:
+    """Make a cluster of two gateways, two nodes and one that comes and goes; run specs on it."""
+    options.name = _CHAOS
+    results = options.results.resolve()
+    results.mkdir(parents=True, exist_ok=True)
+    remove(_CHAOS)
+    cluster = Cluster(Settings(name=_CHAOS, nodes=3, routes=False), programs, _report)
+    try:
+        cluster.start(start_gateways)
+        *_, node = cluster.nodes
+        cluster.plane.kubectl("taint", "node", node.name, TAINT)
+        breakage = Breakage(cluster, node, _report)
+        with breaking(breakage):
+            status = _run(options, programs, member(cluster.gateway, CLIENT), nodes=2)
+        log = (results / "e2e.log").read_text(errors="replace")
+        verdict = judge(breakage.done, log, dt.datetime.now().astimezone().year)
+        (results / "chaos.md").write_text(report(breakage.done, verdict))
+        print(report(breakage.done, verdict))
+    finally:
+        for name in GATEWAYS:
+            kept = directory_of(_CHAOS) / name / "manager.log"
+            if kept.exists():
+                shutil.copy(kept, results / f"{name}.log")
+        remove(_CHAOS)
+    return status
+
+
+def _run(options: argparse.Namespace, programs: Programs, client: Machine, nodes: int) -> int:
     results = options.results.resolve()
     results.mkdir(parents=True, exist_ok=True)
     junit = results / "junit.xml"
     junit.unlink(missing_ok=True)
     repositories = results / "images.yaml"
     repositories.write_text(f"promoterE2eRegistry: {AGNHOST_IMAGE.rpartition('/')[0]}\n")
-    nodes = sum(1 for name in machines if name.startswith(NODE))
     command = [
         *("env", f"KUBE_TEST_REPO_LIST={repositories}"),
         f"PATH={programs.built}:{os.environ.get('PATH', os.defpath)}",
@@ -94,7 +143,7 @@ def _run(options: argparse.Namespace) -> int:
         f"--kubeconfig={directory_of(options.name) / GATEWAY / 'admin.kubeconfig'}",
     ]
     begun = time.monotonic()
-    status = _follow(machines[CLIENT], command, results / "e2e.log")
+    status = _follow(client, command, results / "e2e.log")
     if not junit.exists():
         raise ClusterError(f"the specs did not run to their end; see {results / 'e2e.log'}")
     specs = list(read(junit))
