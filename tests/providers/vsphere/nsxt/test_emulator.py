@@ -19,6 +19,7 @@ Json = dict[str, Any]
 TCP = "/infra/lb-app-profiles/default-tcp-lb-app-profile"
 UDP = "/infra/lb-app-profiles/default-udp-lb-app-profile"
 ALLOCATIONS = f"/infra/ip-pools/{POOL}/ip-allocations"
+GROUP = "/infra/domains/default/groups/office"
 SERVER: Json = {"ip_address": "10.20.30.1", "ports": ["80"], "application_profile_path": TCP}
 MONITOR: Json = {"resource_type": "LBTcpMonitorProfile", "monitor_port": 30080}
 ROUTE: Json = {"network": "10.244.1.0/24", "next_hops": [{"ip_address": "192.168.0.11"}]}
@@ -45,6 +46,15 @@ async def address(client: Client, path: str) -> str:
         ),
         "",
     )
+
+
+def within(given: Any, found: Any) -> bool:
+    """Whether what is given is in what is found, which may have defaults besides."""
+    if isinstance(given, dict):
+        return all(within(value, found.get(key)) for key, value in given.items())
+    if isinstance(given, list):
+        return len(given) == len(found) and all(map(within, given, found))
+    return bool(given == found)
 
 
 # Form
@@ -122,6 +132,40 @@ async def test_a_body_of_another_form_is_refused(
         assert status == 400
         assert said in message
     assert (await client.bad("GET", f"/infra/{path}"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("lb-monitor-profiles/a", {"resource_type": "LBHttpMonitorProfile", "monitor_port": 30256}),
+        ("lb-monitor-profiles/a", {"resource_type": "LBUdpMonitorProfile", "send": "a", "receive": "b"}),
+        ("lb-persistence-profiles/a", {"resource_type": "LBSourceIpPersistenceProfile", "timeout": 10800}),
+        ("lb-app-profiles/a", {"resource_type": "LBFastTcpProfile", "idle_timeout": 60}),
+        ("lb-services/a", {"connectivity_path": GATEWAY, "size": "DLB"}),
+        ("lb-pools/a", {"snat_translation": {"type": "LBSnatIpPool", "ip_addresses": [{"ip_address": "10.0.0.1"}]}}),
+        ("lb-pools/a", {"snat_translation": {"type": "LBSnatDisabled"}, "description": None}),
+        ("lb-pools/a", {"member_group": {"group_path": GROUP, "port": 80}}),
+        ("lb-virtual-servers/a", {**SERVER, "ports": ["80-90", "443"], "ip_address": "fd00::1"}),
+        (
+            "lb-virtual-servers/a",
+            {**SERVER, "access_list_control": {"action": "ALLOW", "group_path": GROUP, "enabled": True}},
+        ),
+        ("segments/a", {"connectivity_path": GATEWAY, "admin_state": "UP"}),
+        ("tier-1s/t1/static-routes/fd00:1:2_64", {**ROUTE, "tags": [TAG] * 30}),
+    ],
+)  # fmt: skip
+async def test_a_body_of_the_right_form_is_taken_and_shown_again(
+    client: Client, path: str, body: Json
+) -> None:
+    addresses = ["192.0.2.0/24", "198.51.100.1", "203.0.113.1-203.0.113.9"]
+    expression = [{"resource_type": "IPAddressExpression", "ip_addresses": addresses}]
+    await client.good("PUT", GROUP, {"expression": expression})
+    made = await client.good("PUT", f"/infra/{path}", body)
+    assert within(body, made)
+    assert await client.good("GET", f"/infra/{path}") == made
+    again = await client.good("PUT", f"/infra/{path}", made)
+    assert again["_revision"] == 1
+    assert within(body, again)
 
 
 async def test_all_problems_of_a_body_are_told_at_once(client: Client) -> None:
@@ -346,7 +390,8 @@ async def test_lists_come_in_pages_with_a_cursor_but_the_last(
     while True:
         answer = await client.good("GET", "/infra/lb-pools", **query)
         found += [one["id"] for one in answer["results"]]
-        assert answer["result_count"] == 5
+        # The vendor: "set only on first page".
+        assert answer.get("result_count") == (None if query else 5)
         if "cursor" not in answer:
             break
         cursors.append(answer["cursor"])

@@ -294,7 +294,11 @@ class Emulator:
         return self._page(found, asked, is_search=True)
 
     def _page(self, found: list[Json], asked: dict[str, str], *, is_search: bool) -> Json:
-        """One page; a list's cursor is opaque, a search's one says how many were shown so far."""
+        """One page.
+
+        A list tells the count of all on its first page only, and its cursor is opaque. A search
+        tells it on each, and its cursor is how many were shown so far.
+        """
         by = asked.get("sort_by", "display_name")
         rising = asked.get("sort_ascending", "true") == "true"
         found.sort(key=lambda one: (str(one.get(by, "")), one["path"]), reverse=not rising)
@@ -304,7 +308,9 @@ class Emulator:
         shown = found[first : first + size]
         if wanted := asked.get("included_fields"):
             shown = [{k: one[k] for k in wanted.split(",") if k in one} for one in shown]
-        answer: Json = {"results": shown, "result_count": len(found)}
+        answer: Json = {"results": shown}
+        if is_search or not cursor:
+            answer["result_count"] = len(found)
         if not is_search:
             answer |= {"sort_by": by, "sort_ascending": rising}
         if is_search:
