@@ -167,8 +167,6 @@ def test_a_mounted_secret_goes_before_the_file() -> None:
             "is no CIDR",
         ),
         ("[Global]\nserver = a\n[Client]\ntimeout = 0s\n", "timeout"),
-        ("[Global]\nserver = a\n[LoadBalancer]\nsize = SMALL\n", "NSX-T are not supported"),
-        ("[Global]\nserver = a\n[Route]\nrouter-path = /infra/x\n", "NSX-T are not supported"),
         ("[Global]\nuser = u\npassword = planted-secret\nport = x\n", "port"),
     ],
 )

@@ -5,6 +5,8 @@ import re
 import pytest
 
 from proreus.providers.vsphere import VSphereCloud, config, operations
+from proreus.providers.vsphere.nsxt import config as nsxt
+from proreus.providers.vsphere.nsxt.operations import KINDS
 
 from ..guides import Guide, keys  # noqa: TID252 - pytest imports tests by path
 from .site import Site, describe, node, started
@@ -20,6 +22,10 @@ GUIDE = Guide("vsphere")
         ("key in `[Labels]`", keys(config.Labels)),
         ("key in `[Nodes]`", keys(config.Nodes)),
         ("key in `[Client]`, of ours", keys(config.Client)),
+        ("key in `[NSXT]`", keys(nsxt.Nsxt)),
+        ("key in `[LoadBalancer]` only", keys(nsxt.LoadBalancerSection)[6:]),
+        ('key in `[LoadBalancer]` and `[LoadBalancerClass "x"]`', keys(nsxt.ClassSection)),
+        ("key in `[Route]`", keys(nsxt.Route)),
     ],
 )
 def test_the_tables_of_keys_have_those_that_are_read(header: str, known: list[str]) -> None:
@@ -31,8 +37,13 @@ def test_the_table_of_privileges_has_every_call() -> None:
     assert described == operations.SOAP | operations.REST
 
 
+def test_the_table_of_nsxt_has_every_request() -> None:
+    described = {row[0]: (row[1], tuple(row[2].split(", "))) for row in GUIDE.rows("objects")}
+    assert described == {name: (kind.path, kind.methods) for name, kind in KINDS.items()}
+
+
 def test_the_variables_are_named() -> None:
-    named = set(re.findall(r"`(VSPHERE_[A-Z_]+)`", GUIDE.text))
+    named = set(re.findall(r"`((?:VSPHERE|NSXT)_[A-Z_]+)`", GUIDE.text))
     assert named == set(VSphereCloud.config_environment)
 
 

@@ -2,8 +2,9 @@
 
 Instances with zones and regions, of one or more vCenters, and labels of volumes. Every call goes
 through `vcenter.Client` (SOAP) or `tags.Tags` (REST); what an answer means is decided in pure
-functions (`plan`, `machines`, `addresses`, `zones`, `datastores`). Load balancers are another
-provider's, such as `local`.
+functions (`plan`, `machines`, `addresses`, `zones`, `datastores`). Load balancers and routes are
+those of NSX-T (`nsxt`), where the cloud-config has sections for them; else load balancers are
+another provider's, such as `local`.
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ from proreus.providers.vsphere.addresses import selection
 from proreus.providers.vsphere.config import VCenter, VSphereConfig, vcenters
 from proreus.providers.vsphere.instances import Place, VSphereInstances
 from proreus.providers.vsphere.inventory import Inventory
+from proreus.providers.vsphere.nsxt.credentials import secret_files as nsxt_secret_files
+from proreus.providers.vsphere.nsxt.network import Network
 from proreus.providers.vsphere.secrets import DIRECTORY, mounted, secret_files
 from proreus.providers.vsphere.tags import Tags
 from proreus.providers.vsphere.trust import Trust
@@ -55,6 +58,15 @@ class VSphereCloud(CloudProvider):
             "VSPHERE_NODES_EXTERNAL_NETWORK_SUBNET_CIDR": "nodes.external-network-subnet-cidr",
             "VSPHERE_NODES_INTERNAL_VM_NETWORK_NAME": "nodes.internal-vm-network-name",
             "VSPHERE_NODES_EXTERNAL_VM_NETWORK_NAME": "nodes.external-vm-network-name",
+            "NSXT_MANAGER_HOST": "nsxt.host",
+            "NSXT_USERNAME": "nsxt.user",
+            "NSXT_PASSWORD": "nsxt.password",
+            "NSXT_ALLOW_UNVERIFIED_SSL": "nsxt.insecure-flag",
+            "NSXT_CLIENT_AUTH_CERT_FILE": "nsxt.client-auth-cert-file",
+            "NSXT_CLIENT_AUTH_KEY_FILE": "nsxt.client-auth-key-file",
+            "NSXT_CA_FILE": "nsxt.ca-file",
+            "NSXT_SECRET_NAME": "nsxt.secret-name",
+            "NSXT_SECRET_NAMESPACE": "nsxt.secret-namespace",
         }
     )
 
@@ -71,7 +83,15 @@ class VSphereCloud(CloudProvider):
         files = {one.ca_file for one in known} - {""}
         if _needs_secret(self._config):
             files |= set(secret_files(self._directory, (one.server for one in known)))
-        self.watched_files = tuple(sorted(files))
+        if self._needs_nsxt:
+            nsxt = self._config.nsxt
+            files |= {nsxt.ca_file, nsxt.client_auth_cert_file, nsxt.client_auth_key_file}
+            files |= set(nsxt_secret_files(nsxt))
+        self.watched_files = tuple(sorted(files - {""}))
+
+    @property
+    def _needs_nsxt(self) -> bool:
+        return self._config.balances or bool(self._config.route.router_path)
 
     async def start(self, context: "Context") -> None:
         """Log in to all vCenters, and set the capabilities.
@@ -89,6 +109,9 @@ class VSphereCloud(CloudProvider):
         if config.labels:
             tagged = {name: (at.inventory, at.tags) for name, at in places.items() if at.tags}
             self.volumes = per_volume(VSphereVolumes(tagged).labels)
+        if self._needs_nsxt:
+            network = self.closing(Network(config, context))
+            self.load_balancers, self.routes = network.load_balancers, network.routes
         await self.instances.describe(())
 
     def _check_credentials(self, known: tuple[VCenter, ...]) -> None:

@@ -13,6 +13,13 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from proreus.cloudprovider.config import ConfigSection
+from proreus.providers.vsphere.nsxt.config import (
+    ClassSection,
+    LoadBalancerSection,
+    Nsxt,
+    Route,
+    class_problems,
+)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -175,18 +182,6 @@ class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
             yield "timeout: must be more than 0s"
 
 
-class Route(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
-    """Section [Route]: the router of NSX-T that leads to pods.
-
-    Attributes:
-        router_path: Its path; NSX-T is not supported, so it must be empty.
-    """
-
-    ignore_unknown: ClassVar[bool] = True
-
-    router_path: str = ""
-
-
 class VCenter(msgspec.Struct, frozen=True, kw_only=True):
     """A vCenter with all settings that hold for it. Its `repr` shows no secret.
 
@@ -235,7 +230,7 @@ class VSphereConfig(ConfigSection, frozen=True, kw_only=True, rename="pascal"):
     """The whole cloud-config.
 
     Sections of the in-tree provider ([Workspace], [Disk], [Network]) are read and not used, and
-    so is all of NSX-T as long as neither load balancers nor routes are configured.
+    so is [NSXT] as long as neither load balancers nor routes are configured.
     """
 
     ignore_unknown: ClassVar[bool] = True
@@ -247,22 +242,24 @@ class VSphereConfig(ConfigSection, frozen=True, kw_only=True, rename="pascal"):
     nodes: Nodes = Nodes()
     client: Client = Client()
     route: Route = Route()
-    load_balancer: dict[str, Any] = msgspec.field(default_factory=dict)
-    load_balancer_class: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
-    nsxt: dict[str, Any] = msgspec.field(default_factory=dict)
+    load_balancer: LoadBalancerSection = LoadBalancerSection()
+    load_balancer_class: dict[str, ClassSection] = msgspec.field(default_factory=dict)
+    nsxt: Nsxt = Nsxt()
     workspace: dict[str, Any] = msgspec.field(default_factory=dict)
     disk: dict[str, Any] = msgspec.field(default_factory=dict)
     network: dict[str, Any] = msgspec.field(default_factory=dict)
 
+    @property
+    def balances(self) -> bool:
+        """Whether load balancers of NSX-T are configured, as officially told."""
+        return bool(self.load_balancer_class) or self.load_balancer.is_given
+
     def problems(self) -> Iterator[str]:
-        """Report what is missing or not supported."""
-        if any(self.load_balancer.values()):
-            yield (
-                "LoadBalancer: load balancers of NSX-T are not supported: keep the official manager"
-                " for this cluster, or take the section out and give Services another one"
-            )
-        if self.route.router_path:
-            yield "Route router-path: routes of NSX-T are not supported: take it out"
+        """Report what is missing."""
+        if self.balances:
+            yield from class_problems(self.load_balancer, self.load_balancer_class)
+        if self.balances or self.route.router_path:
+            yield from self.nsxt.missing()
         sections = self.sections
         if not sections:
             yield 'VirtualCenter: name at least one vCenter, such as [VirtualCenter "10.0.0.1"]'

@@ -1,0 +1,137 @@
+"""Read what NSX-T describes: whose objects are, which address an allocation has. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.ownership import Verdict
+from proreus.providers.vsphere.nsxt.balancing import owners
+from proreus.providers.vsphere.nsxt.balancing.parts import Part
+from proreus.providers.vsphere.nsxt.config import LoadBalancerSection
+from proreus.providers.vsphere.nsxt.operations import (
+    MONITORS,
+    PERSISTENCE,
+    POOLS,
+    SERVERS,
+    Document,
+    Place,
+)
+
+
+def chosen_service(
+    services: Sequence[Document], section: LoadBalancerSection, cluster: ClusterIdentity
+) -> Document | None:
+    """Return the load balancer service to use; None if one is to be made. Pure.
+
+    As officially it is the one of the cloud-config's id; or whichever is on the gateway, which can
+    have only one; or the one that was made for the cluster.
+
+    Raises:
+        CloudError: The one that the cloud-config names is not there, or is on another gateway.
+    """
+    gateway = section.tier1_gateway_path
+    if section.lb_service_id:
+        found = next((one for one in services if one.get("id") == section.lb_service_id), None)
+        if found is None:
+            raise CloudError(
+                f"LoadBalancer lb-service-id: there is no load balancer service"
+                f" {section.lb_service_id!r} in NSX-T"
+            )
+        if gateway and found.get("connectivity_path") != gateway:
+            raise CloudError(
+                f"LoadBalancer lb-service-id: the load balancer service {section.lb_service_id!r}"
+                f" is on {found.get('connectivity_path') or 'no gateway'}, not on the"
+                f" tier1-gateway-path {gateway}"
+            )
+        return found
+    on_gateway = [one for one in services if one.get("connectivity_path") == gateway]
+    made = [
+        one
+        for one in services
+        if owners.is_of_cluster(one, cluster)
+        or owners.is_adoptable_service(one, cluster, section.owner)
+    ]
+    return min(on_gateway or made, key=lambda one: str(one["id"]), default=None)
+
+
+def parts_of(
+    ref: LoadBalancerRef, owner: str, listed: Mapping[str, Sequence[Document]]
+) -> list[Part]:
+    """Return the virtual servers, pools, monitors and profiles that are a Service's. Pure.
+
+    What only bears official tags is proven by the address at which it is reached: a pool has that
+    of its virtual servers, a monitor that of its pools.
+
+    Args:
+        ref: The Service.
+        owner: The official tag `owner` of this cluster.
+        listed: All objects, by their kinds.
+    """
+    found: list[Part] = []
+    reached: dict[str, set[str]] = {}
+
+    def sort_out(kind: str, refers: str) -> None:
+        for document in listed.get(kind, ()):
+            part = Part(Place(kind), str(document["id"]), document)
+            addresses = reached.get(part.path, set())
+            if kind == SERVERS:
+                addresses = {str(document.get("ip_address") or "")}
+            related = owners.verdict_of(document, ref, owner, addresses)
+            if related.is_ours:
+                found.append(replace(part, is_marked=related is Verdict.MARKED))
+                for path in _paths(document.get(refers)):
+                    reached.setdefault(path, set()).update(addresses)
+
+    sort_out(SERVERS, "pool_path")
+    sort_out(POOLS, "active_monitor_paths")
+    sort_out(MONITORS, "")
+    sort_out(PERSISTENCE, "")
+    return found
+
+
+def _paths(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else [str(one) for one in value or ()]
+
+
+class _Attribute(msgspec.Struct, frozen=True):
+    key: str = ""
+    values: list[Any] = msgspec.field(default_factory=list)
+
+
+def realized_address(realized: Iterable[Document]) -> tuple[str, str]:
+    """Return the address that an allocation has got, or why it gets none. Pure."""
+    failure = ""
+    for one in realized:
+        for attribute in msgspec.convert(one.get("extended_attributes") or [], list[_Attribute]):
+            if attribute.key == "allocation_ip" and attribute.values:
+                return str(attribute.values[0]), ""
+        if one.get("state") == "ERROR":
+            failure = realization_error(one)
+    return "", failure
+
+
+def realization_error(realized: Document) -> str:
+    """Return in words why an object is not realized. Pure."""
+    alarms = realized.get("alarms") or ()
+    texts = [str(one.get("message") or "") for one in alarms if isinstance(one, Mapping)]
+    fields = ("runtime_error", "publish_status_error", "operational_status_error")
+    texts += [str(realized.get(field) or "") for field in fields]
+    return "; ".join(dict.fromkeys(filter(None, texts))) or "NSX-T gives no reason"
+
+
+def id_of_name(name: str, there: Sequence[Document], what: str, *, field: str = "id") -> str:
+    """Return the id or path of the object of a name. Pure.
+
+    Raises:
+        CloudError: There is none of that name, or several.
+    """
+    found = [one for one in there if one.get("display_name") == name]
+    if len(found) == 1:
+        return str(found[0][field])
+    number = "is there several times: give its " + field if found else "is not there"
+    raise CloudError(f"cloud-config: {what}, {name!r}, {number}")

@@ -1,0 +1,223 @@
+"""The values of a load balancer of NSX-T: desired, and observed. Pure."""
+
+import ipaddress
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.providers.vsphere.nsxt.operations import (
+    ALLOCATIONS,
+    GROUPS,
+    MONITORS,
+    PERSISTENCE,
+    POOLS,
+    SERVERS,
+    SERVICES,
+    Document,
+    Place,
+)
+
+TITLES: Final = {
+    SERVICES: "load balancer service",
+    SERVERS: "virtual server",
+    POOLS: "server pool",
+    MONITORS: "monitor",
+    PERSISTENCE: "persistence profile",
+    GROUPS: "group",
+    ALLOCATIONS: "IP allocation",
+}
+"""The kinds of parts in words."""
+TCP_MONITOR: Final = "LBTcpMonitorProfile"
+HTTP_MONITOR: Final = "LBHttpMonitorProfile"
+NEW: Final = "new"
+"""The address of an allocation in a preview, which NSX-T has not chosen yet."""
+PORT: Final = "port"
+CLASS: Final = "lbclass"
+IP_POOL: Final = "ippoolid"
+"""Scopes of the official manager's tags."""
+
+_IDS: Final = uuid.UUID("5b0ee2b4-3c55-4d0c-a6a5-5f8a0a1f6c11")
+
+
+def tags_of(document: Document) -> dict[str, str]:
+    """Return the tags of an object by their scopes; of several of one scope the first."""
+    found: dict[str, str] = {}
+    for one in document.get("tags") or ():
+        found.setdefault(str(one.get("scope") or ""), str(one.get("tag") or ""))
+    return found
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a load balancer: an object of the policy API.
+
+    Attributes:
+        place: Where it is.
+        id: Its id.
+        document: How NSX-T describes it.
+        is_marked: Whether our marks on it name the Service.
+        address: Of an allocation: what it has got, or "".
+        failure: Of an allocation: why it gets none, or "".
+    """
+
+    place: Place
+    id: str
+    document: Document = {}
+    is_marked: bool = True
+    address: str = ""
+    failure: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The kind."""
+        return self.place.kind
+
+    @property
+    def path(self) -> str:
+        """The path by which others refer to it."""
+        return f"{self.place.path}/{self.id}"
+
+    @property
+    def key(self) -> str:
+        """The port that it is for, such as "TCP/80", or ""."""
+        return tags_of(self.document).get(PORT, "")
+
+    @property
+    def title(self) -> str:
+        """The name of the part in messages."""
+        return f"{TITLES[self.kind]} {self.key or self.id}"
+
+
+class Port(msgspec.Struct, frozen=True):
+    """A port of a Service.
+
+    Attributes:
+        protocol: TCP or UDP.
+        port: Where clients connect.
+        node_port: Where the hosts listen.
+        profile: The path of the application profile.
+        check: What a monitor's document must have; None for no monitor.
+    """
+
+    protocol: str
+    port: int
+    node_port: int
+    profile: str
+    check: Mapping[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """The official manager's tag of the port."""
+        return f"{self.protocol}/{self.port}"
+
+
+class Desired(msgspec.Struct, frozen=True):
+    """The desired load balancer of a Service.
+
+    Attributes:
+        ref: The Service.
+        tags: The tags of every part.
+        class_name: The class that the Service names.
+        pool_id: The IP pool of a new address.
+        ports: Its ports.
+        members: The hosts' addresses, with their names.
+        family: The family of its address, IPv4 or IPv6.
+        snat: Whether hosts see the load balancer's address in the place of the clients'.
+        affinity: For how many seconds a client stays with a host; None for not at all.
+        ranges: From where clients may come; none for everywhere.
+        requested: The address that the Service names, or "".
+        gateway: The tier-1 gateway where a load balancer service is made, or "".
+        size: The size of such a service.
+        seed: What the ids of new parts are made of, other than those of any earlier try.
+    """
+
+    ref: LoadBalancerRef
+    tags: Mapping[str, str]
+    class_name: str
+    pool_id: str
+    ports: tuple[Port, ...]
+    members: Mapping[str, str]
+    family: str = "IPv4"
+    snat: bool = True
+    affinity: int | None = None
+    ranges: tuple[str, ...] = ()
+    requested: str = ""
+    gateway: str = ""
+    size: str = "SMALL"
+    seed: str = ""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys of all ports."""
+        return frozenset(one.key for one in self.ports)
+
+    def new_id(self, kind: str, key: str = "") -> str:
+        """Return the id of a new part: a UUID, as the official manager's are.
+
+        It is another one with each try: the id of what was deleted stays taken for minutes.
+        """
+        return _uuid(self.ref.uid, self.seed, kind, key)
+
+
+def group_id(ref: LoadBalancerRef) -> str:
+    """Return the id of a Service's group, which is read by it: there may be thousands of others.
+
+    So it stays until the Service is deleted: the id of what was deleted stays taken for minutes.
+    """
+    return _uuid(ref.cluster.uid, ref.uid, GROUPS)
+
+
+def _uuid(*words: str) -> str:
+    return str(uuid.uuid5(_IDS, " ".join(words)))
+
+
+class Service(msgspec.Struct, frozen=True):
+    """The load balancer service that virtual servers are on.
+
+    Attributes:
+        part: The service.
+        is_ours: Whether it was made for the cluster, and goes with the last virtual server.
+        users: How many virtual servers of others are on it.
+    """
+
+    part: Part
+    is_ours: bool = False
+    users: int = 0
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """The observed state in NSX-T: what there is for a Service.
+
+    Attributes:
+        service: The load balancer service, or None.
+        parts: All other parts.
+    """
+
+    service: Service | None = None
+    parts: tuple[Part, ...] = ()
+
+    def of(self, kind: str) -> tuple[Part, ...]:
+        """Return the parts of a kind."""
+        return tuple(one for one in self.parts if one.kind == kind)
+
+    @property
+    def address(self) -> str:
+        """The address of the virtual servers; "" if there are none."""
+        found = sorted(self.of(SERVERS), key=lambda one: (not one.is_marked, one.id))
+        return next((str(one.document.get("ip_address") or "") for one in found), "")
+
+
+def members_of(document: Document) -> Sequence[Mapping[str, Any]]:
+    """Return the members of a pool."""
+    return document.get("members") or ()
+
+
+def family_of(address: str) -> str:
+    """Return the family of an address, IPv4 or IPv6.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return f"IPv{ipaddress.ip_address(address).version}"

@@ -1,0 +1,147 @@
+"""Observe what NSX-T has for a Service."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
+from proreus.cloudprovider.ownership import Verdict
+from proreus.cloudprovider.refused import Refused
+from proreus.providers.vsphere.nsxt.api import Api
+from proreus.providers.vsphere.nsxt.balancing import owners
+from proreus.providers.vsphere.nsxt.balancing.described import (
+    chosen_service,
+    parts_of,
+    realized_address,
+)
+from proreus.providers.vsphere.nsxt.balancing.parts import (
+    IP_POOL,
+    Observed,
+    Part,
+    Service,
+    group_id,
+    tags_of,
+)
+from proreus.providers.vsphere.nsxt.config import LoadBalancerSection
+from proreus.providers.vsphere.nsxt.operations import (
+    ALLOCATIONS,
+    GROUPS,
+    MONITORS,
+    PERSISTENCE,
+    POOLS,
+    SERVERS,
+    SERVICES,
+    Document,
+    Place,
+)
+
+LISTED: Final = (SERVERS, POOLS, MONITORS, PERSISTENCE)
+"""The kinds of which all objects are listed: there are only those of load balancers."""
+
+
+class Reader:
+    """A reader of load balancers and their parts."""
+
+    def __init__(self, api: Api, section: LoadBalancerSection) -> None:
+        """Keep the client, and the section [LoadBalancer]."""
+        self._api = api
+        self._section = section
+
+    async def observe(self, ref: LoadBalancerRef, pools: Iterable[str]) -> Observed:
+        """Observe all parts that are a Service's, and the load balancer service.
+
+        Args:
+            ref: The Service.
+            pools: The ids of the IP pools of all classes.
+
+        Raises:
+            CloudError: NSX-T does not tell.
+        """
+        group = Part(Place(GROUPS), group_id(ref))
+        lists, services, found = await asyncio.gather(
+            asyncio.gather(*(self._api.listed(Place(kind)) for kind in LISTED)),
+            self._api.listed(Place(SERVICES)),
+            self._api.find(group.place, group.id),
+        )
+        by_kind = dict(zip(LISTED, lists, strict=True))
+        parts = parts_of(ref, self._section.owner, by_kind)
+        if found is not None and self._verdict(found, ref, ()) is Verdict.MARKED:
+            parts.append(replace(group, document=found))
+        named = (tags_of(one.document).get(IP_POOL, "") for one in parts)
+        for pool in sorted({*pools, *named} - {""}):
+            parts += await self._allocations(ref, pool)
+        own = {one.id for one in parts if one.kind == SERVERS}
+        return Observed(self._service(ref.cluster, services, by_kind[SERVERS], own), tuple(parts))
+
+    async def service(self, cluster: ClusterIdentity) -> Service | None:
+        """Observe the load balancer service alone.
+
+        Raises:
+            CloudError: NSX-T does not tell, or it cannot be used.
+        """
+        services, servers = await asyncio.gather(
+            self._api.listed(Place(SERVICES)), self._api.listed(Place(SERVERS))
+        )
+        return self._service(cluster, services, servers, ())
+
+    async def address(self, part: Part) -> Part | Pending:
+        """Return an allocation with its address, or with the reason why it gets none."""
+        given = str(part.document.get("allocation_ip") or "")
+        realized = await self._api.realized(part.path)
+        address, failure = realized_address(realized)
+        if not address and not failure:
+            return Pending(0.0, "NSX-T allocates the address")
+        return replace(part, address=address or given, failure="" if address else failure)
+
+    async def allocations(self, pool: str) -> Sequence[Document]:
+        """Return all allocations of an IP pool; none of a pool that is not there."""
+        try:
+            return await self._api.listed(Place(ALLOCATIONS, pool))
+        except Refused as error:
+            if error.is_absence:
+                return ()
+            raise
+
+    async def _allocations(self, ref: LoadBalancerRef, pool: str) -> list[Part]:
+        found = []
+        for document in await self.allocations(pool):
+            related = self._verdict(document, ref, ())
+            if related not in {Verdict.MARKED, Verdict.UNPROVEN}:
+                continue
+            part = Part(Place(ALLOCATIONS, pool), str(document["id"]), document)
+            answer = await self.address(part)
+            if isinstance(answer, Part):
+                part = answer
+            # What only bears official tags is proven by its address alone.
+            related = self._verdict(document, ref, (part.address,))
+            if related.is_ours:
+                found.append(replace(part, is_marked=related is Verdict.MARKED))
+        return found
+
+    def _verdict(
+        self, document: Document, ref: LoadBalancerRef, addresses: Iterable[str]
+    ) -> Verdict:
+        return owners.verdict_of(document, ref, self._section.owner, addresses)
+
+    def _service(
+        self,
+        cluster: ClusterIdentity,
+        services: Sequence[Document],
+        servers: Sequence[Document],
+        own: Iterable[str],
+    ) -> Service | None:
+        found = chosen_service(services, self._section, cluster)
+        if found is None:
+            return None
+        part = Part(Place(SERVICES), str(found["id"]), found)
+        on_it = {
+            str(one["id"]) for one in servers if one.get("lb_service_path") == part.path
+        } - set(own)
+        is_ours = not self._section.lb_service_id and (
+            owners.is_of_cluster(found, cluster)
+            or owners.is_adoptable_service(found, cluster, self._section.owner)
+        )
+        return Service(part, is_ours, len(on_it))

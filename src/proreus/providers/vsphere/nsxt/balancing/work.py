@@ -1,0 +1,107 @@
+"""Take the steps of a plan: each is one call, or waiting until NSX-T is ready for one."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from msgspec.structs import replace
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.load_balancers import Pending
+from proreus.cloudprovider.operations import finished
+from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.waits import Working
+from proreus.providers.vsphere.nsxt.api import Api
+from proreus.providers.vsphere.nsxt.balancing.parts import Observed, Part
+from proreus.providers.vsphere.nsxt.balancing.reading import Reader
+from proreus.providers.vsphere.nsxt.balancing.steps import Delete, Put, Step, Wait
+from proreus.providers.vsphere.nsxt.errors import is_busy
+from proreus.providers.vsphere.nsxt.operations import ALLOCATIONS, SERVICES
+
+PATIENCE: Final = 2.0
+"""Seconds for which the address of a new allocation is waited for, which takes one or so."""
+
+After = Callable[[Observed], Observed]
+
+
+class Work:
+    """The work on load balancers. What Services share is changed by one of them at a time."""
+
+    def __init__(self, api: Api, reader: Reader) -> None:
+        """Keep the client and the reader."""
+        self._api = api
+        self._reader = reader
+        self._turn = asyncio.Lock()
+
+    async def take(self, cluster: ClusterIdentity, observed: Observed, step: Step) -> After:
+        """Take a step; return a function from what was observed before it to what is after.
+
+        Raises:
+            Working: NSX-T works on it, or is busy with another change.
+            CloudError: It refuses, or does not answer.
+        """
+        del observed
+        call = step.call
+        if isinstance(call, Wait):
+            raise Working(call.reason)
+        try:
+            if call.place.kind == SERVICES:
+                return await self._shared(cluster, call, step)
+            return await self._sent(call, step)
+        except Refused as error:
+            if is_busy(error):
+                raise Working(f"NSX-T is busy: {error}") from error
+            raise
+
+    async def give_up(self, allocation: Part) -> NoReturn:
+        """Delete an allocation that gets no address: it would hold the next one that gets free.
+
+        Raises:
+            CloudError: Always: says why there is no address.
+        """
+        await self._api.delete(allocation.place, allocation.id)
+        raise CloudError(no_address(allocation.failure))
+
+    async def _sent(self, call: Put | Delete, step: Step) -> After:
+        if isinstance(call, Delete):
+            await self._api.delete(call.place, call.id)
+            return step.after
+        document = await self._api.put(call.place, call.id, call.document)
+        part = Part(call.place, call.id, document)
+        if call.place.kind == ALLOCATIONS:
+            answer = await finished(lambda: self._reader.address(part), patience=PATIENCE)
+            if isinstance(answer, Pending):
+                raise Working(answer.reason)
+            part = answer
+            if part.failure:
+                await self.give_up(part)
+        return lambda before: _shown(step.after(before), part)
+
+    async def _shared(self, cluster: ClusterIdentity, call: Put | Delete, step: Step) -> After:
+        """Make or delete the load balancer service, unless another Service changes that."""
+        async with self._turn:
+            found = await self._reader.service(cluster)
+            if isinstance(call, Put) and found is not None:
+                return lambda before: replace(before, service=found)
+            if isinstance(call, Delete) and found is not None and found.users:
+                return lambda before: replace(before, service=None)
+            return await self._sent(call, step)
+
+
+def no_address(failure: str) -> str:
+    """Return in words that the IP pool gives no address, and why."""
+    return f"the IP pool of NSX-T gives the Service no address: {failure}"
+
+
+def _shown(observed: Observed, part: Part) -> Observed:
+    """Return what there is with a part as NSX-T has answered it, in its new revision."""
+    service = observed.service
+    if part.kind == SERVICES and service is not None:
+        return replace(observed, service=replace(service, part=part))
+    return replace(
+        observed,
+        parts=tuple(
+            part if (one.place, one.id) == (part.place, part.id) else one for one in observed.parts
+        ),
+    )

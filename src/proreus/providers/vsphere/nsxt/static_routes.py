@@ -1,0 +1,146 @@
+"""Read and write static routes, and tell whose they are. Pure.
+
+The id, the name and the tags are those of the official manager, and one tag more holds the
+cluster's UID, by which a route is known to be ours.
+"""
+
+from collections.abc import Hashable, Iterable
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.identity import MARK_CLUSTER, MARK_CLUSTER_UID, ClusterIdentity
+from proreus.cloudprovider.routes import Route
+from proreus.kube.objects import Node
+from proreus.providers.vsphere.nsxt.balancing.documents import with_tags
+from proreus.providers.vsphere.nsxt.balancing.parts import tags_of
+from proreus.providers.vsphere.nsxt.operations import Document
+
+CLUSTER_SCOPE: Final = "vsphere.k8s.io/cluster-name"
+NODE_SCOPE: Final = "vsphere.k8s.io/node-name"
+"""Scopes of the official manager's tags."""
+_LONGEST_NAME: Final = 255
+
+
+class StaticRoute(msgspec.Struct, frozen=True):
+    """A static route.
+
+    Attributes:
+        id: Its id.
+        network: Its destination, a CIDR.
+        hops: The addresses to which it leads.
+        cluster: The official tag with the cluster's name, or "".
+        cluster_uid: Our mark, or "".
+        document: How NSX-T describes it.
+    """
+
+    id: str
+    network: str
+    hops: tuple[str, ...]
+    cluster: str = ""
+    cluster_uid: str = ""
+    document: Document = {}
+
+
+def read_route(document: Document) -> StaticRoute:
+    """Read a static route."""
+    tags = tags_of(document)
+    hops = (str(one.get("ip_address") or "") for one in document.get("next_hops") or ())
+    return StaticRoute(
+        id=str(document["id"]),
+        network=str(document.get("network") or ""),
+        hops=tuple(filter(None, hops)),
+        cluster=tags.get(CLUSTER_SCOPE, ""),
+        cluster_uid=tags.get(MARK_CLUSTER_UID, ""),
+        document=document,
+    )
+
+
+def is_ours(route: StaticRoute, cluster: ClusterIdentity, nodes: Iterable[Node]) -> bool:
+    """Tell whether a route was made for this cluster.
+
+    One that the official manager has made has no UID of the cluster: it is ours if it has the
+    cluster's name, and its id the UID of one of the cluster's nodes.
+    """
+    if route.cluster_uid:
+        return route.cluster_uid == cluster.uid
+    uids = {one.metadata.uid for one in nodes} - {""}
+    return route.cluster == cluster.name and route.id.partition("_")[0] in uids
+
+
+def as_route(route: StaticRoute) -> Route:
+    """Return a static route as the framework knows routes.
+
+    Of one that leads to several addresses, or to none, the target is not known.
+    """
+    target = route.hops[0] if len(route.hops) == 1 else None
+    return Route(route.id, route.network, target)
+
+
+def leads_to(one: StaticRoute, route: Route) -> bool:
+    """Tell whether a static route is a route as it was listed."""
+    is_same = network_of(one.network) == network_of(route.destination)
+    return is_same and as_route(one).target == route.target
+
+
+def route_id(node: Node, destination: str) -> str:
+    """Return the official id of a node's route."""
+    return f"{node.metadata.uid}_{destination}".replace("/", "_")
+
+
+def route_document(
+    cluster: ClusterIdentity, node: Node, destination: str, found: StaticRoute | None
+) -> Document:
+    """Return what is sent to make a node's route, or to change the one that there is.
+
+    Raises:
+        InvalidRequest: The node has no address of the destination's family.
+    """
+    tags = {
+        CLUSTER_SCOPE: cluster.name,
+        NODE_SCOPE: node.metadata.name,
+        MARK_CLUSTER: cluster.name,
+        MARK_CLUSTER_UID: cluster.uid,
+    }
+    hop = _hop(node, destination)
+    made = {
+        "display_name": f"{cluster.name}_{node.metadata.name}_{destination}"[:_LONGEST_NAME],
+        "next_hops": [{"ip_address": hop}],
+    }
+    if found is None:
+        return {"network": destination, **made, "tags": with_tags({}, tags)}
+    document = dict(found.document)
+    if found.hops != (hop,):
+        document |= made
+    if not tags.items() <= tags_of(document).items():
+        document["tags"] = with_tags(document, tags)
+    return document
+
+
+def network_of(text: str) -> Hashable:
+    """Return a network in a form in which two texts of one network are equal."""
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return text
+
+
+def _hop(node: Node, destination: str) -> str:
+    """Return the address of a node to which its route leads: as officially, internal ones first."""
+    version = ip_network(destination, strict=False).version
+    for type_ in ("InternalIP", "ExternalIP"):
+        for one in node.status.addresses:
+            if one.type == type_ and _version(one.address) == version:
+                return one.address
+    raise InvalidRequest(
+        f"the node has no IPv{version} address, to which its pod CIDR {destination} could be routed"
+    )
+
+
+def _version(address: str) -> int:
+    try:
+        return ip_address(address).version
+    except ValueError:
+        return 0
