@@ -3,7 +3,13 @@
 import msgspec
 import pytest
 
-from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest, Throttled
+from proreus.cloudprovider.errors import (
+    CloudError,
+    IdentityConflict,
+    InvalidRequest,
+    RetryAfter,
+    Throttled,
+)
 from proreus.cloudprovider.instances import (
     Instance,
     InstanceAnswer,
@@ -15,6 +21,7 @@ from proreus.kube.objects import NodeAddress
 from proreus.providers.gce import GCECloud
 from proreus.providers.gce.machines import Described, addresses, instance, node_tag
 from proreus.providers.gce.names import machine, machine_in, ownership, parsed, path_in
+from proreus.providers.gce.reading import SAMPLE, doubt, sampled
 
 from .cloud.server import Gce
 from .cloud.world import PROJECT, ZONES
@@ -110,6 +117,69 @@ async def test_an_instance_that_lists_do_not_show_yet_is_not_absent(gce: Gce) ->
     async with started(config_text(gce)) as provider:
         found = await described(provider, *(node_of(one) for one in names))
         assert all(isinstance(one, Instance) for one in found.values())
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+async def test_many_that_are_gone_do_not_cost_a_request_each(gce: Gce, *, has_ids: bool) -> None:
+    """They took all of the quota, and a look had no answer for those that are there."""
+    there, gone = [f"n{number}" for number in range(10)], [f"m{number}" for number in range(150)]
+    gce.run(*there)
+    async with started(config_text(gce)) as provider:
+        gce.calls.clear()
+        make = node_of if has_ids else node
+        found = await described(provider, *(make(one) for one in (*there, *gone)))
+        assert all(isinstance(found[one], Instance) for one in there)
+        assert all(found[one] == NotFound() for one in gone)
+        assert gce.calls.count("compute.instances.aggregatedList") == 2
+        assert gce.calls.count("compute.instances.get") <= SAMPLE
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+async def test_lists_that_lack_what_is_there_prove_no_absence(gce: Gce, *, has_ids: bool) -> None:
+    gce.world.lag = 3600.0
+    names = [f"n{number}" for number in range(150)]
+    gce.run(*names)
+    async with started(config_text(gce)) as provider:
+        make = node_of if has_ids else node
+        found = await described(provider, *map(make, names), make("gone"))
+        assert all(isinstance(found[one], Instance | RetryAfter) for one in names)
+        assert any(isinstance(found[one], Instance) for one in names)
+
+
+async def test_while_a_zone_is_down_nobody_is_absent_by_a_list_alone(gce: Gce) -> None:
+    gce.run("other", zone=ZONES[1])
+    gce.world.down = {ZONES[0]}
+    gce.fail("compute.instances.get", times=100, target=f"/zones/{ZONES[0]}/")
+    names = [f"n{number}" for number in range(60)]
+    gone = [node_of(f"m{number}", ZONES[1]) for number in range(60)]
+    gce.run(*names)
+    async with started(config_text(gce)) as provider:
+        found = await described(provider, *map(node_of, names), *gone, node_of("other", ZONES[1]))
+        assert isinstance(found["other"], Instance)
+        assert all(isinstance(found[one], CloudError) for one in names)
+        absent = [one for one in found.values() if one == NotFound()]
+        assert 0 < len(absent) <= SAMPLE
+
+
+def test_a_sample_has_names_of_all_sorts() -> None:
+    keys = {machine(zone, f"n{number}") for zone in ("a-b", "a-c") for number in range(50)}
+    sample, rest = sampled(keys, 20)
+    assert len(sample) == 20
+    assert {*sample, *rest} == keys
+    assert len(rest) == 80
+    assert {one.zone for one in sample} == {"a-b", "a-c"}
+    assert sampled(set(), 20) == ([], [])
+    assert sampled({machine("a-b", "n")}, 20) == ([machine("a-b", "n")], [])
+
+
+def test_a_list_is_doubted_for_what_it_lacks_although_it_is_there() -> None:
+    here, gone = made(), Throttled("later")
+    keys = [machine("a-b", f"n{number}") for number in range(3)]
+    assert doubt(dict(zip(keys, (None, gone, None), strict=True))) is None
+    assert doubt(dict(zip(keys, (gone, gone, gone), strict=True))) is gone
+    why = doubt(dict(zip(keys, (None, gone, here), strict=True)))
+    assert isinstance(why, RetryAfter)
+    assert "a-b/n2" in str(why)
 
 
 @pytest.mark.parametrize(

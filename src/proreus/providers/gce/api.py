@@ -129,11 +129,12 @@ class Api:
         return [msgspec.json.decode(one, type=form) for one in items]
 
     async def aggregated(
-        self, operation: str, path: str, query: Query | None = None
+        self, operation: str, path: str, query: Query | None = None, *, partial: bool = True
     ) -> tuple[list[Scope], int]:
         """Read all pages of an aggregated list; return its parts, and the number of pages.
 
-        Zones that Google cannot reach are left out: what is not in the list may exist.
+        If it may be `partial`, zones that Google cannot reach are left out: what is not in the list
+        may exist. Else such a zone is an error.
 
         Raises:
             CloudError: A page could not be had.
@@ -143,7 +144,9 @@ class Api:
         async def page(token: str) -> tuple[Iterable[Scope], str]:
             nonlocal count
             count += 1
-            more = {"returnPartialSuccess": "true", **_paged(query, token)}
+            more = _paged(query, token)
+            if partial:
+                more["returnPartialSuccess"] = "true"
             found = await self._rest.call(_request(operation, path, query=more), _Aggregated)
             return found.items.values(), found.next_page_token
 

@@ -1,4 +1,11 @@
-"""Read instances: one by one where that is cheaper, else by pages of all zones of the project."""
+"""Read instances: one by one where that is cheaper, else by pages of all zones of the project.
+
+Absence is what Google says of that very instance, as far as the quota allows. Where a list lacks
+more than a few, some of them are read one by one, as a sample; if Google has none of these, the
+others are gone when one more list of all zones, which is whole or fails, lacks them too. Else a
+look at many that are gone would take more requests than a minute's quota has, and no node of the
+batch would get an answer.
+"""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -6,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, RetryAfter
 from proreus.cloudprovider.lookups import attempt
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.machines import Described, node_tag
@@ -15,6 +22,10 @@ from proreus.providers.gce.names import Machine, instance_path, machine
 SINGLES: Final = 4
 """Instances that are read one by one rather than by one page of a list, which costs more."""
 CONCURRENCY: Final = 10
+SAMPLE: Final = 20
+"""The most instances that one look reads one by one because a list lacks them."""
+AGAIN: Final = 5.0
+"""Seconds until a list that lacked what there is may have it."""
 
 
 class Reader:
@@ -34,18 +45,16 @@ class Reader:
     ) -> Mapping[Machine, Described | CloudError | None]:
         """Read instances by zone and name; None stands for one that Google says is not there.
 
-        A list may leave out what is there: a zone that is down, an instance just made. So absence
-        is what Google says of that very instance.
+        A list may leave out what is there: a zone that is down, an instance just made.
 
         Raises:
             CloudError: The list could not be had.
         """
-        found: dict[Machine, Described | CloudError | None] = {}
-        if len(keys) > SINGLES * self._pages:
-            found.update({key: one for key, one in (await self._all()).items() if key in keys})
-        rest = sorted(set(keys) - set(found))
-        answers = await asyncio.gather(*(attempt(self._one(key)) for key in rest))
-        return found | dict(zip(rest, answers, strict=True))
+        if len(keys) <= SINGLES * self._pages:
+            return await self._singly(keys)
+        listed = await self._all()
+        found = {key: one for key, one in listed.items() if key in keys}
+        return {**found, **await self._lacking(set(keys) - found.keys())}
 
     async def by_name(
         self, names: Collection[str], zones: Collection[str]
@@ -55,16 +64,18 @@ class Reader:
         Raises:
             CloudError: The list could not be had.
         """
-        found: dict[str, list[Described] | CloudError] = {}
+        keys = {name: [machine(zone, name) for zone in sorted(zones)] for name in names}
+        listed: Mapping[Machine, Described] = {}
+        ask = self._singly
         if len(names) * len(zones) > SINGLES * self._pages:
-            for key, one in (await self._all()).items():
-                if key.name in names and key.zone in zones:
-                    listed = found.setdefault(key.name, [])
-                    if isinstance(listed, list):
-                        listed.append(one)
-        rest = sorted(set(names) - set(found))
-        answers = await asyncio.gather(*(attempt(self._in_zones(name, zones)) for name in rest))
-        return found | dict(zip(rest, answers, strict=True))
+            listed, ask = await self._all(), self._lacking
+        found = {
+            name: [one for key in of_name if (one := listed.get(key)) is not None]
+            for name, of_name in keys.items()
+        }
+        rest = sorted(name for name, known in found.items() if not known)
+        read = await ask({key for name in rest for key in keys[name]})
+        return {**found, **{name: _one_of(keys[name], read) for name in rest}}
 
     async def tags_of(self, keys: Iterable[Machine]) -> Mapping[Machine, str | CloudError]:
         """Return the tag by which firewall rules name each instance; "" for one without.
@@ -79,9 +90,34 @@ class Reader:
         }
         return {**{key: self.tags.get(key, "") for key in every}, **failed}
 
-    async def _all(self) -> dict[Machine, Described]:
+    async def _lacking(
+        self, keys: Collection[Machine]
+    ) -> Mapping[Machine, Described | CloudError | None]:
+        """Read instances that a list lacks: a sample one by one, the others by one more list."""
+        sample, rest = sampled(keys, SAMPLE)
+        read = await self._singly(sample)
+        if not rest:
+            return read
+        why = doubt(read)
+        again: Mapping[Machine, Described] | CloudError
+        again = await attempt(self._all(whole=True)) if why is None else why
+        if isinstance(again, CloudError):
+            return {**read, **dict.fromkeys(rest, again)}
+        return {**read, **{key: again.get(key) for key in rest}}
+
+    async def _singly(
+        self, keys: Collection[Machine]
+    ) -> Mapping[Machine, Described | CloudError | None]:
+        ordered = sorted(keys)
+        answers = await asyncio.gather(*(attempt(self._one(key)) for key in ordered))
+        return dict(zip(ordered, answers, strict=True))
+
+    async def _all(self, *, whole: bool = False) -> dict[Machine, Described]:
+        """List the instances of all zones; if `whole`, it fails where a zone cannot be reached."""
         path = f"projects/{self._project}/aggregated/instances"
-        scopes, self._pages = await self._api.aggregated("instances.aggregatedList", path)
+        scopes, self._pages = await self._api.aggregated(
+            "instances.aggregatedList", path, partial=not whole
+        )
         every = (
             msgspec.json.decode(one, type=Described) for scope in scopes for one in scope.instances
         )
@@ -89,11 +125,6 @@ class Reader:
         # An instance that is gone may come back with other tags, under the same name.
         self.tags = {key: node_tag(one) for key, one in found.items()}
         return found
-
-    async def _in_zones(self, name: str, zones: Collection[str]) -> list[Described]:
-        keys = [machine(zone, name) for zone in sorted(zones)]
-        found = await asyncio.gather(*(self._one(key) for key in keys))
-        return [one for one in found if one is not None]
 
     async def _one(self, key: Machine) -> Described | None:
         async with self._slots:
@@ -104,3 +135,30 @@ class Reader:
         else:
             self.tags[key] = node_tag(found)
         return found
+
+
+def sampled(keys: Collection[Machine], most: int) -> tuple[list[Machine], list[Machine]]:
+    """Return so many of the keys, of all zones and sorts of names, and the others. Pure."""
+    ordered = sorted(keys)
+    step = -(-len(ordered) // most) or 1
+    return ordered[::step], [key for index, key in enumerate(ordered) if index % step]
+
+
+def doubt(sample: Mapping[Machine, Described | CloudError | None]) -> CloudError | None:
+    """Return why a list does not show what is gone, by what it lacks; None if it does. Pure."""
+    there = next((key for key, one in sample.items() if isinstance(one, Described)), None)
+    if there is not None:
+        why = f"the list of instances lacks {there}, which is there, so it may lack others, too"
+        return RetryAfter(why, after=AGAIN)
+    if any(one is None for one in sample.values()):
+        return None
+    return next((one for one in sample.values() if isinstance(one, CloudError)), None)
+
+
+def _one_of(
+    keys: Iterable[Machine], read: Mapping[Machine, Described | CloudError | None]
+) -> list[Described] | CloudError:
+    """Return what there is of a name in all zones; an error if one zone has no answer."""
+    answers = [read[key] for key in keys]
+    failed = next((one for one in answers if isinstance(one, CloudError)), None)
+    return failed or [one for one in answers if isinstance(one, Described)]
