@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from . import kinds, members, rules
+from . import endpoints, kinds, members, rules
 from .errors import ApiError, invalid, not_found
 from .filters import selects
 from .spec import Method
@@ -23,6 +23,7 @@ _SINGULAR = {
     "httpHealthChecks": "httpHealthCheck",
     "instanceGroups": "instanceGroup",
     "instances": "instance",
+    "networkEndpointGroups": "networkEndpointGroup",
     "networks": "network",
     "routes": "route",
     "subnetworks": "subnetwork",
@@ -54,6 +55,8 @@ def answer(
         return reader(world, method, target, query)
     if method.verb == "listInstances":
         return _members(world, target, query)
+    if method.verb == "listNetworkEndpoints":
+        return _endpoints(world, target, query)
     return _change(world, method, (place, target), query, body or {})
 
 
@@ -92,6 +95,8 @@ def _change(
         effect = members.pool_members(world, target, verb, body)
     elif verb in {"addInstances", "removeInstances"}:
         effect = members.group_members(world, target, verb, body)
+    elif verb in {"attachNetworkEndpoints", "detachNetworkEndpoints"}:
+        effect = endpoints.change(world, target, verb, body)
     elif verb == "updateNetworkInterface":
         nic = query["networkInterface"]
         effect = members.network_interface(world, target, nic, body)
@@ -104,12 +109,18 @@ def _change(
 
 def _get(world: World, method: Method, target: str, query: Parameters) -> Resource:
     found = deepcopy(world.get(target))
-    found.pop("members", None)
+    _hide(found)
     if target.split("/")[-2] == "addresses":
         users = rules.rules_with(world, found["address"])
         found["users"] = [one["selfLink"] for one in users]
         found["status"] = "IN_USE" if users else "RESERVED"
     return found
+
+
+def _hide(resource: Resource) -> None:
+    """Take out what only lists of members show."""
+    for field in ("members", "endpoints"):
+        resource.pop(field, None)
 
 
 def _list(world: World, method: Method, target: str, query: Parameters) -> Resource:
@@ -146,7 +157,7 @@ def _aggregated(world: World, method: Method, target: str, query: Parameters) ->
     for zone in zones:
         found = [one for of, one in chosen if of == zone]
         for one in found:
-            one.pop("members", None)
+            _hide(one)
         why = f"There are no results for scope 'zones/{zone}' on this page."
         empty = {"warning": {"code": "NO_RESULTS_ON_PAGE", "message": why}}
         items[f"zones/{zone}"] = {kind: found} if found else empty
@@ -160,6 +171,12 @@ def _members(world: World, target: str, query: Parameters) -> Resource:
     items = [{"instance": link, "status": world.get(world.path(link))["status"]} for link in links]
     shown, token = _page(world, items, query)
     return {"kind": "compute#instanceGroupsListInstances", "items": shown, **token}
+
+
+def _endpoints(world: World, target: str, query: Parameters) -> Resource:
+    items = [{"networkEndpoint": one} for one in deepcopy(world.get(target)["endpoints"])]
+    shown, token = _page(world, items, query)
+    return {"kind": "compute#networkEndpointGroupsListNetworkEndpoints", "items": shown, **token}
 
 
 def _project(world: World, method: Method, target: str, query: Parameters) -> Resource:

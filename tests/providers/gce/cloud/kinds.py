@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Final
 
+from . import endpoints
 from .errors import ApiError, exists, in_use, invalid, not_found
 from .rules import address_of, backend_service, forwarding_rule, free, is_v6, rules_with
 from .world import Resource, World, check_fingerprint, fingerprint
@@ -200,6 +201,7 @@ _COMPLETE: Final[Mapping[str, _Complete]] = {
     "healthChecks": _health_check,
     "httpHealthChecks": _health_check,
     "instanceGroups": _instance_group,
+    "networkEndpointGroups": endpoints.group,
     "routes": _route,
     "targetPools": _target_pool,
 }

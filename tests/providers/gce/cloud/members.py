@@ -5,6 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
+from . import endpoints
 from .errors import ApiError, invalid, not_found
 from .kinds import MOST_AT_ONCE, MOST_IN_GROUP
 from .world import PODS, SUBNET, Resource, World, check_fingerprint, fingerprint
@@ -162,6 +163,7 @@ def remove_instance(world: World, path: str) -> None:
     """Delete a machine: groups lose it, target pools keep its link."""
     world.drop(path)
     link = world.link(path)
+    endpoints.forget(world, path)
     for _, group in world.of("instanceGroups"):
         if link in group["members"]:
             group["members"].remove(link)

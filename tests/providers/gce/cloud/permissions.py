@@ -10,6 +10,7 @@ _VERBS: Final = {
     "insert": "create",
     "patch": "update",
     "listInstances": "list",
+    "listNetworkEndpoints": "list",
     "wait": "get",
 }
 _COLLECTIONS: Final = {"regionBackendServices": "regionBackendServices", "regionDisks": "disks"}
@@ -26,6 +27,9 @@ _MORE: Final = {
     "compute.targetPools.removeHealthCheck": ("compute.httpHealthChecks.useReadOnly",),
     "compute.instanceGroups.addInstances": ("compute.instances.use",),
     "compute.instances.updateNetworkInterface": ("compute.subnetworks.use",),
+    "compute.networkEndpointGroups.attachNetworkEndpoints": ("compute.instances.use",),
+    "compute.networkEndpointGroups.detachNetworkEndpoints": ("compute.instances.use",),
+    "compute.networkEndpointGroups.listNetworkEndpoints": ("compute.networkEndpointGroups.get",),
 }
 _EXACT: Final = {
     "compute.targetPools.addHealthCheck": "compute.targetPools.update",
@@ -34,12 +38,15 @@ _EXACT: Final = {
     "compute.instanceGroups.removeInstances": "compute.instanceGroups.update",
     "compute.instanceGroups.listInstances": "compute.instanceGroups.list",
 }
+_ENDPOINTS: Final = "/networkEndpointGroups/"
 _REFERENCES: Final = {
     ("forwardingRules", "target"): "compute.targetPools.use",
     ("forwardingRules", "backendService"): "compute.regionBackendServices.use",
     ("forwardingRules", "subnetwork"): "compute.subnetworks.use",
     ("forwardingRules", "IPAddress"): "compute.addresses.use",
     ("addresses", "subnetwork"): "compute.subnetworks.use",
+    ("networkEndpointGroups", "network"): "compute.networks.use",
+    ("networkEndpointGroups", "subnetwork"): "compute.subnetworks.use",
     ("addresses", "address"): "",
     ("targetPools", "instances"): "compute.instances.use",
     ("targetPools", "healthChecks"): "compute.httpHealthChecks.useReadOnly",
@@ -56,6 +63,8 @@ def permissions(method: Method, body: Any) -> set[str]:
     for field in body or {} if isinstance(body, dict) else {}:
         if field == "healthChecks" and any("/regions/" in one for one in body[field]):
             needed.add("compute.regionHealthChecks.useReadOnly")
+        elif field == "backends" and any(_ENDPOINTS in one["group"] for one in body[field]):
+            needed.add("compute.networkEndpointGroups.use")
         elif body[field] and method.verb in {"insert", "update", "patch"}:
             needed.add(_REFERENCES.get((method.collection, field), ""))
     return needed - {""}

@@ -27,6 +27,10 @@ METHODS: Final = {
         *("listInstances", "removeInstances"),
     ),
     "instances": ("aggregatedList", "get", "list", "updateNetworkInterface"),
+    "networkEndpointGroups": (
+        *("aggregatedList", "attachNetworkEndpoints", "delete", "detachNetworkEndpoints", "get"),
+        *("insert", "list", "listNetworkEndpoints"),
+    ),
     "networks": ("get",),
     "projects": ("get", "setCommonInstanceMetadata"),
     "regionBackendServices": ("delete", "get", "insert", "list", "patch", "update"),

@@ -9,6 +9,7 @@ import ipaddress
 from itertools import islice
 from typing import Final
 
+from .endpoints import check_backends
 from .errors import ApiError, invalid
 from .world import Resource, World, fingerprint
 
@@ -188,5 +189,9 @@ def backend_service(world: World, path: str, body: Resource) -> Resource:
         }
         for one in body.get("backends", [])
     ]
+    check_backends(world, [one["group"] for one in body["backends"]])
+    draining = body.setdefault("connectionDraining", {"drainingTimeoutSec": 0})
+    if draining.get("drainingTimeoutSec") and body.get("protocol") != "TCP":
+        raise invalid("resource.connectionDraining", draining, "It is for TCP.")
     body["fingerprint"] = fingerprint({**body, "fingerprint": ""})
     return body

@@ -24,6 +24,8 @@ from .world import PROJECT, ZONES, Resource, World
 
 LONGEST_WAIT: Final = 120.0
 _BEFORE, _AFTER = "before", "after"
+_READING: Final = (".wait", ".listInstances", ".listNetworkEndpoints")
+"""How methods end that are no GET and change nothing."""
 
 
 class Fault(msgspec.Struct):
@@ -254,7 +256,7 @@ class Gce:
 
     def _note(self, method: str, verb: str, path: str, body: Any) -> None:
         self.calls.append(method)
-        if verb != "GET" and not method.endswith((".wait", ".listInstances")):
+        if verb != "GET" and not method.endswith(_READING):
             self.requests.append((method, path, body))
 
     def _fault(self, method: str, path: str) -> Fault | None:
