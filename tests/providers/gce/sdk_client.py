@@ -146,6 +146,44 @@ def newer(endpoint: str, credentials: Any, project: str, zone: str) -> dict[str,
     return said
 
 
+def endpoints(endpoint: str, credentials: Any, project: str, zone: str) -> dict[str, Any]:
+    """Make a group of network endpoints, attach an instance twice, detach it, and delete all."""
+    options: dict[str, Any] = {
+        "credentials": credentials,
+        "client_options": {"api_endpoint": endpoint},
+    }
+    groups = compute_v1.NetworkEndpointGroupsClient(**options)
+    operations = compute_v1.ZoneOperationsClient(**options)
+    where = {"project": project, "zone": zone}
+    named = {**where, "network_endpoint_group": "neg"}
+    one = compute_v1.NetworkEndpoint(instance="node-1")
+
+    def done(begun: Any) -> str:
+        return str(operations.wait(**where, operation=begun.name).status.name)
+
+    body = compute_v1.NetworkEndpointGroup(name="neg", network_endpoint_type="GCE_VM_IP")
+    done(groups.insert_unary(**where, network_endpoint_group_resource=body))
+    attach = compute_v1.NetworkEndpointGroupsAttachEndpointsRequest(network_endpoints=[one])
+    key = "network_endpoint_groups_attach_endpoints_request_resource"
+    done(groups.attach_network_endpoints_unary(**named, **{key: attach}))
+    said = {}
+    try:
+        groups.attach_network_endpoints_unary(**named, **{key: attach})
+    except exceptions.BadRequest as error:
+        said["attached again"] = type(error).__name__
+    show = compute_v1.NetworkEndpointGroupsListEndpointsRequest(health_status="SKIP")
+    listed = groups.list_network_endpoints(
+        **named, network_endpoint_groups_list_endpoints_request_resource=show
+    )
+    said["endpoints"] = ",".join(each.network_endpoint.instance for each in listed)
+    said["size"] = str(groups.get(**named).size)
+    detach = compute_v1.NetworkEndpointGroupsDetachEndpointsRequest(network_endpoints=[one])
+    key = "network_endpoint_groups_detach_endpoints_request_resource"
+    said["detached"] = done(groups.detach_network_endpoints_unary(**named, **{key: detach}))
+    done(groups.delete_unary(**named))
+    return said
+
+
 def main(endpoint: str, project: str, region: str, zone: str) -> dict[str, Any]:
     """Do all of it; return what was answered."""
     credentials, _ = google.auth.default(scopes=[SCOPE])
@@ -155,6 +193,7 @@ def main(endpoint: str, project: str, region: str, zone: str) -> dict[str, Any]:
         **classic.pools(),
         **classic.services(),
         **newer(endpoint, credentials, project, zone),
+        **endpoints(endpoint, credentials, project, zone),
     }
 
 

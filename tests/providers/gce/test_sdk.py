@@ -64,5 +64,9 @@ async def test_both_sdks_get_a_token_and_make_list_and_delete(gce: Gce, tmp_path
         "missing": "NotFound",
         "source": "0.0.0.0/0",
         "deleted": "DONE",
+        "attached again": "BadRequest",
+        "endpoints": "node-1",
+        "size": "1",
+        "detached": "DONE",
     }
     assert not any(map(gce.names, KINDS))
