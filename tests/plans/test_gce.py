@@ -17,6 +17,7 @@ from proreus.providers.gce.balancing.annotations import STANDARD, Options
 from proreus.providers.gce.balancing.desired import Desired, Setting, desired_parts
 from proreus.providers.gce.balancing.firewalls import CHECK_RANGES, NOBODY, port_ranges
 from proreus.providers.gce.balancing.hosts import instance_urls, machines_of, tags_for
+from proreus.providers.gce.balancing.members import group_steps
 from proreus.providers.gce.balancing.parts import (
     IPV4,
     IPV6,
@@ -35,7 +36,6 @@ from proreus.providers.gce.balancing.parts import (
 )
 from proreus.providers.gce.balancing.plan import (
     deletion,
-    group_steps,
     leaves_shared_check,
     obsolete,
     other_scheme,
@@ -123,7 +123,8 @@ def settled(want: Desired, before: Observed = NOTHING) -> tuple[list[Step], Obse
     """The steps until there are none, and what there is then; new addresses are one of ours."""
 
     def steps(observed: Observed) -> tuple[Step, ...]:
-        if want.backend is not None and (groups := group_steps(want.machines, observed)):
+        has_shared = want.backend is not None and want.subset is None
+        if has_shared and (groups := group_steps(want.machines, observed)):
             return groups
         found = plan(want, observed, PLACE)
         lines = shown(found)

@@ -30,7 +30,7 @@ UID = "5e00aaaa-0000-4000-8000-000000000001"
 NAME = "a5e00aaaa00004000800000000000000"
 KINDS = (
     *("addresses", "backendServices", "firewalls", "forwardingRules", "healthChecks"),
-    *("httpHealthChecks", "instanceGroups", "targetPools"),
+    *("httpHealthChecks", "instanceGroups", "networkEndpointGroups", "targetPools"),
 )
 SECOND = {"name": "second", "uid": "5e00bbbb-0000-4000-8000-000000000002"}
 NODES = {"node-1": ZONES[0], "node-2": ZONES[1]}

@@ -21,8 +21,9 @@ from .conftest import environment
 
 KINDS = (
     *("addresses", "backendServices", "firewalls", "forwardingRules", "healthChecks"),
-    *("httpHealthChecks", "instanceGroups", "targetPools"),
+    *("httpHealthChecks", "instanceGroups", "networkEndpointGroups", "targetPools"),
 )
+MEMBERS = ("members", "instances", "endpoints")
 _QUOTA = ApiError(403, "rateLimitExceeded", "Quota exceeded for quota metric 'Queries'.")
 OTHER_UID = "0f0e0d0c-0000-4000-8000-00000000000f"
 
@@ -70,16 +71,17 @@ class GCEFixture(CloudFixture):
             for kind in KINDS:
                 for path, one in self.gce.world.of(kind):
                     members = one.get("members") or one.get("instances") or ()
-                    found[path] = {**one, "members": [], "instances": [], "size": 0}
-                    found |= {f"{path} {member}": member for member in members}
+                    ends = map(_name, one.get("endpoints", ()))
+                    found[path] = {**one, **{key: [] for key in MEMBERS}, "size": 0}
+                    found |= {f"{path} {member}": member for member in (*members, *ends)}
         return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
     async def remove_object(self, id_: str) -> None:
         path, _, member = id_.partition(" ")
         with self.gce.changing(path) as one:
             if member:
-                for field in ("members", "instances"):
-                    one[field] = [each for each in one.get(field) or () if each != member]
+                for field in MEMBERS:
+                    one[field] = [each for each in one.get(field) or () if _name(each) != member]
                 return
             self.gce.world.drop(path)
             for user in self.gce.world.objects.values():
@@ -101,6 +103,11 @@ class GCEFixture(CloudFixture):
             )  # fmt: skip
 
 
+def _name(member: Any) -> str:
+    """What a member is called: a link, or an endpoint's instance."""
+    return str(member["instance"] if isinstance(member, dict) else member)
+
+
 def _forget(resource: dict[str, Any], link: str) -> None:
     """Let nothing refer to what is gone."""
     for field in ("healthChecks", "instances"):
@@ -112,6 +119,13 @@ def _forget(resource: dict[str, Any], link: str) -> None:
 
 class InternalFixture(GCEFixture):
     annotations: Mapping[str, str] = {TYPE: "Internal"}
+
+
+class SubsetFixture(InternalFixture):
+    """Internal load balancers with a subset of the nodes."""
+
+    extra = "subnetwork-name = default\n"
+    sections = "[LoadBalancer]\nsubsetting = true\n"
 
 
 class BackendServiceFixture(GCEFixture):
@@ -137,6 +151,11 @@ class TestExternal(Conformance):
 @pytest.mark.long
 class TestInternal(Conformance):
     fixture = InternalFixture
+
+
+@pytest.mark.long
+class TestSubset(Conformance):
+    fixture = SubsetFixture
 
 
 @pytest.mark.long

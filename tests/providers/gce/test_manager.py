@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from proreus.kube.patch import Patch, PatchType
+from proreus.kube.requests import ENDPOINT_SLICES
 from proreus.providers.gce.balancing.annotations import TYPE
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
@@ -16,7 +18,7 @@ from ..lives import ClusterLife  # noqa: TID252
 from .cloud.server import Gce
 from .cloud.world import ZONES
 from .lb_site import KINDS
-from .site import config_text
+from .site import PATIENT, config_text
 
 FLAGS = (
     "--cloud-provider=gce",
@@ -56,11 +58,13 @@ WHILE_DELETED: tuple[tuple[str, dict[str, Any]], ...] = (
 class Life(ClusterLife):
     """A cluster whose machines and load balancers are in a project."""
 
-    def __init__(self, site: Site, gce: Gce, directory: Path, patience: float) -> None:
+    def __init__(
+        self, site: Site, gce: Gce, directory: Path, patience: float, sections: str = ""
+    ) -> None:
         super().__init__(site, patience)
         self.gce = gce
         self._file = directory / "gce.conf"
-        self._file.write_text(config_text(gce))
+        self._file.write_text(config_text(gce, sections=f"{PATIENT}{sections}"))
 
     def manager(self) -> ManagerProcess:
         return self.site.lone_manager(*FLAGS, f"--cloud-config={self._file}")
@@ -97,8 +101,8 @@ class Life(ClusterLife):
             }
             if len(shown) < count or set(shown.values()) != set(self._rules(ports)):
                 return None
-            pools = [set(map(_name, one["instances"])) for one in self._all("targetPools")]
-            groups = self._all("instanceGroups")
+            pools = [set(map(_name, one["instances"])) for one in self.of("targetPools")]
+            groups = self.of("instanceGroups")
             members = {_name(link) for one in groups for link in one["members"]}
             is_full = all(pool == hosts for pool in pools) and members == hosts
             return shown if is_full else None
@@ -109,12 +113,13 @@ class Life(ClusterLife):
         """The addresses of forwarding rules with these ports."""
         return [
             one["IPAddress"]
-            for one in self._all("forwardingRules")
+            for one in self.of("forwardingRules")
             if one.get("portRange", ",".join(one.get("ports", ()))).replace("80-80", "80")
             in {ports, ports.replace(",", "-")}
         ]
 
-    def _all(self, kind: str) -> list[dict[str, Any]]:
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """All resources of a kind."""
         with self.gce.world.lock:
             return [dict(one) for _, one in self.gce.world.of(kind)]
 
@@ -123,7 +128,7 @@ class Life(ClusterLife):
         wanted = sorted(names)
 
         async def are_routed() -> bool:
-            return sorted(_name(one["nextHopInstance"]) for one in self._all("routes")) == wanted
+            return sorted(_name(one["nextHopInstance"]) for one in self.of("routes")) == wanted
 
         await self.until(f"there are {len(wanted)} routes", are_routed)
 
@@ -185,3 +190,40 @@ async def test_nothing_is_left_of_the_life_of_200_nodes_and_20_services(
 ) -> None:
     async with set_up(control_plane, tmp_path) as site:
         await live(Life(site, gce, tmp_path, 600.0), nodes=200, services=20, leaving=10)
+
+
+def _slice(node: str) -> dict[str, Any]:
+    """A ready pod of the Service on this node, as its controller would write it."""
+    meta = {"name": "web-0-1", "labels": {"kubernetes.io/service-name": "web-0"}}
+    pod = {"addresses": ["10.64.0.9"], "conditions": {"ready": True}, "nodeName": node}
+    ports = [{"name": "http", "port": 80}]
+    return {"metadata": meta, "addressType": "IPv4", "endpoints": [pod], "ports": ports}
+
+
+@pytest.mark.long
+async def test_a_subset_of_local_traffic_follows_the_pods(
+    control_plane: ControlPlane, gce: Gce, tmp_path: Path
+) -> None:
+    async with set_up(control_plane, tmp_path) as site:
+        life = Life(site, gce, tmp_path, 120.0, "[LoadBalancer]\nsubsetting = true\n")
+        local = {"externalTrafficPolicy": "Local", "annotations": {TYPE: "Internal"}}
+
+        async def follow(node: str) -> None:
+            async def is_attached() -> bool:
+                groups = life.of("networkEndpointGroups")
+                return [each["instance"] for one in groups for each in one["endpoints"]] == [node]
+
+            await life.until(f"{node} alone is attached", is_attached)
+
+        async with life.manager():
+            names = await life.join(3)
+            await life.initialised(names)
+            await life.serve(1, lambda _: local)
+            await site.client.create(ENDPOINT_SLICES, _slice(names[0]), "default")
+            await follow(names[0])
+            moved = Patch(PatchType.MERGE, {"endpoints": _slice(names[2])["endpoints"]})
+            await site.client.patch(ENDPOINT_SLICES, "web-0-1", moved, "default")
+            await follow(names[2])
+            await life.end(1, names)
+            await life.empty(life.left)
+            await site.client.delete(ENDPOINT_SLICES, "web-0-1", "default")

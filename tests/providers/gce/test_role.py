@@ -19,6 +19,7 @@ from .cloud.world import PROJECT, ZONES
 from .lb_site import SECOND, balancing
 from .site import CLUSTER, config_text, node, started
 from .test_backend_services import BACKEND, INTERNAL, SECTIONS
+from .test_subsets import SECTIONS as SUBSETS
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "proreus" / "providers" / "gce"
@@ -59,6 +60,8 @@ def test_every_operation_is_called_somewhere() -> None:
     general = {"delete", "get", "insert", "update"}
     verbs = {"addInstance", "removeInstance", "addInstances", "removeInstances"}
     verbs |= {"addHealthCheck", "removeHealthCheck", "add", "remove"}
+    verbs |= {"aggregatedList", "attachNetworkEndpoints", "detachNetworkEndpoints"}
+    verbs |= {"listNetworkEndpoints"}
     for name in OPERATIONS:
         collection, verb = name.split(".")
         is_wait = verb == "wait" and collection in texts | {"globalOperations"}
@@ -90,6 +93,17 @@ async def test_the_role_is_enough_for_all_that_is_done(gce: Gce) -> None:
             gce.run("node-3")
             await site.delete()
             await site.delete(**SECOND)
+        assert site.left() == {}
+
+
+async def test_the_role_is_enough_for_subsets(gce: Gce) -> None:
+    gce.granted = frozenset(permissions())
+    async with balancing(gce, "subnetwork-name = default", SUBSETS) as site:
+        await site.make(annotations=INTERNAL)
+        await site.make((80, "UDP"), annotations=INTERNAL)
+        site.nodes.pop()
+        await site.make(annotations=INTERNAL)
+        await site.delete()
         assert site.left() == {}
 
 

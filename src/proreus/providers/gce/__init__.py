@@ -56,6 +56,9 @@ class GCECloud(CloudProvider):
         if config is not None and not isinstance(config, GCEConfig):
             raise ConfigError(("--cloud-config: is not a cloud-config of the provider gce",))
         self._config = config or GCEConfig()
+        if self._config.load_balancer.subsetting:
+            # Only nodes with pods serve Services of local traffic.
+            self.needs = frozenset({*self.needs, "endpoint_slices"})  # type: ignore[misc]
         path = key_file_path(self._config.global_)
         self.watched_files = (path,) if path else ()
 

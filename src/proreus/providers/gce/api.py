@@ -53,6 +53,9 @@ class Scope(msgspec.Struct, frozen=True):
 
     instances: tuple[msgspec.Raw, ...] = ()
     instance_groups: tuple[msgspec.Raw, ...] = msgspec.field(default=(), name="instanceGroups")
+    endpoint_groups: tuple[msgspec.Raw, ...] = msgspec.field(
+        default=(), name="networkEndpointGroups"
+    )
 
 
 class _Aggregated(msgspec.Struct, frozen=True, rename="camel"):

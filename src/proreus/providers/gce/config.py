@@ -49,8 +49,8 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         container_api_endpoint: Where the Kubernetes Engine API is, which only `proreus clusters`
             asks.
         local_zone: The zone of this machine, if its metadata are not to be asked.
-        alpha_features: ILBSubsets leaves new internal Services to another controller;
-            SkipIGsManagement leaves instance groups to it.
+        alpha_features: ILBSubsets leaves new internal Services to another controller, unless
+            they get a subset here; SkipIGsManagement leaves instance groups to it.
     """
 
     ignore_unknown: ClassVar[bool] = True
@@ -95,6 +95,8 @@ class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
             kube-system/ingress-uid does not hold it.
         backend_services: Whether external Services that ask for a backend service get one here;
             officially another controller makes these.
+        subsetting: Whether new internal Services get a subset of the nodes here, in groups of
+            endpoints; officially another controller makes these.
         dual_stack: Whether Services get IPv6 addresses, too; not those with a target pool. The
             subnetwork must have a range of IPv6.
     """
@@ -102,6 +104,7 @@ class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     enabled: bool = True
     cluster_id: str = ""
     backend_services: bool = False
+    subsetting: bool = False
     dual_stack: bool = False
 
     def problems(self) -> Iterator[str]:

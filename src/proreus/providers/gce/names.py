@@ -104,6 +104,12 @@ def machine_in(url: str) -> Machine | None:
     return machine(found[1], found[2]) if found else None
 
 
+def zone_in(url: str) -> str:
+    """Return the zone of the resource that a URL names; "" if it is in none."""
+    found = re.search(r"/zones/([^/]+)/", url)
+    return found[1] if found else ""
+
+
 def instance_path(project: str, key: Machine) -> str:
     """Return the path of an instance."""
     return f"projects/{project}/zones/{key.zone}/instances/{key.name}"

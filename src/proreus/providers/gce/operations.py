@@ -69,6 +69,22 @@ OPERATIONS: Final = {
     "instances.updateNetworkInterface": Operation(
         "PATCH", ("instances.updateNetworkInterface", "subnetworks.use")
     ),
+    "networkEndpointGroups.aggregatedList": Operation(
+        "GET", ("networkEndpointGroups.list",), "lists"
+    ),
+    "networkEndpointGroups.attachNetworkEndpoints": Operation(
+        "POST", ("networkEndpointGroups.attachNetworkEndpoints", _INSTANCE)
+    ),
+    "networkEndpointGroups.delete": Operation("DELETE", ("networkEndpointGroups.delete",)),
+    "networkEndpointGroups.detachNetworkEndpoints": Operation(
+        "POST", ("networkEndpointGroups.detachNetworkEndpoints", _INSTANCE)
+    ),
+    "networkEndpointGroups.insert": Operation(
+        "POST", ("networkEndpointGroups.create", "networks.use", "subnetworks.use")
+    ),
+    "networkEndpointGroups.listNetworkEndpoints": Operation(
+        "POST", ("networkEndpointGroups.get", "networkEndpointGroups.list"), "lists"
+    ),
     "networks.get": Operation("GET", ("networks.get",)),
     "projects.get": Operation("GET", ("projects.get",)),
     "projects.setCommonInstanceMetadata": Operation(
@@ -80,14 +96,16 @@ OPERATIONS: Final = {
         "POST",
         (
             *("regionBackendServices.create", "healthChecks.useReadOnly"),
-            *("instanceGroups.use", "regionHealthChecks.useReadOnly"),
+            *("instanceGroups.use", "networkEndpointGroups.use"),
+            "regionHealthChecks.useReadOnly",
         ),
     ),
     "regionBackendServices.update": Operation(
         "PUT",
         (
             *("regionBackendServices.update", "healthChecks.useReadOnly"),
-            *("instanceGroups.use", "regionHealthChecks.useReadOnly"),
+            *("instanceGroups.use", "networkEndpointGroups.use"),
+            "regionHealthChecks.useReadOnly",
         ),
     ),
     "regionDisks.get": Operation("GET", ("disks.get",)),
@@ -119,7 +137,9 @@ OPERATIONS: Final = {
 }
 """The methods by their names; a name that is not here is not called."""
 
-READS: Final = frozenset({"instanceGroups.listInstances"})
+READS: Final = frozenset(
+    {"instanceGroups.listInstances", "networkEndpointGroups.listNetworkEndpoints"}
+)
 """Methods that change nothing although they are sent with POST."""
 
 

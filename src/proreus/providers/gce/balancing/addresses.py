@@ -38,7 +38,7 @@ def check(desired: Desired, observed: Observed, ref: LoadBalancerRef, tenants: T
             f"it is of the network tier {reserved.network_tier}, and the Service of"
             f" {want.network_tier}: change the annotation cloud.google.com/network-tier"
         )
-    elif others := _others(reserved, desired.name):
+    elif others := _others(reserved, desired):
         problem = f"{others[0]} has it"
     else:
         owners = [one for one in (naming.owner_in(reserved.description),) if one is not None]
@@ -53,15 +53,17 @@ def is_still_free(desired: Desired, reserved: Address | None) -> bool:
     Somebody has reserved it, so that it stays; no mark and no user but the Service's other
     forwarding rules says that it is another's.
     """
-    if reserved is None or _others(reserved, desired.name):
+    if reserved is None or _others(reserved, desired):
         return False
     owner = naming.owner_in(reserved.description)
     return owner is None or owner.key == desired.service
 
 
-def _others(reserved: Address, name: str) -> list[str]:
+def _others(reserved: Address, desired: Desired) -> list[str]:
     """Return the names of what has an address and is none of the load balancer's rules."""
-    users = map(last_part, reserved.users)
+    users, name = map(last_part, reserved.users), desired.name
+    if desired.subset is not None:
+        return [one for one in users if one not in desired.subset.names.rules.values()]
     return [one for one in users if one != name and not one.startswith(f"{name}-")]
 
 

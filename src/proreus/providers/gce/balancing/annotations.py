@@ -25,6 +25,8 @@ INTERNAL_ELSEWHERE: Final = "gke.networking.io/l4-ilb-v2"
 EXTERNAL_ELSEWHERE: Final = "gke.networking.io/l4-netlb-v2"
 """The finalizer of the controller that gives external Services a backend service."""
 
+INTERNAL_CLASS: Final = "networking.gke.io/l4-regional-internal"
+"""The class of internal load balancers with a subset of the nodes."""
 EXTERNAL_CLASS: Final = "networking.gke.io/l4-regional-external"
 """The class of external load balancers with a backend service."""
 
@@ -38,6 +40,12 @@ _SUBNET_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _BY_OTHERS: Final = (
     f"the annotation {RBS} or the class {EXTERNAL_CLASS} leaves it to the controller of backend"
     " services: backend-services in [LoadBalancer] of the cloud-config makes it here"
+)
+
+
+_SUBSETS_BY_OTHERS: Final = (
+    f"the class {INTERNAL_CLASS} leaves it to the controller of subsets: subsetting in"
+    " [LoadBalancer] of the cloud-config makes it here"
 )
 
 
@@ -65,6 +73,8 @@ class Options(msgspec.Struct, frozen=True):
 
 def is_internal(service: Service) -> bool:
     """Tell whether only the network is to reach a Service."""
+    if service.spec.load_balancer_class == INTERNAL_CLASS:
+        return True
     annotations = service.metadata.annotations
     return annotations.get(TYPE, annotations.get(OLD_TYPE, "")) in {"Internal", "internal"}
 
@@ -73,6 +83,15 @@ def asks_backend_service(service: Service) -> bool:
     """Tell whether an external Service asks for a backend service, by annotation or class."""
     is_asked = service.metadata.annotations.get(RBS) == "enabled"
     return is_asked or service.spec.load_balancer_class == EXTERNAL_CLASS
+
+
+def may_have_subset(service: Service) -> bool:
+    """Tell whether an internal Service without load balancer may get one with a subset of nodes.
+
+    One that the official manager has begun to serve gets none, as the other controller has it.
+    """
+    is_asked = service.spec.load_balancer_class == INTERNAL_CLASS
+    return is_asked or INTERNAL_BEFORE not in service.metadata.finalizers
 
 
 def read_options(service: Service) -> Options:
@@ -105,6 +124,7 @@ def handled_elsewhere(
     subsets: bool,
     rbs_default: bool = False,
     backend_services: bool = False,
+    subsetting: bool = False,
 ) -> str:
     """Return why another controller makes a Service's load balancer; "" if it is this one.
 
@@ -115,6 +135,7 @@ def handled_elsewhere(
         subsets: Whether the cloud-config leaves new internal Services to another controller.
         rbs_default: Whether a flag gives new external ones a backend service.
         backend_services: Whether load balancers with a backend service are made here.
+        subsetting: Whether those with a subset of the nodes are made here.
     """
     finalizers = service.metadata.finalizers
     claims: tuple[tuple[bool, str], ...] = (
@@ -133,7 +154,9 @@ def handled_elsewhere(
     )
     if options.internal:
         is_new = not has_rule and INTERNAL_BEFORE not in finalizers
+        is_asked = service.spec.load_balancer_class == INTERNAL_CLASS
         claims = (
+            (is_asked and not subsetting, _SUBSETS_BY_OTHERS),
             (
                 is_new and subsets,
                 "alpha-features in [Global] leaves new internal Services to another controller",

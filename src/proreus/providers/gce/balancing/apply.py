@@ -1,7 +1,7 @@
 """Take the steps of a plan, one call for each."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -9,7 +9,7 @@ from proreus.cloudprovider.lookups import all_but_refused
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing.observe import Observer
-from proreus.providers.gce.balancing.parts import Group, Kind, Part, Pool, Rule
+from proreus.providers.gce.balancing.parts import Endpoints, Group, Kind, Part, Pool, Rule
 from proreus.providers.gce.balancing.steps import (
     Change,
     Delete,
@@ -38,7 +38,7 @@ class Applier:
 
         Args:
             step: The step.
-            group: The name of instance groups.
+            group: The name of instance groups, or of groups of endpoints.
 
         Raises:
             CloudError: Google refuses.
@@ -49,7 +49,9 @@ class Applier:
             case Change(kind, part):
                 await self._change(kind, part)
             case Delete(kind, name):
-                await self._api.delete(f"{kind.method}.delete", self._observer.path(kind, name))
+                resource, zone = (group, name) if kind is Kind.ENDPOINTS else (name, "")
+                path = self._observer.path(kind, resource, zone)
+                await self._api.delete(f"{kind.method}.delete", path)
             case Hosts() as call:
                 return await self._hosts(call, group, step.after)
             case PoolCheck(pool, check, adds):
@@ -63,7 +65,7 @@ class Applier:
         operation = f"{kind.method}.insert"
         if isinstance(part, Group):
             path = self._observer.path(kind, "", part.name)
-            await self._api.change(operation, path, {"name": group})
+            await self._api.change(operation, path, _made(part, group))
         else:
             try:
                 await self._api.change(operation, self._observer.path(kind), part)
@@ -90,14 +92,13 @@ class Applier:
         await self._api.change(f"{kind.method}.update", path, part)
 
     async def _hosts(self, call: Hosts, group: str, after: Effect) -> Effect:
-        is_group = call.kind is Kind.GROUP
-        verb = f"{'add' if call.adds else 'remove'}Instance{'s' if is_group else ''}"
-        name, zone = (group, call.name) if is_group else (call.name, "")
+        verb, field = _VERBS[call.kind, call.adds]
+        name, zone = (call.name, "") if call.kind is Kind.POOL else (group, call.name)
         path = f"{self._observer.path(call.kind, name, zone)}/{verb}"
         by_text = {str(one): one for one in call.machines}
 
         async def send(texts: list[str]) -> None:
-            body = {"instances": [{"instance": self._url(by_text[text])} for text in texts]}
+            body = {field: [{"instance": self._named(call.kind, by_text[text])} for text in texts]}
             await self._api.change(f"{call.kind.method}.{verb}", path, body)
 
         refused = await all_but_refused(send, by_text, _named)
@@ -111,8 +112,35 @@ class Applier:
             added.after(observed), refused={**observed.refused, **why}
         )
 
-    def _url(self, machine: Machine) -> str:
+    def _named(self, kind: Kind, machine: Machine) -> str:
+        """Return what an instance is called: by its name where the zone is the group's."""
+        if kind is Kind.ENDPOINTS:
+            return machine.name
         return self._place.url(instance_path(self._place.project, machine))
+
+
+_VERBS: Final = {
+    (Kind.ENDPOINTS, True): ("attachNetworkEndpoints", "networkEndpoints"),
+    (Kind.ENDPOINTS, False): ("detachNetworkEndpoints", "networkEndpoints"),
+    (Kind.GROUP, True): ("addInstances", "instances"),
+    (Kind.GROUP, False): ("removeInstances", "instances"),
+    (Kind.POOL, True): ("addInstance", "instances"),
+    (Kind.POOL, False): ("removeInstance", "instances"),
+}
+"""The methods that let instances join and leave, and the field in their requests."""
+
+
+def _made(part: Group, name: str) -> Mapping[str, str]:
+    """Return the request that makes a group."""
+    if not isinstance(part, Endpoints):
+        return {"name": name}
+    return {
+        "name": name,
+        "description": part.description,
+        "networkEndpointType": "GCE_VM_IP",
+        "network": part.network,
+        "subnetwork": part.subnetwork,
+    }
 
 
 def _named(error: Refused) -> set[str]:

@@ -22,10 +22,12 @@ from proreus.providers.gce.balancing.parts import (
     IPV6,
     BackendService,
     Check,
+    Endpoints,
     Firewall,
     Form,
     Http,
     HttpCheck,
+    Kind,
     Pool,
     Rule,
 )
@@ -36,6 +38,7 @@ from proreus.providers.gce.balancing.rules import (
     ports_of,
     rule_name,
 )
+from proreus.providers.gce.balancing.subsets.names import SubsetNames
 from proreus.providers.gce.names import Machine
 from proreus.providers.gce.place import Place
 
@@ -66,7 +69,8 @@ class Desired(msgspec.Struct, frozen=True):
         last_addresses: What its status shows.
         is_tier_given: Whether one of another network tier must go.
         shares_check: Whether the health check is that of all nodes.
-        group: The name of the instance groups of a backend service.
+        group: The name of the groups of a backend service.
+        subset: What the load balancer is made by if it has a subset of the nodes.
     """
 
     form: Form
@@ -82,6 +86,7 @@ class Desired(msgspec.Struct, frozen=True):
     is_tier_given: bool = False
     shares_check: bool = True
     group: str = ""
+    subset: "Subset | None" = None
 
     @property
     def name(self) -> str:
@@ -106,7 +111,28 @@ class Desired(msgspec.Struct, frozen=True):
     @property
     def internal(self) -> bool:
         """Whether the load balancer is reached from inside the network only."""
-        return self.form is Form.INTERNAL
+        return self.form in {Form.INTERNAL, Form.SUBSET}
+
+    @property
+    def own(self) -> str:
+        """The name of its own backend service and health check."""
+        return self.name if self.subset is None else self.subset.names.own
+
+    @property
+    def own_check_firewalls(self) -> tuple[str, ...]:
+        """What firewall rules for its own health check are called, or would be."""
+        if self.subset is not None:
+            return (self.subset.names.own_check_firewall,)
+        return tuple(name for rule in self.rules for name in naming.own_check_firewalls(rule.name))
+
+    @property
+    def group_kind(self) -> Kind:
+        """The kind of the groups of a backend service."""
+        return Kind.GROUP if self.subset is None else Kind.ENDPOINTS
+
+    def held(self, rule: Rule) -> str:
+        """Return the name under which an address is held while its rule is made anew."""
+        return rule.name if self.subset is None else self.subset.names.own
 
     def first_of(self, family: str) -> Rule | None:
         """Return the first forwarding rule of a family, whose name its address is held under."""
@@ -116,6 +142,13 @@ class Desired(msgspec.Struct, frozen=True):
         """Return the address of a family that the Service asks for, or ""."""
         is_of = family_of(self.requested_address) == family
         return self.requested_address if is_of else ""
+
+
+class Subset(msgspec.Struct, frozen=True):
+    """The names of a load balancer with a subset of the nodes, and how its groups are made."""
+
+    names: SubsetNames
+    group: Endpoints
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -177,7 +210,7 @@ def family_of(address: str) -> str:
         return ""
 
 
-def _canonical(address: str) -> str:
+def canonical(address: str) -> str:
     """Return an address as Google writes it."""
     return str(ipaddress.ip_address(address)) if address else ""
 
@@ -212,7 +245,7 @@ def desired_parts(
     """
     if form is Form.POOL:
         lb = without_ipv6(lb)
-    subnetwork = _subnetwork(options, setting)
+    subnetwork = subnetwork_of(options, setting)
     check(lb, options, form, subnetwork)
     if form is Form.POOL:
         made = _with_pool(lb, options, setting, tuple(tags))
@@ -222,7 +255,7 @@ def desired_parts(
         made,
         firewalls=for_clients(lb, lb.families, setting.network, tuple(tags)),
         machines=frozenset(machines),
-        requested_address=_canonical(lb.requested_address),
+        requested_address=canonical(lb.requested_address),
         last_addresses=tuple(point.ip for point in lb.ref.last_ingress if point.ip),
         is_tier_given=options.is_tier_given,
     )
@@ -237,7 +270,7 @@ def _with_pool(
     check_ = HttpCheck(
         name=check_name,
         description=naming.described(check_name),
-        port=_check_port(lb),
+        port=check_port(lb),
         request_path=lb.health_check.path or HEALTH_PATH,
         **_INTERVALS,
     )
@@ -258,7 +291,7 @@ def _with_pool(
         target=Pool(
             name=name,
             description=naming.described(lb.ref.key),
-            session_affinity=_affinity(lb),
+            session_affinity=affinity(lb),
             health_checks=(place.url(place.everywhere("httpHealthChecks", check_name)),),
         ),
         shares_check=shared,
@@ -286,7 +319,7 @@ def _with_backend(
     check_path = place.everywhere("healthChecks", check_name)
     if form is Form.EXTERNAL:
         check_path = place.in_region("healthChecks", check_name)
-    port = _check_port(lb)
+    port = check_port(lb)
     rules = of_backend(
         lb,
         options,
@@ -318,7 +351,7 @@ def _with_backend(
             name=backend_name,
             description="" if shares_backend else naming.described(lb.ref.key),
             protocol=protocol,
-            session_affinity=_affinity(lb),
+            session_affinity=affinity(lb),
             load_balancing_scheme=rules[0].load_balancing_scheme,
             health_checks=(place.url(check_path),),
         ),
@@ -341,7 +374,7 @@ def _check_firewall_names(
     }
 
 
-def _subnetwork(options: Options, setting: Setting) -> str:
+def subnetwork_of(options: Options, setting: Setting) -> str:
     """Return the path of the subnetwork for the address, or ""."""
     if not options.subnet:
         return setting.subnetwork
@@ -350,12 +383,13 @@ def _subnetwork(options: Options, setting: Setting) -> str:
     return f"{region}/subnetworks/{options.subnet}"
 
 
-def _check_port(lb: LoadBalancer) -> int:
+def check_port(lb: LoadBalancer) -> int:
     """Return the port of health checks: the Service's own, or kube-proxy's."""
     if lb.local_traffic and lb.health_check.port:
         return lb.health_check.port
     return KUBE_PROXY_HEALTH_PORT
 
 
-def _affinity(lb: LoadBalancer) -> str:
+def affinity(lb: LoadBalancer) -> str:
+    """Return the affinity of sessions, in Google's word."""
     return "NONE" if lb.affinity_seconds is None else "CLIENT_IP"

@@ -15,16 +15,10 @@ import msgspec
 from proreus.cloudprovider.adapters import per_service
 from proreus.cloudprovider.errors import (
     CloudError,
-    ImplementedElsewhere,
     InvalidRequest,
     RetryAfter,
 )
-from proreus.cloudprovider.identity import (
-    MARK_CLUSTER_UID,
-    MARK_FINGERPRINT,
-    ClusterIdentity,
-    OwnedObject,
-)
+from proreus.cloudprovider.identity import MARK_FINGERPRINT, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
@@ -36,9 +30,9 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancers,
     PartChange,
     Pending,
+    nodes_with_pods,
 )
-from proreus.cloudprovider.mark_forms import LABELS, owned_object, owner_of
-from proreus.cloudprovider.ownership import verdict
+from proreus.cloudprovider.mark_forms import LABELS
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import converge, preview_plan
@@ -47,21 +41,23 @@ from proreus.providers.gce import errors
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing.addresses import check
 from proreus.providers.gce.balancing.annotations import (
+    INTERNAL_ELSEWHERE,
     Options,
     asks_backend_service,
-    handled_elsewhere,
     is_internal,
+    may_have_subset,
     read_options,
 )
 from proreus.providers.gce.balancing.apply import Applier
 from proreus.providers.gce.balancing.desired import Desired, Setting, desired_parts
+from proreus.providers.gce.balancing.finding import Finder, is_ours
 from proreus.providers.gce.balancing.hosts import machines_of, tags_for
+from proreus.providers.gce.balancing.members import group_steps
 from proreus.providers.gce.balancing.observe import Observer
 from proreus.providers.gce.balancing.parts import INTERNAL, IPV4, IPV6, Form, Kind, Rule
 from proreus.providers.gce.balancing.plan import (
     deletion,
     former_form,
-    group_steps,
     leaves_shared_check,
     other_scheme,
     plan,
@@ -69,7 +65,10 @@ from proreus.providers.gce.balancing.plan import (
 )
 from proreus.providers.gce.balancing.shared import SharedParts
 from proreus.providers.gce.balancing.steps import Effect, Observed, Step, without
-from proreus.providers.gce.config import ILB_SUBSETS, SKIP_GROUPS, GCEConfig
+from proreus.providers.gce.balancing.subsets.choice import serving
+from proreus.providers.gce.balancing.subsets.desired import subset_parts
+from proreus.providers.gce.balancing.subsets.names import names_of
+from proreus.providers.gce.config import SKIP_GROUPS, GCEConfig
 from proreus.providers.gce.identity import ClusterId
 from proreus.providers.gce.names import Machine
 from proreus.providers.gce.place import Place, find_subnetwork
@@ -103,12 +102,18 @@ class GCELoadBalancers:
         self._reader = reader
         self._place = place
         self._config = config
+        self._settings = config.load_balancer
         self._cluster_id = cluster_id
         self._check_ranges = check_ranges
         self._rbs_default = rbs_default
         makes = config.load_balancer.backend_services
-        self._forms = (Form.POOL, Form.INTERNAL, Form.EXTERNAL) if makes else _OFFICIAL
+        self._forms = (
+            *_OFFICIAL,
+            *((Form.EXTERNAL,) if makes else ()),
+            *((Form.SUBSET,) if self._settings.subsetting else ()),
+        )
         self._observer = Observer(api, place, has_forms=makes)
+        self._finder = Finder(api, self._observer, config, rbs_default=rbs_default)
         self._applier = Applier(api, place, self._observer)
         self._shared = SharedParts(
             api,
@@ -132,11 +137,14 @@ class GCELoadBalancers:
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose all nodes; IPv6 addresses only where there is a backend service, if wanted."""
-        settings = self._config.load_balancer
-        has_backend = is_internal(service) or (
+        settings, internal = self._settings, is_internal(service)
+        has_backend = internal or (
             settings.backend_services and (self._rbs_default or asks_backend_service(service))
         )
-        return HostPolicy(families=_FAMILIES if settings.dual_stack and has_backend else (IPV4,))
+        families = _FAMILIES if settings.dual_stack and has_backend else (IPV4,)
+        if internal and settings.subsetting:
+            return nodes_with_pods(service, *families)
+        return HostPolicy(families=families)
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         """Make or change the parts to be as desired; record that on the forwarding rule."""
@@ -147,22 +155,22 @@ class GCELoadBalancers:
 
     async def _ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         options = read_options(lb.service)
-        first = await self._rule(lb, options)
+        first = await self._finder.first(lb, options)
         desired, rejected = await self._desired(lb, options, first)
         record = Record(
             first.marks.get(MARK_FINGERPRINT, "") if first is not None else "",
-            partial(self._mark, lb),
+            partial(self._mark, lb, desired.name),
         )
         left = former_form(desired, first, self._forms)
         if other_scheme(desired, first):
-            await self._tear_down(lb.ref, (), first)
+            await self._tear_down_other(lb.ref, first)
             left = first = None
         observed, leaves_shared = await self._converge(lb, desired, record, first)
-        rule = observed.rule(lb.ref.name)
+        rule = observed.rule(desired.name)
         if rule is None:
-            raise CloudError(f"{lb.ref.name} was deleted while it was being made")
+            raise CloudError(f"{desired.name} was deleted while it was being made")
         if leaves_shared or left is not None:
-            await self._shared.sweep(left or desired.form)
+            await self._shared.sweep(left or desired.form, names_of(lb.ref))
         rules = filter(None, (observed.rule(one.name) for one in desired.rules))
         ingress = tuple(LoadBalancerIngress(ip=ip) for ip in dict.fromkeys(r.ip for r in rules))
         refused = {
@@ -174,7 +182,7 @@ class GCELoadBalancers:
         if answer.rejected:
             # They are to be tried again with each look at all Services.
             if not LABELS.write(lb.marks).items() <= rule.labels.items():
-                await self._mark(lb, "")
+                await self._mark(lb, desired.name, "")
             await record.clear()
         else:
             await record.keep(self._made_from(lb, options, ingress))
@@ -196,25 +204,23 @@ class GCELoadBalancers:
             check(desired, observed, lb.ref, self._config.tenants)
             groups = await self._shared.ensure_groups(desired, record)
             observed = msgspec.structs.replace(
-                observed,
-                parts={**observed.parts, **groups.parts},
-                refused={**observed.refused, **groups.refused},
+                observed.with_parts(groups.parts), refused={**observed.refused, **groups.refused}
             )
             observed = await converge(
                 observed,
                 lambda observed: plan(desired, observed, self._place),
-                partial(self._take, lb),
+                partial(self._take, lb, desired.group),
                 before=record.clear,
             )
             if await self._shared.sweeps.count() == count:
                 return observed, leaves_shared
         raise RetryAfter(f"{lb.ref.name}: other load balancers are being deleted", after=1.0)
 
-    async def _take(self, lb: LoadBalancer, observed: Observed, step: Step) -> Effect:
+    async def _take(self, lb: LoadBalancer, group: str, observed: Observed, step: Step) -> Effect:
         """Take a step; if only others may change a firewall rule, ask them to by an event."""
         del observed
         try:
-            return await self._applier.take(step)
+            return await self._applier.take(step, group)
         except Refused as error:
             if not self._place.is_shared or not errors.is_forbidden(error):
                 raise
@@ -231,21 +237,21 @@ class GCELoadBalancers:
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """Return what `ensure` would change."""
         options = read_options(lb.service)
-        first = await self._rule(lb, options)
+        first = await self._finder.first(lb, options)
         desired, _ = await self._desired(lb, options, first)
         observed = await self._observer.observe(desired, first)
         check(desired, observed, lb.ref, self._config.tenants)
         gone: tuple[PartChange, ...] = ()
         shared: tuple[PartChange, ...] = ()
         if other_scheme(desired, first):
-            before = await self._observer.everything(lb.ref.name, first)
+            before = await self._everything(lb.ref, first)
             gone, _ = preview_plan(before, deletion)
             kept = {key: one for key, one in observed.parts.items() if key not in before.parts}
             observed = Observed(kept)
-        if desired.backend is not None:
+        if desired.backend is not None and desired.subset is None:
             groups = await self._observer.groups(desired.group)
             shared, after = preview_plan(groups, lambda seen: group_steps(desired.machines, seen))
-            observed = msgspec.structs.replace(observed, parts={**observed.parts, **after.parts})
+            observed = observed.with_parts(after.parts)
         own, _ = preview_plan(observed, lambda seen: plan(desired, seen, self._place))
         return (*gone, *shared, *own)
 
@@ -269,14 +275,47 @@ class GCELoadBalancers:
         """Delete all parts, then what no other load balancer needs any more."""
         try:
             rule = await self._observer.find(Kind.RULE, ref.name)
-            if rule is not None and not _is_ours(rule, ref):
+            if rule is not None and not is_ours(rule, ref):
                 return Done(found=False)
+            # Who has a subset has nothing else: that went before.
+            if rule is None and self._settings.subsetting and await self._tear_down_subset(ref):
+                return Done()
             is_theirs = rule is not None and rule.is_elsewhere
             kept = _KEPT if is_theirs else ()
             found = await self._tear_down(ref, kept, None if is_theirs else rule)
         except RetryAfter as error:
             return Pending(error.after, str(error))
         return Done(found=found)
+
+    async def _everything(self, ref: LoadBalancerRef, first: Rule | None) -> Observed:
+        """Read all that there may be of the load balancer that a forwarding rule belongs to."""
+        if first is not None and first.form is Form.SUBSET:
+            return await self._observer.everything_of_subset(names_of(ref), first)
+        return await self._observer.everything(ref.name, first)
+
+    async def _tear_down_other(self, ref: LoadBalancerRef, first: Rule | None) -> None:
+        """Delete what the Service had before it was to be reached from elsewhere."""
+        if first is not None and first.form is Form.SUBSET:
+            await self._tear_down_subset(ref)
+        else:
+            await self._tear_down(ref, (), first)
+
+    async def _tear_down_subset(self, ref: LoadBalancerRef) -> bool:
+        """Delete all parts of a load balancer with a subset of the nodes, if there are any of ours.
+
+        While the finalizer of the controller that officially makes these is on the Service, they
+        are its.
+        """
+        service = ref.service
+        if service is not None and INTERNAL_ELSEWHERE in service.metadata.finalizers:
+            return False
+        names = names_of(ref)
+        observed = await self._observer.everything_of_subset(names)
+        if not observed.parts or not all(is_ours(one, ref) for one in observed.rules()):
+            return False
+        await converge(observed, deletion, lambda _, step: self._applier.take(step, names.own))
+        await self._shared.sweep(Form.SUBSET, names)
+        return True
 
     async def _tear_down(
         self, ref: LoadBalancerRef, kept: Collection[Kind] = (), first: Rule | None = None
@@ -296,51 +335,12 @@ class GCELoadBalancers:
             seen.add(first.form)
         # A process that ended here before has left no clue which form it was.
         for form in seen or self._forms:
-            await self._shared.sweep(form)
+            await self._shared.sweep(form, names_of(ref))
         return bool(observed.parts)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List the forwarding rules with the cluster's label."""
-        (key, value), *_ = LABELS.write({MARK_CLUSTER_UID: cluster.uid}).items()
-        path = self._observer.path(Kind.RULE)
-        query = {"filter": f"labels.{key}={value}"}
-        found = await self._api.listed("forwardingRules.list", path, Rule, query)
-        return [
-            msgspec.structs.replace(
-                owned_object("forwarding rule", one.name, one.marks), addresses=_shown(one)
-            )
-            for one in found
-            if one.marks.get(MARK_CLUSTER_UID) == cluster.uid
-        ]
-
-    async def _rule(self, lb: LoadBalancer, options: Options) -> Rule | None:
-        """Return the observed forwarding rule; None without one.
-
-        Raises:
-            ImplementedElsewhere: Another controller makes the load balancer.
-            CloudError: It is somebody else's.
-        """
-        rule: Rule | None = await self._observer.find(Kind.RULE, lb.ref.name)
-        subsets = ILB_SUBSETS in self._config.global_.alpha_features
-        makes = self._config.load_balancer.backend_services
-        why = handled_elsewhere(
-            lb.service,
-            options,
-            has_rule=rule is not None,
-            subsets=subsets,
-            rbs_default=self._rbs_default,
-            backend_services=makes,
-        )
-        if rule is not None and rule.form is Form.EXTERNAL and (rule.is_elsewhere or not makes):
-            why = "its forwarding rule leads to a backend service, which another controller makes"
-        if why:
-            raise ImplementedElsewhere(why)
-        if rule is not None and not _is_ours(rule, lb.ref):
-            raise CloudError(
-                f"the forwarding rule {rule.name} has labels of another owner: delete it, or"
-                " correct its labels"
-            )
-        return rule
+        return await self._finder.owned(cluster)
 
     async def _desired(
         self, lb: LoadBalancer, options: Options, first: Rule | None
@@ -365,8 +365,13 @@ class GCELoadBalancers:
         )
         machines = {machine for node, machine in nodes.items() if node not in missing}
         has_default = self._rbs_default and self._config.load_balancer.backend_services
-        form = wanted_form(options, first, is_default=has_default)
-        made = desired_parts(lb, options, setting, machines, chosen, form=form)
+        makes_subsets = self._settings.subsetting and may_have_subset(lb.service)
+        form = wanted_form(options, first, is_default=has_default, makes_subsets=makes_subsets)
+        if form is Form.SUBSET:
+            machines &= {nodes[node] for node in serving(lb) & nodes.keys()}
+            made = subset_parts(lb, options, setting, machines, chosen)
+        else:
+            made = desired_parts(lb, options, setting, machines, chosen, form=form)
         return made, {**rejected, **missing}
 
     async def _default_subnetwork(self) -> str:
@@ -374,9 +379,9 @@ class GCELoadBalancers:
             self._subnetwork = await find_subnetwork(self._place, self._api)
         return self._subnetwork
 
-    async def _mark(self, lb: LoadBalancer, made_from: str) -> None:
+    async def _mark(self, lb: LoadBalancer, name: str, made_from: str) -> None:
         """Write our marks and the record as labels of the forwarding rule, if there is one."""
-        rule: Rule | None = await self._observer.find(Kind.RULE, lb.ref.name)
+        rule: Rule | None = await self._observer.find(Kind.RULE, name)
         if rule is None:
             return
         record = LABELS.write({MARK_FINGERPRINT: made_from})
@@ -386,14 +391,3 @@ class GCELoadBalancers:
         body = {"labels": labels, "labelFingerprint": rule.label_fingerprint}
         path = f"{self._observer.path(Kind.RULE, rule.name)}/setLabels"
         await self._api.change("forwardingRules.setLabels", path, body)
-
-
-def _shown(rule: Rule) -> tuple[str, ...]:
-    """Return all addresses of a load balancer by its first rule; none if there may be others."""
-    return (rule.ip,) if rule.form is Form.POOL else ()
-
-
-def _is_ours(rule: Rule, ref: LoadBalancerRef) -> bool:
-    """Tell whether a forwarding rule of the Service's name is not another cluster's. Pure."""
-    owners = filter(None, (owner_of(rule.marks),))
-    return verdict(ref, owners=owners, texts=(rule.name,)).is_ours

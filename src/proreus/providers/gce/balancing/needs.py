@@ -7,6 +7,7 @@ from proreus.providers.gce.balancing.desired import Desired
 from proreus.providers.gce.balancing.parts import Form, Kind
 from proreus.providers.gce.balancing.plan import obsolete
 from proreus.providers.gce.balancing.steps import Key, Observed
+from proreus.providers.gce.balancing.subsets.desired import needed_of_subset
 
 
 def needed(desired: Desired, forms: Collection[Form]) -> tuple[Key, ...]:
@@ -15,6 +16,8 @@ def needed(desired: Desired, forms: Collection[Form]) -> tuple[Key, ...]:
     What only a second family of addresses has, or an own health check, is left out if it is not
     desired and nothing says that it is there.
     """
+    if desired.subset is not None:
+        return tuple(dict.fromkeys(needed_of_subset(desired, desired.subset.names)))
     second = naming.second_name(desired.rules[0])
     spared: set[Key] = set()
     if all(one.name != second for one in desired.rules):
@@ -36,11 +39,10 @@ def needed(desired: Desired, forms: Collection[Form]) -> tuple[Key, ...]:
 def unexpected(desired: Desired, observed: Observed) -> tuple[Key, ...]:
     """Return what has to be read, too, after what was found: parts of what is not desired."""
     keys: list[Key] = []
-    if desired.shares_check and (desired.form.check, desired.name) in observed.parts:
-        rules = [desired.name, *(one.name for one in desired.rules)]
-        keys += ((Kind.FIREWALL, fw) for one in rules for fw in naming.own_check_firewalls(one))
+    if desired.shares_check and (desired.form.check, desired.own) in observed.parts:
+        keys += ((Kind.FIREWALL, one) for one in desired.own_check_firewalls)
     wanted = {one.name for one in desired.rules}
-    for rule in observed.rules():
+    for rule in observed.rules() if desired.subset is None else ():
         if rule.name not in wanted:
             keys += naming.second_parts(rule.name)
     return tuple(dict.fromkeys(key for key in keys if key not in observed.parts))

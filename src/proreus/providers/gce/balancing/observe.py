@@ -6,14 +6,25 @@ from typing import Any, Final
 
 import msgspec
 
-from proreus.providers.gce.api import Api
+from proreus.providers.gce.api import Api, Scope
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.addresses import is_still_free
 from proreus.providers.gce.balancing.desired import Desired, family_of
 from proreus.providers.gce.balancing.needs import is_held_for, needed, unexpected
-from proreus.providers.gce.balancing.parts import FORMS, Address, Form, Group, Kind, Part, Rule
+from proreus.providers.gce.balancing.parts import (
+    FORMS,
+    Address,
+    Endpoints,
+    Form,
+    Group,
+    Kind,
+    Part,
+    Rule,
+)
 from proreus.providers.gce.balancing.steps import Key, Observed
-from proreus.providers.gce.names import Machine, last_part, machine_in
+from proreus.providers.gce.balancing.subsets.desired import subset_keys
+from proreus.providers.gce.balancing.subsets.names import SubsetNames
+from proreus.providers.gce.names import Machine, last_part, machine, machine_in
 from proreus.providers.gce.place import Place
 
 _ALL_STATES: Final = {"instanceState": "ALL"}
@@ -26,6 +37,14 @@ class _Group(msgspec.Struct, frozen=True):
 
 class _Member(msgspec.Struct, frozen=True):
     instance: str
+
+
+class _Endpoint(msgspec.Struct, frozen=True):
+    instance: str = ""
+
+
+class _Attached(msgspec.Struct, frozen=True, rename="camel"):
+    network_endpoint: _Endpoint = _Endpoint()
 
 
 class Observer:
@@ -46,7 +65,7 @@ class Observer:
     def path(self, kind: Kind, name: str = "", zone: str = "") -> str:
         """Return the path of a part, or of its collection."""
         place = self._place
-        if kind is Kind.GROUP:
+        if kind in {Kind.GROUP, Kind.ENDPOINTS}:
             return place.in_zone(zone, kind, name)
         if kind is Kind.FIREWALL:
             return place.of_network(kind, name)
@@ -79,6 +98,8 @@ class Observer:
         if more := unexpected(desired, observed):
             parts = {**observed.parts, **(await self.parts(more)).parts}
             observed = msgspec.structs.replace(observed, parts=parts)
+        if desired.subset is not None:
+            observed = observed.with_parts((await self.endpoints(desired.group)).parts)
         return msgspec.structs.replace(observed, reserved=await self._reserved(desired, observed))
 
     async def parts(self, keys: Iterable[Key], first: Rule | None = None) -> Observed:
@@ -108,22 +129,52 @@ class Observer:
         forms = tuple(Form) if first is None else (first.form,)
         return await self.parts(naming.parts_of(name, first, forms), first)
 
+    async def everything_of_subset(self, names: SubsetNames, first: Rule | None = None) -> Observed:
+        """Read all that there may be of a load balancer with a subset of the nodes.
+
+        Raises:
+            CloudError: Google does not tell.
+        """
+        observed = await self.parts(subset_keys(names), first)
+        return observed.with_parts((await self.endpoints(names.own, partial=False)).parts)
+
+    async def endpoints(self, name: str, *, partial: bool = True) -> Observed:
+        """Read the groups of endpoints of this name in all zones, with their members.
+
+        Args:
+            name: Their name.
+            partial: Whether zones that Google does not reach may be left out.
+
+        Raises:
+            CloudError: Google does not tell.
+        """
+        scopes = await self._zonal(Kind.ENDPOINTS, name, partial=partial)
+        found = [one for scope in scopes for one in scope.endpoint_groups]
+        zones = _zones_of(found, name)
+        members = await asyncio.gather(*(self._attached(name, zone) for zone in zones))
+        return Observed(
+            {
+                (Kind.ENDPOINTS, zone): Endpoints(zone, machines)
+                for zone, machines in zip(zones, members, strict=True)
+            }
+        )
+
+    async def _attached(self, name: str, zone: str) -> frozenset[Machine]:
+        operation = "listNetworkEndpoints"
+        path = f"{self.path(Kind.ENDPOINTS, name, zone)}/{operation}"
+        body = {"healthStatus": "SKIP"}
+        found = await self._api.listed(f"{Kind.ENDPOINTS}.{operation}", path, _Attached, body=body)
+        names = (one.network_endpoint.instance for one in found)
+        return frozenset(machine(zone, last_part(one)) for one in names if one)
+
     async def groups(self, name: str) -> Observed:
         """Read the instance groups of this name in all zones, with their members.
 
         Raises:
             CloudError: Google does not tell.
         """
-        path = f"projects/{self._place.project}/aggregated/instanceGroups"
-        scopes, _ = await self._api.aggregated(
-            "instanceGroups.aggregatedList", path, {"filter": f"name={name}"}
-        )
-        found = [
-            msgspec.json.decode(one, type=_Group)
-            for scope in scopes
-            for one in scope.instance_groups
-        ]
-        zones = sorted(last_part(one.zone) for one in found if one.name == name)
+        scopes = await self._zonal(Kind.GROUP, name)
+        zones = _zones_of([one for scope in scopes for one in scope.instance_groups], name)
         members = await asyncio.gather(*(self._members(name, zone) for zone in zones))
         return Observed(
             {
@@ -131,6 +182,13 @@ class Observer:
                 for zone, machines in zip(zones, members, strict=True)
             }
         )
+
+    async def _zonal(self, kind: Kind, name: str, *, partial: bool = True) -> list[Scope]:
+        path = f"projects/{self._place.project}/aggregated/{kind}"
+        query = {"filter": f"name={name}"}
+        operation = f"{kind}.aggregatedList"
+        scopes, _ = await self._api.aggregated(operation, path, query, partial=partial)
+        return scopes
 
     async def _members(self, name: str, zone: str) -> frozenset[Machine]:
         path = f"{self.path(Kind.GROUP, name, zone)}/listInstances"
@@ -165,3 +223,9 @@ class Observer:
         reserved = next((one for one in others if one.address == asked), None)
         is_asked = bool(requested) or bool(rules)
         return reserved if is_asked or is_still_free(desired, reserved) else None
+
+
+def _zones_of(groups: Iterable[msgspec.Raw], name: str) -> list[str]:
+    """Return the zones of the groups of this name. Pure."""
+    found = (msgspec.json.decode(one, type=_Group) for one in groups)
+    return sorted(last_part(one.zone) for one in found if one.name == name)

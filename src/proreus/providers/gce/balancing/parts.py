@@ -19,6 +19,8 @@ IPV4 = "IPv4"
 IPV6 = "IPv6"
 ANY_PROTOCOL = "L3_DEFAULT"
 """The protocol of a forwarding rule for all that has no rule of its own; it has all ports."""
+SUBSET_PREFIX = "k8s2-"
+"""How names of the parts of load balancers with a subset of nodes begin."""
 UNSPECIFIED = "UNSPECIFIED"
 """The protocol of the backend service to which such a rule leads."""
 
@@ -28,6 +30,7 @@ class Kind(StrEnum):
 
     ADDRESS = "addresses"
     CHECK = "healthChecks"
+    ENDPOINTS = "networkEndpointGroups"
     FIREWALL = "firewalls"
     GROUP = "instanceGroups"
     HTTP_CHECK = "httpHealthChecks"
@@ -55,6 +58,7 @@ class Kind(StrEnum):
 _WORDS = {
     Kind.ADDRESS: "address",
     Kind.CHECK: "health check",
+    Kind.ENDPOINTS: "group of endpoints",
     Kind.FIREWALL: "firewall rule",
     Kind.GROUP: "instance group",
     Kind.HTTP_CHECK: "HTTP health check",
@@ -69,12 +73,13 @@ class Form(StrEnum):
     """A way to build a load balancer.
 
     An external one has a target pool or, where it is asked for, a backend service, as an internal
-    one has.
+    one has: with the instance groups of all nodes, or with groups of endpoints, a subset of them.
     """
 
     POOL = "pool"
     EXTERNAL = "external"
     INTERNAL = "internal"
+    SUBSET = "subset"
 
     @property
     def check(self) -> Kind:
@@ -86,6 +91,7 @@ _CHECKS = {
     Form.POOL: Kind.HTTP_CHECK,
     Form.EXTERNAL: Kind.REGION_CHECK,
     Form.INTERNAL: Kind.CHECK,
+    Form.SUBSET: Kind.CHECK,
 }
 
 
@@ -165,9 +171,15 @@ class Pool(_Part, frozen=True, kw_only=True):
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """An instance group in a backend service."""
+    """An instance group, or a group of endpoints, in a backend service."""
 
     group: str
+
+
+class Draining(msgspec.Struct, frozen=True, rename="camel"):
+    """The time that connections have to end when their host leaves."""
+
+    draining_timeout_sec: int = 0
 
 
 class BackendService(_Part, frozen=True, kw_only=True):
@@ -178,6 +190,7 @@ class BackendService(_Part, frozen=True, kw_only=True):
     load_balancing_scheme: str = ""
     health_checks: tuple[str, ...] = ()
     backends: tuple[Backend, ...] = ()
+    connection_draining: Draining | None = None
     fingerprint: str = ""
 
 
@@ -219,7 +232,7 @@ class Rule(_Part, frozen=True, kw_only=True):
     def form(self) -> Form:
         """How the load balancer is built whose rule it is."""
         if self.load_balancing_scheme == INTERNAL:
-            return Form.INTERNAL
+            return Form.SUBSET if self.name.startswith(SUBSET_PREFIX) else Form.INTERNAL
         return Form.EXTERNAL if self.backend_service else Form.POOL
 
     @property
@@ -233,6 +246,18 @@ class Group(msgspec.Struct, frozen=True):
 
     name: str
     machines: frozenset[Machine] = frozenset()
+
+
+class Endpoints(Group, frozen=True):
+    """A zonal group of network endpoints with its members, known by its zone.
+
+    An endpoint is an instance's interface in the subnetwork (type GCE_VM_IP). The fields after the
+    members are for making it.
+    """
+
+    description: str = ""
+    network: str = ""
+    subnetwork: str = ""
 
 
 Part = Address | HttpCheck | Check | Firewall | Pool | BackendService | Rule | Group
@@ -263,6 +288,8 @@ def differing(desired: Part, observed: Part) -> tuple[str, ...]:
         want, have = getattr(desired, field), getattr(observed, field)
         if field in _AT_LEAST and have >= want:
             continue
+        if isinstance(have, Draining) and (want is None or have.draining_timeout_sec):
+            continue  # somebody has set another time, which the official controller leaves, too
         if _comparable(want) != _comparable(have):
             found.append(field)
     return tuple(found)
@@ -281,8 +308,17 @@ def merged(desired: Part, observed: Part) -> Part:
         }
         return msgspec.structs.replace(desired, **most)
     if isinstance(desired, BackendService) and isinstance(observed, BackendService):
-        return msgspec.structs.replace(desired, fingerprint=observed.fingerprint)
+        return _service_to_write(desired, observed)
     return desired
+
+
+def _service_to_write(desired: BackendService, observed: BackendService) -> BackendService:
+    draining, there = desired.connection_draining, observed.connection_draining
+    if draining is not None and there is not None and there.draining_timeout_sec:
+        draining = there
+    return msgspec.structs.replace(
+        desired, fingerprint=observed.fingerprint, connection_draining=draining
+    )
 
 
 def _comparable(value: Any) -> Any:

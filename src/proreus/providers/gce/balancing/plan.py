@@ -21,14 +21,14 @@ from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.addresses import held, is_useless, keeps_address
 from proreus.providers.gce.balancing.annotations import Options
 from proreus.providers.gce.balancing.desired import Desired
-from proreus.providers.gce.balancing.hosts import by_zone, instance_urls
+from proreus.providers.gce.balancing.hosts import instance_urls
+from proreus.providers.gce.balancing.members import endpoint_steps, member_steps, with_groups
 from proreus.providers.gce.balancing.parts import (
+    INTERNAL,
     IPV6,
-    Backend,
     BackendService,
     Firewall,
     Form,
-    Group,
     Kind,
     Part,
     Pool,
@@ -42,26 +42,25 @@ from proreus.providers.gce.balancing.steps import (
     Step,
     change,
     delete,
-    hosts,
     insert,
     pool_check,
 )
-from proreus.providers.gce.names import Machine, last_part, path_in
+from proreus.providers.gce.names import last_part, path_in
 from proreus.providers.gce.place import Place
 
 MOST_AT_CREATION: Final = 200
 """Instances that a new target pool can have."""
-MOST_AT_ONCE: Final = 1000
-"""Instances that one call adds or removes."""
 
 
 def obsolete(desired: Desired, observed: Observed) -> tuple[Rule, ...]:
-    """Return the forwarding rules that have to be made anew."""
-    found = []
+    """Return the forwarding rules that have to be made anew; some get another name then."""
+    found, wanted = [], {one.name for one in desired.rules}
     for want in desired.rules:
         rule = observed.rule(want.name)
         if rule is not None and _is_obsolete(desired, observed, want, rule):
             found.append(rule)
+    if desired.subset is not None:
+        found += (one for one in observed.rules() if one.name not in wanted)
     return tuple(found)
 
 
@@ -97,6 +96,7 @@ def plan(desired: Desired, observed: Observed, place: Place) -> tuple[Step, ...]
         steps += _pool(desired, desired.target, observed, place)
     else:
         steps += _backend(desired, desired.target, observed, place)
+        steps += endpoint_steps(desired, observed)
     for want in desired.rules:
         if observed.rule(want.name) is None:
             steps += _rule(desired, observed, want, place)
@@ -110,7 +110,7 @@ def plan(desired: Desired, observed: Observed, place: Place) -> tuple[Step, ...]
 def _unwanted(desired: Desired, observed: Observed) -> Iterator[Step]:
     """Plan the end of forwarding rules that there are not to be, and first of who gets to them."""
     wanted = {one.name for one in desired.rules}
-    for rule in observed.rules():
+    for rule in observed.rules() if desired.subset is None else ():
         if rule.name not in wanted:
             firewalls = [key for key in naming.second_parts(rule.name) if key[0] is Kind.FIREWALL]
             yield from tuple(_gone(observed, *firewalls)) or (delete(Kind.RULE, rule.name),)
@@ -124,10 +124,10 @@ def _removal(desired: Desired, observed: Observed) -> Iterator[Step]:
         if not family or desired.first_of(want.family) != want:
             continue
         first = _first(desired, observed, want) or family[0]
-        keeps = first in family and keeps_address(desired, want, first)
-        is_held = observed.address(want.name) is not None or want.family in observed.reserved
+        keeps, name = first in family and keeps_address(desired, want, first), desired.held(want)
+        is_held = observed.address(name) is not None or want.family in observed.reserved
         if keeps and not is_held:
-            yield insert(Kind.ADDRESS, held(desired, want.name, first))
+            yield insert(Kind.ADDRESS, held(desired, name, first))
         else:
             yield from (delete(Kind.RULE, one.name) for one in family)
 
@@ -175,7 +175,7 @@ def _pool(desired: Desired, want: Pool, observed: Observed, place: Place) -> Ite
         return
     yield from _pool_check(want, pool, has_check=has_check)
     machines = desired.machines - observed.refused.keys()
-    yield from _hosts(Kind.POOL, name, machines, pool.machines)
+    yield from member_steps(Kind.POOL, name, machines, pool.machines)
 
 
 def _pool_check(desired: Pool, pool: Pool, *, has_check: bool) -> Iterator[Step]:
@@ -194,28 +194,6 @@ def _has_other_affinity(desired: Desired, pool: Pool) -> bool:
     return (pool.session_affinity or "NONE") != want
 
 
-def _hosts(
-    kind: Kind, name: str, desired: frozenset[Machine], observed: frozenset[Machine]
-) -> Iterator[Step]:
-    for machines, adds in ((desired - observed, True), (observed - desired, False)):
-        if machines:
-            yield hosts(kind, name, tuple(sorted(machines)[:MOST_AT_ONCE]), adds=adds)
-
-
-def group_steps(machines: frozenset[Machine], observed: Observed) -> tuple[Step, ...]:
-    """Return the steps that make the instance groups of all zones as desired."""
-    groups, steps = observed.groups(), list[Step]()
-    zones = by_zone(machines)
-    for zone in sorted({*zones, *groups}):
-        wanted = zones.get(zone, frozenset()) - observed.refused.keys()
-        group = groups.get(zone)
-        if group is None:
-            steps.append(insert(Kind.GROUP, Group(zone)))
-        else:
-            steps += _hosts(Kind.GROUP, zone, wanted, group.machines)
-    return tuple(steps)
-
-
 def _backend(
     desired: Desired, backend: BackendService, observed: Observed, place: Place
 ) -> Iterator[Step]:
@@ -226,25 +204,15 @@ def _backend(
     yield from _part(Kind.SERVICE, want, observed)
 
 
-def with_groups(
-    backend: BackendService, desired: Desired, observed: Observed, place: Place
-) -> BackendService:
-    """Return the desired backend service with the instance groups of the zones that have hosts."""
-    zones = sorted(by_zone(desired.machines).keys() & observed.groups().keys())
-    groups = tuple(
-        Backend(place.url(place.in_zone(zone, "instanceGroups", desired.group))) for zone in zones
-    )
-    return msgspec.structs.replace(backend, backends=groups)
-
-
 def _rule(desired: Desired, observed: Observed, want: Rule, place: Place) -> Iterator[Step]:
     """Plan a forwarding rule, once there is what it leads to, and its address can be shared."""
     first = desired.first_of(want.family) or want
-    own, others = observed.address(first.name), _same_family(observed, want)
+    name, others = desired.held(first), _same_family(observed, want)
+    own = observed.address(name)
     if first != want and not others:
         return
     if own is not None and is_useless(desired, want, own):
-        yield delete(Kind.ADDRESS, first.name)
+        yield delete(Kind.ADDRESS, name)
         return
     if not _is_target_ready(desired, observed):
         return
@@ -257,7 +225,7 @@ def _rule(desired: Desired, observed: Observed, want: Rule, place: Place) -> Ite
         made = msgspec.structs.replace(want, address=address, network_tier=tier)
         yield insert(Kind.RULE, made)
     elif others:
-        yield insert(Kind.ADDRESS, held(desired, first.name, others[0]))
+        yield insert(Kind.ADDRESS, held(desired, name, others[0]))
     else:
         asked = desired.requested_of(want.family)
         yield insert(Kind.RULE, msgspec.structs.replace(want, address=asked))
@@ -287,6 +255,8 @@ def _clients(desired: Desired, observed: Observed, want: Rule) -> Iterator[Step]
         yield from _part(Kind.FIREWALL, own, observed)
     for firewall in filter(None, named):
         described = naming.described_with_address(desired.service, rule.ip)
+        if desired.subset is not None:
+            described = firewall.description
         whole = msgspec.structs.replace(
             firewall, description=described, destination_ranges=(rule.address,)
         )
@@ -301,20 +271,18 @@ def _own_second_check(desired: Desired, family: str) -> Firewall | None:
 
 def _leftovers(desired: Desired, observed: Observed) -> Iterator[Step]:
     """Plan to delete parts that the load balancer no longer needs."""
-    name = desired.name
+    name, own = desired.name, desired.own
     # The forwarding rules have the addresses: released, they stay with them.
     yield from (delete(*key) for key in observed.parts if key[0] is Kind.ADDRESS)
-    if desired.backend is not None and desired.backend.name != name:
-        yield from _gone(observed, (Kind.SERVICE, name))
+    if desired.backend is not None and desired.backend.name != own:
+        yield from _gone(observed, (Kind.SERVICE, own))
     if desired.internal and (Kind.FIREWALL, naming.firewall(name)) in observed.parts:
         # So older official managers called it.
         yield from _gone(observed, (Kind.FIREWALL, name))
-    if not desired.shares_check or _uses_check(desired, observed, name):
+    if not desired.shares_check or _uses_check(desired, observed, own):
         return
-    yield from _gone(observed, (desired.form.check, name))
-    for want in desired.rules:
-        for firewall in naming.own_check_firewalls(want.name):
-            yield from _gone(observed, (Kind.FIREWALL, firewall))
+    yield from _gone(observed, (desired.form.check, own))
+    yield from _gone(observed, *((Kind.FIREWALL, one) for one in desired.own_check_firewalls))
 
 
 def _uses_check(desired: Desired, observed: Observed, name: str) -> bool:
@@ -333,22 +301,27 @@ def leaves_shared_check(desired: Desired, observed: Observed) -> bool:
     """Tell whether the load balancer has the shared health check, but should no longer have it."""
     user: Pool | BackendService | None = observed.pool(desired.name)
     if desired.backend is not None:
-        user = observed.backend(desired.name)
+        user = observed.backend(desired.backend.name)
     if desired.shares_check or user is None:
         return False
     return any(last_part(one) != desired.check.name for one in user.health_checks)
 
 
-def wanted_form(options: Options, rule: Rule | None, *, is_default: bool) -> Form:
+def wanted_form(
+    options: Options, rule: Rule | None, *, is_default: bool, makes_subsets: bool = False
+) -> Form:
     """Choose how a load balancer is to be built.
 
     Args:
         options: What the Service asks.
         rule: Its first forwarding rule as it is.
         is_default: Whether new external ones get a backend service unasked.
+        makes_subsets: Whether new internal ones get a subset of the nodes.
     """
     if options.internal:
-        return Form.INTERNAL
+        if rule is not None and rule.load_balancing_scheme == INTERNAL:
+            return rule.form
+        return Form.SUBSET if makes_subsets else Form.INTERNAL
     is_old = rule is not None and rule.form is Form.POOL
     return Form.EXTERNAL if options.backend_service or (is_default and not is_old) else Form.POOL
 
@@ -384,6 +357,6 @@ def deletion(observed: Observed) -> tuple[Step, ...]:
 _DELETED: Final = (
     (Kind.RULE,),
     (Kind.POOL, Kind.SERVICE, Kind.ADDRESS),
-    (Kind.HTTP_CHECK, Kind.CHECK, Kind.REGION_CHECK, Kind.FIREWALL),
+    (Kind.HTTP_CHECK, Kind.CHECK, Kind.REGION_CHECK, Kind.FIREWALL, Kind.ENDPOINTS),
 )
 """What goes before what: rules before what they lead to, users before their health checks."""

@@ -10,10 +10,11 @@ from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.apply import Applier
 from proreus.providers.gce.balancing.desired import Desired
+from proreus.providers.gce.balancing.members import group_steps
 from proreus.providers.gce.balancing.observe import Observer
 from proreus.providers.gce.balancing.parts import IPV4, IPV6, UNSPECIFIED, Form, Kind
-from proreus.providers.gce.balancing.plan import group_steps
 from proreus.providers.gce.balancing.steps import Observed
+from proreus.providers.gce.balancing.subsets.names import SubsetNames
 from proreus.providers.gce.balancing.sweeping import Sweeps
 from proreus.providers.gce.identity import ClusterId
 from proreus.providers.gce.place import Place
@@ -47,7 +48,7 @@ class SharedParts:
 
     async def ensure_groups(self, desired: Desired, record: Record) -> Observed:
         """Make the instance groups as desired, of which all backend services have need."""
-        if desired.backend is None:
+        if desired.backend is None or desired.subset is not None:
             return Observed()
         async with self._groups:
             observed = await self._observer.groups(desired.group)
@@ -60,8 +61,16 @@ class SharedParts:
                 before=record.clear,
             )
 
-    async def sweep(self, form: Form) -> None:
-        """Delete what load balancers of a form share, unless one of them uses it."""
+    async def sweep(self, form: Form, names: SubsetNames) -> None:
+        """Delete what load balancers of a form share, unless one of them uses it.
+
+        Args:
+            form: The form.
+            names: Of any load balancer with a subset; what these share is called alike in all.
+        """
+        if form is Form.SUBSET:
+            await self._sweep_subsets(names)
+            return
         id_ = self._cluster_id.value()
         if form is Form.INTERNAL:
             await self._sweep_services(id_)
@@ -72,6 +81,18 @@ class SharedParts:
                     await self._delete_unused(Kind.FIREWALL, name)
         if form is not Form.POOL and not self._keeps_groups:
             await self._sweep_groups(naming.instance_group(id_))
+
+    async def _sweep_subsets(self, names: SubsetNames) -> None:
+        """Delete the health check of subsets and its firewall rule.
+
+        The controller of external load balancers with backend services has a regional health check
+        of the same name, and shares the firewall rule.
+        """
+        async with self.sweeps.running():
+            if not await self._delete_unused(Kind.CHECK, names.shared_check):
+                return
+            if await self._observer.find(Kind.REGION_CHECK, names.shared_check) is None:
+                await self._delete_unused(Kind.FIREWALL, names.shared_check_firewall)
 
     async def _sweep_services(self, id_: str) -> None:
         for protocol in ("TCP", "UDP", UNSPECIFIED):

@@ -1,6 +1,7 @@
 """Make the steps that change a load balancer: call, effect and preview of each. Pure."""
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 import msgspec
 
@@ -18,7 +19,8 @@ from proreus.providers.gce.balancing.parts import (
 from proreus.providers.gce.names import Machine, last_part
 
 Key = tuple[Kind, str]
-"""A part by its kind and its name; an instance group by its zone."""
+"""A part by its kind and its name; a group by its zone."""
+_ZONAL: Final = frozenset({Kind.GROUP, Kind.ENDPOINTS})
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -59,8 +61,12 @@ class Observed(msgspec.Struct, frozen=True):
         return found if isinstance(found, Address) else None
 
     def groups(self) -> dict[str, Group]:
-        """Return the instance groups by zone."""
+        """Return the groups by zone: instance groups, or groups of endpoints."""
         return {name: one for (_, name), one in self.parts.items() if isinstance(one, Group)}
+
+    def with_parts(self, parts: Mapping[Key, Part]) -> "Observed":
+        """Return a copy with more parts."""
+        return msgspec.structs.replace(self, parts={**self.parts, **parts})
 
     def with_part(self, key: Key, part: Part | None) -> "Observed":
         """Return a copy with a part put in, or taken out."""
@@ -149,8 +155,10 @@ def hosts(kind: Kind, name: str, machines: tuple[Machine, ...], *, adds: bool) -
         if not isinstance(part, Group | Pool):
             return before
         rest = part.machines | these if adds else part.machines - these
-        changed: Part = Group(name, rest)
-        if isinstance(part, Pool):
+        changed: Part
+        if isinstance(part, Group):
+            changed = msgspec.structs.replace(part, machines=rest)
+        else:
             urls = tuple(f"zones/{one.zone}/instances/{one.name}" for one in sorted(rest))
             changed = msgspec.structs.replace(part, instances=urls)
         return before.with_part((kind, name), changed)
@@ -180,4 +188,4 @@ def _with(kind: Kind, name: str, part: Part | None) -> Effect:
 
 
 def _title(kind: Kind, name: str) -> str:
-    return f"{kind.word} {f'of {name}' if kind is Kind.GROUP else name}"
+    return f"{kind.word} {f'of {name}' if kind in _ZONAL else name}"
