@@ -67,13 +67,20 @@ def is_host(node: Node, selector: Mapping[str, str | None]) -> bool:
     """Tell whether the node receives traffic, as `hosts` says."""
     labels = node.metadata.labels
     return (
-        node.metadata.deletion_timestamp is None
-        and labels.get(LABEL_EXCLUDE_LB, "false") in _GO_FALSE
-        and not has_taint(node, TAINT_AUTOSCALER)
+        not is_left_out(node)
         and node.spec.provider_id != ""
         and all(
             label in labels and value in {None, labels[label]} for label, value in selector.items()
         )
+    )
+
+
+def is_left_out(node: Node) -> bool:
+    """Tell whether the node is to get no traffic: it is excluded by its label, or about to go."""
+    return (
+        node.metadata.deletion_timestamp is not None
+        or node.metadata.labels.get(LABEL_EXCLUDE_LB, "false") not in _GO_FALSE
+        or has_taint(node, TAINT_AUTOSCALER)
     )
 
 
