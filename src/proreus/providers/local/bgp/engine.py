@@ -1,0 +1,106 @@
+"""Make an FRR have the desired configuration, and read its sessions.
+
+Nothing is remembered: each time what FRR has is read, and only what differs is changed. So an FRR
+that has started anew, or that somebody has changed, is right after the next look.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from proreus.providers.local.bgp import sessions
+from proreus.providers.local.bgp.changes import Edit, Foreign, edits, parse
+from proreus.providers.local.bgp.frr import Desired, Line
+from proreus.providers.local.bgp.sessions import Session
+from proreus.providers.local.bgp.vty import FRRError, Vty, connected
+
+ROUNDS: Final = 3
+"""How often what differs is changed before FRR is taken at its word."""
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What was changed, and what could not be."""
+
+    changed: tuple[Edit, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Engine:
+    """The FRR whose sockets are in a directory, such as /run/frr."""
+
+    def __init__(self, directory: str) -> None:
+        """Keep the directory of the sockets."""
+        self._directory = Path(directory)
+
+    async def apply(self, desired: Desired) -> Applied:
+        """Change what differs from the desired configuration.
+
+        bgpd comes last: a session is to find its profile of BFD.
+
+        Raises:
+            FRRError: A daemon does not answer.
+        """
+        changed: list[Edit] = []
+        problems: list[str] = []
+        for name, lines in (
+            ("zebra", desired.zebra),
+            ("bfdd", desired.bfdd),
+            ("bgpd", desired.bgpd),
+        ):
+            if name == "bfdd" and not lines and not self.has(name):
+                continue  # without profiles nobody needs it
+            done = await self._apply(name, lines, desired.held)
+            changed += done.changed
+            problems += done.problems
+        return Applied(tuple(changed), tuple(problems))
+
+    def has(self, name: str) -> bool:
+        """Tell whether the daemon of that name has a socket."""
+        return (self._directory / f"{name}.vty").exists()
+
+    async def sessions(self) -> Mapping[str, Session]:
+        """Return the sessions by the peer's address.
+
+        Raises:
+            FRRError: bgpd does not answer, or not as it should.
+        """
+        async with connected(self._directory, "bgpd") as vty:
+            await vty.command("enable")
+            shown = await vty.command("show bgp neighbors json")
+        try:
+            return sessions.parse(shown)
+        except (ValueError, msgspec.ValidationError) as error:
+            raise FRRError(f"bgpd of FRR shows its neighbors otherwise: {error}") from None
+
+    async def ended(self) -> None:
+        """Wait until bgpd ends.
+
+        Raises:
+            FRRError: It does not run.
+        """
+        async with connected(self._directory, "bgpd") as vty:
+            await vty.closed()
+
+    async def _apply(self, name: str, lines: Sequence[Line], held: frozenset[str]) -> Applied:
+        changed: list[Edit] = []
+        refused: tuple[str, ...] = ()
+        async with connected(self._directory, name) as vty:
+            for _ in range(ROUNDS):
+                try:
+                    differing = edits(lines, await _running(vty), held)
+                except Foreign as error:
+                    return Applied(tuple(changed), (str(error),))
+                if not differing:
+                    return Applied(tuple(changed))
+                refused = await vty.configure(differing)
+                changed += differing
+            left = edits(lines, await _running(vty), held)
+        still = tuple(f"{name} of FRR does not take {one.text!r}" for one in left)
+        return Applied(tuple(changed), (*refused, *still) if left else ())
+
+
+async def _running(vty: Vty) -> tuple[Line, ...]:
+    await vty.command("enable")
+    return parse(await vty.command("show running-config"))
