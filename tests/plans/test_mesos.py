@@ -138,7 +138,6 @@ def test_of_an_unreachable_agent_nothing_is_known_and_its_node_keeps_what_it_has
     )
     assert found == Instance(
         "mesos://a-S0",
-        "n1",
         additional_labels={"mesos.proreus/rack": "r1"},
         state=InstanceState.UNKNOWN,
     )

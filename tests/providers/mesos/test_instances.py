@@ -3,13 +3,24 @@
 import socket
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import pytest
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
-from proreus.kube.objects import TAINT_UNINITIALIZED, NodeAddress, Taint
+from proreus.controllers.kubelet_serving.plan import GROUP, SIGNER, USER, Observed, plan
+from proreus.controllers.kubelet_serving.signing_request import read
+from proreus.kube.objects import (
+    TAINT_UNINITIALIZED,
+    CertificateSigningRequest,
+    CertificateSigningRequestSpec,
+    NodeAddress,
+    ObjectMeta,
+    Taint,
+)
 from proreus.testing import objects
+from proreus.testing.controlplane.certificates import signing_request
 
 from .emulator import HANGS, LOST, Cluster
 from .site import describe, node, one, started
@@ -234,6 +245,33 @@ async def test_another_agent_on_the_host_is_known_where_the_node_has_another_nam
         found = await one(provider, named)
         assert isinstance(found, IdentityConflict)
         assert moved.id in str(found)
+
+
+async def test_no_kubelet_gets_a_certificate_by_the_id_of_an_unreachable_agent(
+    mesos: Cluster,
+) -> None:
+    """Mesos says nothing of that agent, so a Node may say that it is there by any name."""
+    agent = mesos.world.add("n1")
+    agent.status = Status.UNREACHABLE
+    name = "kubernetes.default.svc"
+    request = CertificateSigningRequest(
+        ObjectMeta("csr"),
+        CertificateSigningRequestSpec(
+            request=signing_request(f"{USER}{name}", [GROUP], [name]),
+            signer_name=SIGNER,
+            username=f"{USER}{name}",
+            groups=(GROUP,),
+            usages=("digital signature", "server auth"),
+        ),
+    )
+    thief = node(name, agent)
+    async with started(mesos.config()) as provider:
+        answer = await one(provider, thief)
+        seen = Observed(read(request.spec.request), thief, Ownership.YES, answer)
+        decided = plan(request, seen, None, datetime.now(UTC))
+    assert decided is not None
+    assert decided.patch is None
+    assert "the cloud calls the machine" in decided.refusal
 
 
 async def test_a_new_node_waits_for_its_agent(mesos: Cluster) -> None:

@@ -163,14 +163,14 @@ def _unknown(
 def _unreachable(node: Node, id_: str) -> Instance | CloudError:
     """Return an instance that says only that the agent has not gone: nothing else is known.
 
-    Its Node keeps what it has, so the labels that are ours are said again.
+    Its Node keeps what it has, so the labels that are ours are said again. Its name is not: it
+    would count as Mesos' word for it, by which a kubelet gets a serving certificate.
     """
     if has_taint(node, TAINT_UNINITIALIZED):
         return CloudError(f"the agent {id_} is unreachable: Mesos does not say where it is")
     labels = node.metadata.labels
     return Instance(
         provider_id=node.spec.provider_id,
-        name=node.metadata.name,
         additional_labels={
             key: value for key, value in labels.items() if key.startswith(LABEL_PREFIX)
         },
