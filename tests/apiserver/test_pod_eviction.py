@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +16,11 @@ from proreus.kube.objects import Condition, condition
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.pods import Pod
 from proreus.kube.requests import NODES, PODS, Request
+from proreus.testing.controlplane import OLDEST_VERSION, ControlPlane, kubernetes_version
 from proreus.testing.simulated import Instance
 from proreus.testing.waiting import until
 
-from .site import Site, names
+from .site import Site, names, set_up
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 GRACE = 4.0
@@ -145,6 +148,33 @@ async def test_a_silent_node_is_given_up_and_its_pods_leave_by_their_tolerations
             await until("the node is back", untainted)
             assert await pod(site, "never") is not None
         assert not [name for name in ("node-1", "node-2") if await is_tainted(site, name)]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    kubernetes_version() == OLDEST_VERSION, reason="tolerations compare numbers since 1.35"
+)
+async def test_a_pod_stays_that_tolerates_a_taint_by_its_number(tmp_path: Path) -> None:
+    gate = "--feature-gates=TaintTolerationComparisonOperators=true"
+    async with (
+        ControlPlane(extra_apiserver_args=(gate,)) as plane,
+        set_up(plane, tmp_path) as site,
+    ):
+        await fleet(site, 2)
+        more = {"key": "sla", "operator": "Gt", "effect": "NoExecute"}
+        async with kubelets(site), site.lone_manager(*FLAGS):
+            await run_pod(site, "stays", "node-0", {**more, "value": "900"})
+            await run_pod(site, "goes", "node-0", {**more, "value": "960"})
+            taint = {"key": "sla", "value": "950", "effect": "NoExecute"}
+            body = {"spec": {"taints": [taint]}}
+            await site.client.patch(NODES, "node-0", Patch(PatchType.STRATEGIC, body))
+            await until("the other pod goes", partial(is_gone, site, "goes"))
+            await asyncio.sleep(1.0)
+            assert await pod(site, "stays") is not None
+
+
+async def is_gone(site: Site, name: str) -> bool:
+    return await pod(site, name) is None
 
 
 async def test_nothing_is_evicted_while_no_node_of_any_zone_reports(site: Site) -> None:

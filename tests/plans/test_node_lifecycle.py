@@ -409,6 +409,32 @@ def test_tolerations_match_as_the_api_says(toleration: Toleration, *, matches: b
     assert evictions.tolerates(toleration, NOT_READY) is matches
 
 
+@pytest.mark.parametrize(
+    ("operator", "bound", "value", "matches"),
+    [
+        ("Gt", "900", "950", True),
+        ("Gt", "950", "950", False),
+        ("Gt", "-5", "0", True),
+        ("Gt", "10", "9", False),
+        ("Lt", "900", "899", True),
+        ("Lt", "900", "900", False),
+        ("Lt", "9223372036854775807", "-9223372036854775808", True),
+        ("Lt", "9223372036854775808", "1", False),
+        ("Gt", "-9223372036854775809", "1", False),
+        ("Gt", "900", "0950", False),
+        ("Gt", "", "950", False),
+        ("Gt", "-0", "950", False),
+        ("Lt", "٩", "1", False),
+        ("Between", "1", "2", False),
+    ],
+)
+def test_tolerations_compare_numbers(
+    operator: str, bound: str, value: str, *, matches: bool
+) -> None:
+    taint = Taint("sla", "NoExecute", value)
+    assert evictions.tolerates(Toleration("sla", operator, bound), taint) is matches
+
+
 def for_(seconds: int | None, key: str = taints.NOT_READY) -> Toleration:
     return Toleration(key, "Exists", toleration_seconds=seconds)
 

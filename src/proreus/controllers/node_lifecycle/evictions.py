@@ -1,5 +1,6 @@
 """Decide when a pod leaves a node with NoExecute taints: by its tolerations. Pure."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from math import inf
@@ -19,6 +20,9 @@ TARGET: Final = "DisruptionTarget"
 AGAIN: Final = 5.0
 """Seconds after which an eviction is tried again."""
 
+_NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_MOST: Final = 2**63
+
 
 class Eviction(msgspec.Struct, frozen=True):
     """When a pod was first seen on a tainted node, and when it leaves, on one clock."""
@@ -31,9 +35,23 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Tell whether a toleration matches a taint, as the API defines it."""
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Lt":
+            return _is_less(taint.value, toleration.value)
+        case "Gt":
+            return _is_less(toleration.value, taint.value)
+    return False
+
+
+def _is_less(one: str, other: str) -> bool:
+    """Compare two values as numbers of 64 bits (KEP-5471); False if one is none."""
+    if not _NUMBER.fullmatch(one) or not _NUMBER.fullmatch(other):
+        return False
+    return -_MOST <= int(one) < int(other) < _MOST
 
 
 def patience(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float | None:
