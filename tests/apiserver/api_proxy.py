@@ -22,6 +22,7 @@ class ApiProxy:
     Attributes:
         url: Where it listens, without TLS.
         held: Bodies of the requests of which anything has been held back or cut off.
+        hanging: Paths of which watches show nothing more, until released.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class ApiProxy:
     ) -> None:
         self.url = ""
         self.held: list[Any] = []
+        self.hanging: set[str] = set()
         self._requests = requests
         self._answers = answers
         self._cut = cut
@@ -67,6 +69,8 @@ class ApiProxy:
             )
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
+                if "watch" in request.query and request.path in self.hanging:
+                    await self._free.wait()
                 await response.write(chunk)
             await response.write_eof()
             return response

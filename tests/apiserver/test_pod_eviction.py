@@ -20,6 +20,8 @@ from proreus.testing.controlplane import OLDEST_VERSION, ControlPlane, kubernete
 from proreus.testing.simulated import Instance
 from proreus.testing.waiting import until
 
+from .api_proxy import api_proxy
+from .rights import MANAGERS
 from .site import Site, names, set_up
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -171,6 +173,32 @@ async def test_a_pod_stays_that_tolerates_a_taint_by_its_number(tmp_path: Path) 
             await until("the other pod goes", partial(is_gone, site, "goes"))
             await asyncio.sleep(1.0)
             assert await pod(site, "stays") is not None
+
+
+async def test_no_pod_leaves_a_node_that_reports_again_while_the_watch_of_nodes_hangs(
+    site: Site, control_plane: ControlPlane
+) -> None:
+    machines = await fleet(site, 5)
+    user = config.load(str(control_plane.kubeconfig_for("manager", [MANAGERS])), env={})
+    async with (
+        kubelets(site),
+        api_proxy(user) as proxy,
+        site.lone_manager(*FLAGS, api_server=proxy.url),
+    ):
+        await run_pod(site, "stays", "node-0", toleration(10))
+        await run_pod(site, "goes", "node-1", toleration(10))
+        for machine in machines[:2]:
+            await site.cloud.admin.stop(machine.id)
+        for name in ("node-0", "node-1"):
+            await until(f"{name} is tainted", partial(is_tainted, site, name))
+        proxy.hanging.add("/api/v1/nodes")
+        await site.cloud.admin.start(machines[0].id)
+        await until("the other pod goes", partial(is_gone, site, "goes"))
+        state = await ready(site, "node-0")
+        assert state is not None
+        assert state.status == "True"
+        await asyncio.sleep(1.0)
+        assert await pod(site, "stays") is not None
 
 
 async def is_gone(site: Site, name: str) -> bool:

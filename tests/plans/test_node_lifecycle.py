@@ -624,3 +624,32 @@ def test_a_rival_counts_while_a_node_is_as_it_left_it_and_ten_minutes_longer() -
 
 def test_somebody_elses_evictions_are_noticed() -> None:
     assert rivals.evicted(Rivals(), 0.0).active(599.0) == ("another taint manager",)
+
+
+@pytest.mark.parametrize(
+    ("ready", "found", "stopped", "leaves"),
+    [
+        ("Unknown", (UNREACHABLE,), False, True),
+        ("Unknown", (UNREACHABLE,), True, False),
+        ("Unknown", (UNREACHABLE, OTHER), True, True),  # somebody else's taint counts always
+        ("True", (UNREACHABLE,), False, False),  # it reports again, and the taint is about to go
+        ("Unknown", (), False, False),
+        (None, (), False, False),  # the node is gone, or could not be read
+    ],
+)
+def test_a_pod_leaves_only_by_what_is_read_anew_of_its_node(
+    ready: str | None, found: tuple[Taint, ...], *, stopped: bool, leaves: bool
+) -> None:
+    one = pod("a", for_(5, taints.UNREACHABLE))
+    nodes = {} if ready is None else {"n": node("n", ready, *found)}
+    due = {one.metadata.uid: Eviction(0.0, 5.0)}
+    found_out = evictions.confirmed((one,), nodes, due, 6.0, stopped=stopped)
+    assert found_out == (((one,), ()) if leaves else ((), (one.metadata.uid,)))
+
+
+def test_a_pod_stays_for_the_time_that_the_taints_read_anew_allow() -> None:
+    one = pod("a", for_(60, taints.UNREACHABLE))
+    nodes = {"n": node("n", "Unknown", UNREACHABLE)}
+    due = {one.metadata.uid: Eviction(0.0, 0.0)}
+    assert evictions.confirmed((one,), nodes, due, 59.0, stopped=False)[0] == ()
+    assert evictions.confirmed((one,), nodes, due, 60.0, stopped=False)[0] == (one,)

@@ -6,7 +6,7 @@ eviction. If another one is at work, nothing is done but to say so.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 from proreus.controllers.environment import Environment
@@ -66,6 +66,8 @@ class NodeLifecycleController:
         self._due: dict[str, Eviction] = {}
         self._mine: dict[str, float] = {}
         """When each pod was evicted last, by uid."""
+        self._spared: dict[str, float] = {}
+        """When each pod was left last by what its node turned out to be, by uid."""
         self._disrupted = False
         self._tainted: set[str] = set()
         self._slots = asyncio.Semaphore(SLOTS)
@@ -128,6 +130,7 @@ class NodeLifecycleController:
         if new is None:
             if old is not None:
                 self._mine.pop(old.metadata.uid, None)
+                self._spared.pop(old.metadata.uid, None)
         elif evictions.is_by_others(old, new, self._mine):
             self._rivals = evicted(self._rivals, self._clock())
 
@@ -241,8 +244,26 @@ class NodeLifecycleController:
         pods = self._on_tainted()
         due = evictions.schedule(pods, self._due, self._clock())
         self._due = dict(due)
-        gone = evictions.overdue(pods, due, self._mine, self._clock())
-        await asyncio.gather(*(self._delete(pod) for pod in gone))
+        tried = {**self._spared, **self._mine}
+        gone = evictions.overdue(pods, due, tried, self._clock())
+        if not gone:
+            return
+        nodes = await self._read_anew({pod.spec.node_name for pod in gone})
+        at = self._clock()
+        leaving, staying = evictions.confirmed(gone, nodes, due, at, stopped=self._disrupted)
+        self._spared |= dict.fromkeys(staying, at)
+        await asyncio.gather(*(self._delete(pod) for pod in leaving))
+
+    async def _read_anew(self, names: Collection[str]) -> dict[str, Node]:
+        """Read nodes past the cache, whose watch may have gone silent; those that can be read."""
+        ordered = sorted(names)
+        what = "A node could not be read, so no pod is evicted from it"
+        reads = (self._send(self._read(one), what, one) for one in ordered)
+        answers = await asyncio.gather(*reads)
+        return {name: node for name, node in zip(ordered, answers, strict=True) if node is not None}
+
+    async def _read(self, name: str) -> Node:
+        return await self._env.client.get(NODES, name)
 
     def _on_tainted(self) -> list[tuple[Pod, Sequence[Taint]]]:
         found: list[tuple[Pod, Sequence[Taint]]] = []

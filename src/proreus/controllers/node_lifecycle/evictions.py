@@ -107,6 +107,36 @@ def overdue(
     )
 
 
+def confirmed(
+    pods: Iterable[Pod],
+    nodes: Mapping[str, Node],
+    scheduled: Mapping[str, Eviction],
+    at: float,
+    *,
+    stopped: bool,
+) -> tuple[tuple[Pod, ...], tuple[str, ...]]:
+    """Return the pods that leave also by what was read anew of their nodes, and the others' uids.
+
+    Args:
+        pods: Those that are to leave.
+        nodes: Their nodes by name; a pod stays whose node could not be read, or is gone.
+        scheduled: Since when each pod has been on a tainted node, by uid.
+        at: The time.
+        stopped: Whether all zones are disrupted.
+    """
+    leaving: list[Pod] = []
+    staying: list[str] = []
+    for pod in pods:
+        node = nodes.get(pod.spec.node_name)
+        taints = () if node is None else counting(node, stopped=stopped)
+        seconds = patience(taints, pod.spec.tolerations)
+        if seconds is not None and scheduled[pod.metadata.uid].since + seconds <= at:
+            leaving.append(pod)
+        else:
+            staying.append(pod.metadata.uid)
+    return tuple(leaving), tuple(staying)
+
+
 def is_by_others(old: Pod | None, new: Pod, ours: Collection[str]) -> bool:
     """Tell whether somebody else has begun to evict a pod; `ours` are the uids of our own."""
     is_new = old is not None and is_target(new) and not is_target(old)
