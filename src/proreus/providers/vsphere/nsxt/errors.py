@@ -11,12 +11,16 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.refused import ErrorBody, Reason, Refused
 from proreus.cloudprovider.requests import Answer
 
+BAD_PATH: Final = "500012"
+"""There is nothing at a path, such as that of an object's parent."""
 IN_USE: Final = "500030"
 """The object cannot be deleted, since it has children or is referred to."""
 PENDING_DELETE: Final = "500045"
 """An object of the same path was deleted, and is purged within five minutes."""
 REVISION: Final = "604"
 """The object has changed since it was read."""
+GONE: Final = "500090"
+"""The object was deleted since it was read."""
 
 _WRONG: Final = "credentials were incorrect"
 """What a wrong password is answered with, with the status and the code of a missing right."""
@@ -25,6 +29,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
     IN_USE: Reason.CONFLICT,
     PENDING_DELETE: Reason.CONFLICT,
     REVISION: Reason.PRECONDITION_FAILED,
+    GONE: Reason.PRECONDITION_FAILED,
 }
 
 
@@ -41,7 +46,7 @@ def read_error(answer: Answer) -> ErrorBody | None:
     except CloudError:
         return None
     code = content.get("error_code")
-    if not isinstance(code, int):
+    if not isinstance(code, int | str) or not code:
         return None
     related = content.get("related_errors")
     texts = [content, *(related if isinstance(related, list) else ())]

@@ -26,9 +26,11 @@ from proreus.providers.vsphere.nsxt.balancing.parts import (
     tags_of,
 )
 from proreus.providers.vsphere.nsxt.config import LoadBalancerSection
+from proreus.providers.vsphere.nsxt.errors import BAD_PATH
 from proreus.providers.vsphere.nsxt.operations import (
     ALLOCATIONS,
     GROUPS,
+    IP_POOLS,
     MONITORS,
     PERSISTENCE,
     POOLS,
@@ -101,7 +103,8 @@ class Reader:
         try:
             return await self._api.listed(Place(ALLOCATIONS, pool))
         except Refused as error:
-            if error.is_absence:
+            is_nowhere = error.code == BAD_PATH and f"[/infra/{IP_POOLS}/{pool}]" in error.text
+            if error.is_absence or is_nowhere:
                 return ()
             raise
 
