@@ -4,8 +4,8 @@ Each time a client asks by another address of its own. Behind a node's port, or 
 does not translate clients' addresses, a pod sees the client's address and port as if it had been
 asked directly, so a connection by one way looks like an older one by another, for as long as the
 pod remembers that one (TIME_WAIT, a minute). Its clock of timestamps is another one, since Linux
-has one for each pair of addresses, so the pod drops the first packet as one of the past (PAWS), and
-the client waits a second before it sends the next. RFC 7323, section 5; tcp_timewait_state_process.
+has one for each pair of addresses, so the pod takes its SYN for a packet of the past (PAWS), and
+the client sends it again only after its timeout. RFC 7323, section 5; tcp_timewait_state_process.
 """
 
 import itertools

@@ -19,7 +19,7 @@ from benchmarks.local.lab import (
     together,
 )
 from labs.cluster.cluster import CLIENT
-from labs.cluster.gateways import leader
+from labs.cluster.gateways import holder, leader
 from labs.cluster.network import IPV4
 from proreus.testing.waiting import block_until
 
@@ -116,6 +116,7 @@ def failover(lab: Lab) -> Iterator[Line]:
     address = lab.expose("failover", _SERVER)
     ends = {
         "the leading manager is told to end": _end_manager,
+        "the leading manager is killed": _kill_manager,
         "the gateway that has the addresses dies": _cut,
     }
     for what, end in ends.items():
@@ -132,21 +133,24 @@ def failover(lab: Lab) -> Iterator[Line]:
 def _changed_hands(lab: Lab, address: str, end: Callable[[Lab, str], None]) -> ClientResults:
     """Take the addresses from the gateway that has them, while a client asks."""
     _until_served(lab, address, NEAR)
-    first = leader(lab.cluster.plane)
+    plane = lab.cluster.plane
+    first, before = leader(plane), holder(plane)
     with asking(lab, address, on=NEAR) as client:
         end(lab, first)
-        block_until(
-            "another gateway", lambda: leader(lab.cluster.plane) not in {first, ""}, PATIENCE
-        )
+        block_until("another leader", lambda: holder(plane) not in {before, ""}, PATIENCE)
         time.sleep(15.0)
     lab.gateway.run("ip", "link", "set", first, "up")
     time.sleep(30.0)  # until the first manager waits for the lease
     return client.results
 
 
-def _end_manager(lab: Lab, gateway: str) -> None:
+def _end_manager(lab: Lab, gateway: str, how: str = "-TERM") -> None:
     machine = lab.machine(gateway)
-    machine.run("pkill", "-TERM", "-P", str(machine.pid("manager")))
+    machine.run("pkill", how, "-P", str(machine.pid("manager")))
+
+
+def _kill_manager(lab: Lab, gateway: str) -> None:
+    _end_manager(lab, gateway, "-KILL")
 
 
 def _cut(lab: Lab, gateway: str) -> None:

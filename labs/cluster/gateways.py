@@ -59,6 +59,18 @@ def join(cluster: Cluster, name: str, number: int) -> Machine:
     return machine
 
 
+def holder(plane: Plane) -> str:
+    """Return the identity of the manager that holds the lease, "" if none does.
+
+    Raises:
+        ClusterError: there is no lease.
+    """
+    shown = plane.kubectl(
+        *("get", "lease", "cloud-controller-manager", "--namespace=kube-system", "--output=json")
+    )
+    return str(json.loads(shown)["spec"].get("holderIdentity") or "")
+
+
 def leader(plane: Plane) -> str:
     """Return the gateway whose manager holds the lease, "" if none does.
 
@@ -67,8 +79,5 @@ def leader(plane: Plane) -> str:
     Raises:
         ClusterError: there is no lease.
     """
-    shown = plane.kubectl(
-        *("get", "lease", "cloud-controller-manager", "--namespace=kube-system", "--output=json")
-    )
-    holder = json.loads(shown)["spec"].get("holderIdentity") or ""
-    return next((name for name in GATEWAYS if holder.startswith(f"{name}_")), "")
+    identity = holder(plane)
+    return next((name for name in GATEWAYS if identity.startswith(f"{name}_")), "")
