@@ -333,6 +333,14 @@ STAGES: Final = (
         _LOCAL,
         prepare=(".ci/cluster", "prepare"),
     ),
+    Stage(
+        "chaos",
+        "the same specs pass while managers, gateways and nodes come and go",
+        ("make", "e2e", "ARGS=--chaos"),
+        900,
+        _LOCAL,
+        prepare=(".ci/cluster", "prepare"),
+    ),
 )
 
 
