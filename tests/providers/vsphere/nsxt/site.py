@@ -16,11 +16,7 @@ from ..site import context  # noqa: TID252 - pytest imports tests by path
 from .emulator.server import Emulator
 from .emulator.world import GATEWAY
 
-MANAGED = f"""
-[Global]
-server = vcenter.example
-user = u
-password = p
+NETWORK = f"""
 [Route]
 router-path = {GATEWAY}
 [LoadBalancer]
@@ -31,7 +27,14 @@ tcp-app-profile-name = default-tcp-lb-app-profile
 udp-app-profile-name = default-udp-lb-app-profile
 tags = "{{\\"site\\": \\"a\\"}}"
 """
-"""A cloud-config as of the official manager, which makes the load balancer service itself."""
+"""Sections as of the official manager, which makes the load balancer service itself."""
+MANAGED = f"""
+[Global]
+server = vcenter.example
+user = u
+password = p
+{NETWORK}"""
+"""A cloud-config with them, and a vCenter that nobody asks."""
 
 
 class NsxtCloud(CloudProvider):

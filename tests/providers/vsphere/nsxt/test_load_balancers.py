@@ -193,6 +193,21 @@ async def test_services_made_side_by_side_share_one_service_which_goes_with_the_
         assert site.paths() == set()
 
 
+async def test_a_service_that_is_deleted_meanwhile_is_made_anew(nsxt: Emulator) -> None:
+    async with lb_site(nsxt) as site:
+        done: list[str] = []
+
+        def interfere(name: str, path: str) -> None:
+            if name == "PUT lb-virtual-servers" and not done:
+                done.append(path)
+                nsxt.remove(site.own("lb-services")[0]["path"])
+
+        nsxt.hooks.append(interfere)
+        assert isinstance(await site.ensure(site.desired(HTTP)), Pending)
+        assert await site.address(site.desired(HTTP)) == "10.20.30.1"
+        assert len(site.own("lb-services")) == 1
+
+
 async def test_a_service_of_somebody_else_on_the_gateway_is_used_and_stays(nsxt: Emulator) -> None:
     theirs = "/infra/lb-services/theirs"
     nsxt.put(theirs, connectivity_path=GATEWAY, size="SMALL")
@@ -493,6 +508,27 @@ async def test_a_wrong_password_is_sent_once_and_shown_nowhere(nsxt: Emulator) -
     LOGINS.accepted((nsxt.host, "admin", "planted-wrong"))
     async with lb_site(nsxt) as site:
         await site.made(site.desired(HTTP))
+
+
+async def test_a_session_that_has_ended_is_begun_anew(nsxt: Emulator) -> None:
+    async with lb_site(nsxt) as site:
+        desired = site.desired(HTTP)
+        await site.made(desired)
+        assert nsxt.counted()["session create"] == 1
+        nsxt.sessions.expire()
+        await site.made(desired)
+        assert nsxt.counted()["session create"] == 1
+
+
+async def test_a_password_that_was_changed_locks_no_account(nsxt: Emulator) -> None:
+    async with lb_site(nsxt) as site:
+        desired = site.desired(HTTP)
+        await site.made(desired)
+        nsxt.sessions.users["admin"] = "planted-another"
+        nsxt.sessions.expire()
+        for _ in range(3):
+            assert isinstance(await site.ensure(desired), Unauthenticated)
+    assert not nsxt.sessions.locked
 
 
 async def test_a_missing_right_is_told(nsxt: Emulator) -> None:

@@ -54,13 +54,12 @@ class Api:
             key_file=config.client_auth_key_file,
             verify=not config.insecure_flag,
         )
-        self._token: CloudToken | None = None
-        credential: Credential[str] | None = None
+        self._login: CloudToken | Password | None = None
         if config.vmc_access_token:
-            self._token = CloudToken(config, context, timeout=timeout)
-            credential = self._token.credential
+            self._login = CloudToken(config, context, timeout=timeout)
         elif config.user or config.needs_secret:
-            credential = Password(config, context).credential
+            self._login = Password(config, context, timeout=timeout, tls=tls)
+        credential: Credential[Any] | None = self._login.credential if self._login else None
         self._client = RestClient(
             context,
             config.url,
@@ -74,8 +73,8 @@ class Api:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
-        if self._token is not None:
-            await self._token.close()
+        if self._login is not None:
+            await self._login.close()
 
     async def listed(self, place: Place) -> list[Document]:
         """Return all objects at a place, from all pages.

@@ -1,19 +1,26 @@
-"""Give requests to NSX-T their credentials: a password, or a token of VMware Cloud.
+"""Give requests to NSX-T their credentials: a session, a password, or a token of VMware Cloud.
 
-A password is sent with each request, as officially. One that was refused is not sent again for a
-while: by default five wrong ones lock an account for 15 minutes.
+By default five wrong passwords lock an account for 15 minutes. Requests go side by side, so a
+password that was changed would lock it at once, if each request bore it: it is sent once, for a
+session. One that was refused is not sent again for a while.
 """
 
 import base64
+import ssl
+from collections.abc import Mapping
+from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from proreus.cloudprovider.credential import Credential, Issued
-from proreus.cloudprovider.errors import CloudError, ConfigError
+from proreus.cloudprovider.errors import CloudError, ConfigError, Unauthenticated
 from proreus.cloudprovider.logins import Logins
 from proreus.cloudprovider.requests import Request, form_body
 from proreus.cloudprovider.rest import RestClient
 from proreus.providers.vsphere.nsxt.config import Nsxt
+from proreus.providers.vsphere.nsxt.errors import read_error
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
 LOGINS: Final = Logins(300.0)
 """The logins of this process."""
 
+_COOKIE: Final = "JSESSIONID"
 _KEYS: Final = ("username", "password")
 """The entries of the Secret (the official manager's `secretName`)."""
 
@@ -32,39 +40,101 @@ def secret_files(config: Nsxt) -> tuple[str, ...]:
     return tuple(str(Path(config.directory) / key) for key in _KEYS)
 
 
+class _Login(msgspec.Struct, frozen=True):
+    """The headers by which requests are a user's."""
+
+    headers: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        """Show nothing of them."""
+        return "_Login()"
+
+
 class Password:
     """A user and a password, of the cloud-config or of the mounted Secret.
 
+    A user of another directory (`remote-auth`) has no sessions: the password goes with each
+    request, as officially.
+
     Attributes:
-        credential: What gives requests their header.
+        credential: What gives requests their headers.
     """
 
-    def __init__(self, config: Nsxt, context: "Context") -> None:
+    def __init__(
+        self, config: Nsxt, context: "Context", *, timeout: float, tls: ssl.SSLContext
+    ) -> None:
         """Read the files of the Secret, if that holds them.
 
+        Args:
+            config: How the manager is reached.
+            context: The framework's gate.
+            timeout: Seconds for an answer.
+            tls: The settings of TLS.
+
         Raises:
-            ConfigError: One cannot be read.
+            ConfigError: A file cannot be read.
         """
         user, password = config.user, config.password
         if config.needs_secret:
             user, password = (_entry(config, key) for key in _KEYS)
         self._known = (config.host, user, password)
-        pair = base64.b64encode(f"{user}:{password}".encode()).decode()
-        self._header = f"{'Remote' if config.remote_auth else 'Basic'} {pair}"
+        self._is_remote = config.remote_auth
         self._is_in_use = False
-        self.credential: Credential[str] = Credential(
-            self._issue, now=context.now, headers=lambda header: {"Authorization": header}
+        self._client = RestClient(
+            context,
+            config.url,
+            read_error=read_error,
+            timeout=timeout,
+            connect_timeout=timeout,
+            tls=tls,
+        )
+        self.credential: Credential[_Login] = Credential(
+            self._issue, now=context.now, headers=lambda login: login.headers
         )
 
-    async def _issue(self) -> Issued[str]:
-        """Issue the header; asked for another one, since that was refused, issue none."""
-        host, user, _ = self._known
-        if self._is_in_use:
-            self._is_in_use = False
-            LOGINS.refused(self._known, f"NSX-T {host}: refuses the user {user} or its password")
+    async def close(self) -> None:
+        """Close the connections; the session ends by itself after half an hour."""
+        await self._client.close()
+
+    async def _issue(self) -> Issued[_Login]:
+        """Begin a session, or return the header of a user of another directory."""
+        host, user, password = self._known
+        refused = f"NSX-T {host}: refuses the user {user} or its password"
+        if self._is_remote:
+            if self._is_in_use:  # another one is asked for, since this one was refused
+                self._is_in_use = False
+                LOGINS.refused(self._known, refused)
+            LOGINS.check(self._known)
+            self._is_in_use = True
+            pair = base64.b64encode(f"{user}:{password}".encode()).decode()
+            return Issued(_Login({"Authorization": f"Remote {pair}"}))
         LOGINS.check(self._known)
-        self._is_in_use = True
-        return Issued(self._header)
+        try:
+            login = await self._session(user, password)
+        except Unauthenticated as error:
+            LOGINS.refused(self._known, f"{refused}: {error}")
+            raise
+        LOGINS.accepted(self._known)
+        return Issued(login)
+
+    async def _session(self, user: str, password: str) -> _Login:
+        request = Request(
+            "nsxt.session.create",
+            "POST",
+            "api/session/create",
+            body=form_body({"j_username": user, "j_password": password}),
+            read=True,
+        )
+        answer = await self._client.send(request)
+        token = answer.headers.get("X-XSRF-TOKEN", "")
+        cookies: SimpleCookie = SimpleCookie()
+        for name, value in answer.headers.items():
+            if name.lower() == "set-cookie":
+                cookies.load(value)
+        if _COOKIE not in cookies or not token:
+            raise CloudError("nsxt.session.create: the answer has no session")
+        cookie = f"{_COOKIE}={cookies[_COOKIE].value}"
+        return _Login({"Cookie": cookie, "X-XSRF-TOKEN": token})
 
 
 class CloudToken:

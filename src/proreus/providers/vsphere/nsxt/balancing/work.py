@@ -16,8 +16,8 @@ from proreus.providers.vsphere.nsxt.api import Api
 from proreus.providers.vsphere.nsxt.balancing.parts import Observed, Part
 from proreus.providers.vsphere.nsxt.balancing.reading import Reader
 from proreus.providers.vsphere.nsxt.balancing.steps import Delete, Put, Step, Wait
-from proreus.providers.vsphere.nsxt.errors import is_busy
-from proreus.providers.vsphere.nsxt.operations import ALLOCATIONS, SERVICES
+from proreus.providers.vsphere.nsxt.errors import BAD_PATH, is_busy
+from proreus.providers.vsphere.nsxt.operations import ALLOCATIONS, SERVICES, Place
 
 PATIENCE: Final = 2.0
 """Seconds for which the address of a new allocation is waited for, which takes one or so."""
@@ -50,7 +50,9 @@ class Work:
                 return await self._shared(cluster, call, step)
             return await self._sent(call, step)
         except Refused as error:
-            if is_busy(error):
+            # Another Service's end may have taken the load balancer service away meanwhile.
+            is_away = error.code == BAD_PATH and Place(SERVICES).path in error.text
+            if is_busy(error) or is_away:
                 raise Working(f"NSX-T is busy: {error}") from error
             raise
 
