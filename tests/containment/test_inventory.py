@@ -40,6 +40,7 @@ class Cloud:
         self.latency = latency
         self.bad: set[str] = set()
         self.down: BaseException | None = None
+        self.refusal: Callable[[], CloudError] = lambda: CloudError("malformed id")
         self.answer: Callable[[Node], object] = lambda asked: Instance(
             provider_id=f"cloud://{asked.metadata.name}"
         )
@@ -67,7 +68,7 @@ class Cloud:
         if self.down is not None:
             raise self.down
         if self.bad & set(names):
-            raise CloudError("malformed id")
+            raise self.refusal()
         answers = {asked.metadata.name: self.answer(asked) for asked in nodes}
         return {**answers, **self.extra}  # type: ignore[dict-item]  # wrong types are a test
 
@@ -792,6 +793,80 @@ def test_a_mended_id_among_many_bad_ones_gets_its_turn() -> None:
                 served = served or f"n{number:03}" in good(await bench.get(nodes(100), now()))
             assert served
             bench.cloud.bad.add(f"n{number:03}")
+
+    clock.run(scenario())
+
+
+class Scopes(Cloud):
+    """A cloud of three scopes, of which the node's number tells which it is in."""
+
+    def scope(self, node: Node) -> str:
+        return "abc"[int(node.metadata.name[1:]) % 3]
+
+    def names(self, scope: str) -> set[str]:
+        return {one.metadata.name for one in nodes(90) if self.scope(one) == scope}
+
+
+def test_a_scope_that_is_down_makes_no_suspects_of_the_nodes_of_others() -> None:
+    async def scenario() -> None:
+        cloud = Scopes()
+        bench = Bench(cloud)
+        cloud.bad = cloud.names("a")
+        for _ in range(3):
+            cloud.calls.clear()
+            seen = await bench.get(nodes(90), now())
+            assert good(seen) == cloud.names("b") | cloud.names("c")
+            assert [len(call) for call in cloud.calls] == [90, 30, 30, 30, *[1] * PROBES]
+            await asyncio.sleep(1.0)
+
+    clock.run(scenario())
+
+
+def test_a_bad_id_is_looked_for_in_its_scope_alone() -> None:
+    async def scenario() -> None:
+        cloud = Scopes()
+        bench = Bench(cloud)
+        cloud.bad = {"n004"}
+        seen = await bench.get(nodes(90), now())
+        assert good(seen) == {one.metadata.name for one in nodes(90)} - cloud.bad
+        assert all(cloud.names("b").issuperset(call) for call in cloud.calls[4:])
+        cloud.calls.clear()
+        await asyncio.sleep(1.0)
+        await bench.get(nodes(90), now())
+        assert sorted(map(len, cloud.calls)) == [1, 89]
+
+    clock.run(scenario())
+
+
+def test_the_only_node_of_a_scope_that_fails_is_asked_by_itself_from_then_on() -> None:
+    async def scenario() -> None:
+        cloud = Scopes()
+        bench = Bench(cloud)
+        cloud.bad = {"n001"}
+        asked = [one for one in nodes(90) if cloud.scope(one) != "b" or one.metadata.name == "n001"]
+        assert len(good(await bench.get(asked, now()))) == 60
+        cloud.calls.clear()
+        await asyncio.sleep(1.0)
+        await bench.get(asked, now())
+        assert sorted(map(len, cloud.calls)) == [1, 60]
+
+    clock.run(scenario())
+
+
+def test_a_scope_that_refuses_all_is_not_asked_again_in_parts() -> None:
+    async def scenario() -> None:
+        for error in (Throttled("slow down"), Unauthenticated("who")):
+            cloud = Scopes()
+            bench = Bench(cloud)
+            cloud.bad = cloud.names("a")
+
+            def then(error: CloudError = error, cloud: Scopes = cloud) -> CloudError:
+                return error if len(cloud.calls) > 1 else CloudError("the whole")
+
+            cloud.refusal = then
+            seen = await bench.get(nodes(90), now())
+            assert good(seen) == cloud.names("b") | cloud.names("c")
+            assert [len(call) for call in cloud.calls] == [90, 30, 30, 30]
 
     clock.run(scenario())
 

@@ -4,6 +4,9 @@ If a batch fails for a reason that one bad id could be, three of its nodes, othe
 are asked by themselves: if none has an answer the cloud is down, and that is all (four calls).
 Otherwise the batch is halved until each bad id stands alone. The ids found so are asked by
 themselves from then on, so that a malformed one costs one call a round and no search.
+
+Before all that a batch of several scopes is split by them: what is down may be one of these, and
+the nodes of the others are not to be taken for bad ones.
 """
 
 import asyncio
@@ -22,7 +25,7 @@ from proreus.cloudprovider.errors import (
     Throttled,
     Unauthenticated,
 )
-from proreus.cloudprovider.instances import InstanceAnswer, Instances
+from proreus.cloudprovider.instances import InstanceAnswer, Instances, scope_of
 from proreus.containment.faults import Fault, Kind, Unanswered
 from proreus.kube.objects import Node
 
@@ -138,12 +141,36 @@ class Batches:
         elif outcome is _Outcome.SUSPICIOUS and len(nodes) == 1:
             self._still_suspect(nodes)
         elif outcome is _Outcome.SUSPICIOUS:
-            await self._isolate(search, nodes)
+            await self._apart(search, nodes)
 
     def forget(self, uid: str) -> None:
         """Drop all records of the Node with that uid."""
         for known in [known for known in self._suspects if known[0] == uid]:
             del self._suspects[known]
+
+    async def _apart(self, search: _Search, nodes: Sequence[Node]) -> None:
+        """Ask about each scope of a failed batch by itself; look for bad ids where that fails."""
+        scopes: dict[str | None, list[Node]] = {}
+        for node in nodes:
+            scopes.setdefault(scope_of(self._instances, node), []).append(node)
+        if len(scopes) == 1:
+            await self._isolate(search, nodes)
+            return
+        failed: list[list[Node]] = []
+        for part in scopes.values():
+            outcome = await self._ask(search, part)
+            if outcome is _Outcome.HUNG:
+                self._suspect(part, part)
+                return
+            if outcome is _Outcome.ANSWERED:
+                self._suspect(part, ())
+            elif outcome is _Outcome.SUSPICIOUS:
+                failed.append(part)
+        for rest in failed:
+            if len(rest) > 1:
+                await self._isolate(search, rest)
+            else:
+                self._suspect(rest, rest)
 
     async def _isolate(self, search: _Search, nodes: Sequence[Node]) -> None:
         """Find the ids that make the batch fail, if single ids do."""
