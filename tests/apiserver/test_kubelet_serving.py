@@ -9,7 +9,7 @@ import pytest
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import CERTIFICATE_SIGNING_REQUESTS, NODES
 from proreus.testing.manager import cloud_config
-from proreus.testing.simulated import Fault, FaultMode
+from proreus.testing.simulated import Address, Fault, FaultMode
 from proreus.testing.waiting import until
 
 from .serving_requests import approved, ask, found, let_kubelets_ask, of_node
@@ -62,6 +62,21 @@ async def test_another_nodes_address_is_refused_and_the_event_names_it(site: Sit
         assert event.involved_object["kind"] == "CertificateSigningRequest"
         await approved(site, await of_node(site, nodes["honest"]))
         assert (await found(site, asked)).status.conditions == ()
+
+
+async def test_another_nodes_address_in_the_form_of_ipv6_is_refused_too(site: Site) -> None:
+    """Root on a machine lets the tools in it report that address, and some clouds repeat it."""
+    async with site.lone_manager(ON):
+        await site.join("honest")
+        node = (await site.initialised("honest"))["honest"]
+        (wanted,) = [one.address for one in node.status.addresses if one.type == "InternalIP"]
+        mapped = f"::ffff:{wanted}"
+        own = (Address("InternalIP", "10.77.0.1"), Address("InternalIP", mapped))
+        await site.join("curious", addresses=own)
+        await site.initialised("curious")
+        asked = await ask(site, "curious", addresses=[mapped])
+        event = await site.event(EVENT, asked)
+        assert f"{wanted} as an IPv6 address" in event.message
 
 
 async def test_a_kubelet_that_claims_anothers_machine_gets_nothing(site: Site) -> None:

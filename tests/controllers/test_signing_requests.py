@@ -42,6 +42,12 @@ def test_a_request_without_extensions_asks_for_nothing() -> None:
     assert read(made(builder())) == Asked(common_names=("a",))
 
 
+def test_an_ipv4_address_in_the_form_of_ipv6_is_strange() -> None:
+    """Go's signer makes 10.0.0.1 of it, which may be another Node's."""
+    pem = signing_request("system:node:a", ["system:nodes"], ["a"], ["::ffff:10.0.0.1", "fd00::1"])
+    assert read(pem).strange == ("it asks for 10.0.0.1 as an IPv6 address",)
+
+
 def test_every_common_name_and_organization_is_read() -> None:
     parts = [(NameOID.COMMON_NAME, "b"), (NameOID.ORGANIZATION_NAME, "o")]
     more = x509.Name([*NAME, *(x509.NameAttribute(oid, text) for oid, text in parts * 2)])

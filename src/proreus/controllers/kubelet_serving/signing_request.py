@@ -1,7 +1,8 @@
 """Read what a certificate signing request (PKCS#10, RFC 2986) asks for. Pure.
 
 What it is read as must be what the signer reads. So a request in which two libraries could choose
-another part is refused: text around the block, a second list of extensions, a second common name.
+another part is refused: text around the block, a second list of extensions, a second common name;
+and an IPv4 address written as one of IPv6 (`::ffff:10.0.0.5`), of which Go makes the IPv4 address.
 """
 
 import base64
@@ -66,6 +67,8 @@ def _asked(request: x509.CertificateSigningRequest) -> Asked:
                 one.value, IPv4Address | IPv6Address
             ):
                 addresses.append(one.value)
+                if isinstance(one.value, IPv6Address) and one.value.ipv4_mapped is not None:
+                    strange.append(f"it asks for {one.value.ipv4_mapped} as an IPv6 address")
             else:
                 strange.append(f"it asks for a name of the kind {type(one).__name__}")
     return Asked(
