@@ -15,6 +15,10 @@ from .changes import Change
 NODES: Final = "nodes"
 END: Final = "deleted"
 _LOOK: Final = 0.2
+_HOPELESS: Final = 3
+"""Pictures that were never right, after which others are waited for less long."""
+_LESS: Final = 0.1
+"""So much less: a difference in all pictures would else take an hour, and look like a hang."""
 
 Picture = dict[str, str]
 """What there is: a value for each thing, by names that are the same in each run."""
@@ -92,6 +96,7 @@ class Play:
         self._services = services
         self._judge = judge
         self._settle = settle
+        self._wrong = 0
         self.pictures: dict[str, Picture] = {}
         """By scenario and act, as `external: made`."""
 
@@ -130,7 +135,8 @@ class Play:
         self.pictures[name] = await self._final(name, look)
 
     async def _final(self, name: str, look: Look) -> Picture:
-        deadline = time.monotonic() + PATIENCE
+        patience = PATIENCE * (_LESS if self._wrong >= _HOPELESS else 1.0)
+        deadline = time.monotonic() + patience
         since = time.monotonic()
         last: Picture = {}
         while True:
@@ -142,5 +148,6 @@ class Play:
             if is_right and time.monotonic() - since >= self._settle:
                 return now
             if time.monotonic() > deadline:
+                self._wrong += 1
                 return now
             await asyncio.sleep(_LOOK)

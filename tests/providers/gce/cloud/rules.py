@@ -190,7 +190,7 @@ def backend_service(world: World, path: str, body: Resource) -> Resource:
         for one in body.get("backends", [])
     ]
     check_backends(world, [one["group"] for one in body["backends"]])
-    draining = body.setdefault("connectionDraining", {"drainingTimeoutSec": 0})
+    draining = body.get("connectionDraining") or {}
     if draining.get("drainingTimeoutSec") and body.get("protocol") != "TCP":
         raise invalid("resource.connectionDraining", draining, "It is for TCP.")
     body["fingerprint"] = fingerprint({**body, "fingerprint": ""})
