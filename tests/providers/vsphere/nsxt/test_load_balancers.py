@@ -244,6 +244,28 @@ async def test_a_service_that_the_config_names_must_be_there_and_on_the_gateway(
         assert "is on no gateway" in str(answer)
 
 
+async def test_a_load_balancer_is_deleted_although_the_service_of_the_config_is_gone(
+    nsxt: Emulator,
+) -> None:
+    nsxt.put("/infra/lb-services/mine", connectivity_path=GATEWAY, size="SMALL")
+    async with lb_site(nsxt, UNMANAGED) as site:
+        desired = site.desired(HTTP)
+        await site.made(desired)
+        nsxt.remove("/infra/lb-services/mine")
+        assert isinstance(await site.ensure(desired), CloudError)
+        assert await site.deleted(desired) == Done()
+        assert site.paths() == set()
+
+
+async def test_a_service_without_hosts_keeps_its_address(nsxt: Emulator) -> None:
+    async with lb_site(nsxt) as site:
+        ip = await site.address(site.desired(HTTP))
+        assert await site.address(site.desired(HTTP, nodes=())) == ip
+        assert not site.own("lb-pools")[0].get("members")
+        assert await site.address(site.desired(HTTP)) == ip
+        assert len(site.own("lb-pools")[0]["members"]) == 2
+
+
 async def test_the_service_stays_while_servers_of_others_are_on_it(nsxt: Emulator) -> None:
     async with lb_site(nsxt) as site:
         desired = site.desired(HTTP)

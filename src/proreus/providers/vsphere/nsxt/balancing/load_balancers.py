@@ -120,7 +120,8 @@ class NsxtLoadBalancers:
 
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         """Delete what was made for a Service, and the load balancer service with the last one."""
-        observed = await self._reader.observe(ref, await self._catalog.pools())
+        pools = await self._catalog.pools()
+        observed = await self._reader.observe(ref, pools, is_deletion=True)
         if observed.parts:
             self._deleted.add(ref.uid)
         tags = owners.service_tags(ref, self._section.owner, self._section.additional_tags)

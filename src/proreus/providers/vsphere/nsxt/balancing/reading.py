@@ -52,15 +52,18 @@ class Reader:
         self._api = api
         self._section = section
 
-    async def observe(self, ref: LoadBalancerRef, pools: Iterable[str]) -> Observed:
+    async def observe(
+        self, ref: LoadBalancerRef, pools: Iterable[str], *, is_deletion: bool = False
+    ) -> Observed:
         """Observe all parts that are a Service's, and the load balancer service.
 
         Args:
             ref: The Service.
             pools: The ids of the IP pools of all classes.
+            is_deletion: Whether a load balancer service that cannot be used does not matter.
 
         Raises:
-            CloudError: NSX-T does not tell.
+            CloudError: NSX-T does not tell, or the load balancer service cannot be used.
         """
         group = Part(Place(GROUPS), group_id(ref))
         lists, services, found = await asyncio.gather(
@@ -76,7 +79,10 @@ class Reader:
         for pool in sorted({*pools, *named} - {""}):
             parts += await self._allocations(ref, pool)
         own = {one.id for one in parts if one.kind == SERVERS}
-        return Observed(self._service(ref.cluster, services, by_kind[SERVERS], own), tuple(parts))
+        service = None
+        if not (is_deletion and self._section.lb_service_id):
+            service = self._service(ref.cluster, services, by_kind[SERVERS], own)
+        return Observed(service, tuple(parts))
 
     async def service(self, cluster: ClusterIdentity) -> Service | None:
         """Observe the load balancer service alone.
