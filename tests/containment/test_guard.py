@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -24,6 +24,7 @@ from proreus.cloudprovider import (
     NotFound,
     Ownership,
     Route,
+    confirmed_by,
     scope,
     scope_of,
 )
@@ -281,6 +282,56 @@ async def test_a_hook_that_fails_has_the_answer_that_does_least_harm(deed: str) 
     assert site.events.seen == [("node-1", EVENT), ("node-2", EVENT), ("web", EVENT)]
     kind = "wrong_answer" if deed in {"none", "number"} else "raised"
     assert {site.faults()[hook, kind] for hook in ("owns", "scope", "fingerprint")} == {1}
+
+
+class Confirming(LooksUpNames):
+    """Confirms whatever a test says."""
+
+    def __init__(self, answer: object) -> None:
+        super().__init__()
+        self._answer = answer
+
+    async def confirmed(self, nodes: Sequence[Node]) -> Collection[str]:
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (["a"], {}),
+        ({"a"}, {}),
+        (("a", "stranger"), {("confirmed", "wrong_answer"): 1}),
+        ("a", {("confirmed", "wrong_answer"): 1}),
+        ([["a"]], {("confirmed", "wrong_answer"): 1}),
+        ({"a": "b"}, {("confirmed", "wrong_answer"): 1}),
+        (None, {("confirmed", "wrong_answer"): 1}),
+        (CloudError("away"), {}),
+        (ValueError("x"), {("confirmed", "raised"): 1}),
+    ],
+)
+async def test_a_wrong_confirmation_confirms_nothing(
+    answer: object, fault: Mapping[tuple[str, str], int]
+) -> None:
+    site = Site()
+    site.bad.instances = Confirming(answer)
+    instances = guarded(site.bad, site.guard).instances
+    assert instances is not None
+    found = await confirmed_by(instances, [node("a"), node("b")])
+    is_sound = isinstance(answer, list | set) and answer in (["a"], {"a"})
+    assert set(found) == ({"a"} if is_sound else set())
+    assert site.faults() == fault
+    assert not await confirmed_by(instances, [])
+
+
+async def test_a_provider_without_another_source_confirms_nothing() -> None:
+    site = Site()
+    site.bad.instances = LooksUpNames()
+    instances = guarded(site.bad, site.guard).instances
+    assert instances is not None
+    assert not await confirmed_by(instances, [node("a")])
+    assert not site.faults()
 
 
 @virtual_time

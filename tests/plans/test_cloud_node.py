@@ -21,11 +21,13 @@ from proreus.cloudprovider.errors import (
     Unauthenticated,
 )
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.containment.sightings import Sighting
 from proreus.controllers.cloud_node import labels
 from proreus.controllers.cloud_node.plan import (
     CONDITION,
     Change,
     is_settled,
+    may_be_confirmed,
     needs_instance,
     plan,
     relevant,
@@ -41,6 +43,8 @@ from proreus.kube.objects import (
     LABEL_REGION_BETA,
     LABEL_ZONE,
     LABEL_ZONE_BETA,
+    TAINT_OUT_OF_SERVICE,
+    TAINT_SHUTDOWN,
     TAINT_UNINITIALIZED,
     Condition,
     Node,
@@ -868,3 +872,36 @@ def test_a_missing_provider_id_does_not_stop_the_refresh(apply_patch: ApplyPatch
         done = after(apply_patch, node, plan(node, instance, LATER, refresh=True))
         assert done.status.addresses == MACHINE.addresses
         assert done.spec.provider_id == ""
+
+
+# Nodes of which a source that lags may say that nothing has changed
+
+READY = Condition(type="Ready", status="True")
+INITIALIZED = Condition(type=CONDITION, status="True", reason=Reason.INITIALIZED)
+WHOLE = objects.node("n1", "sim://z1/m-1", conditions=(READY, INITIALIZED))
+SEEN = Sighting(shown=1000.0, until=1001.0)
+
+
+@pytest.mark.parametrize(
+    ("node", "sighting", "expected"),
+    [
+        (WHOLE, SEEN, True),
+        (changed(WHOLE, taints=(OTHER_TAINT,)), SEEN, True),
+        (changed(WHOLE, conditions=(INITIALIZED,)), SEEN, False),
+        (changed(WHOLE, conditions=(Condition(type="Ready", status="Unknown"), INITIALIZED)), SEEN, False),
+        (changed(WHOLE, conditions=(READY,)), SEEN, False),
+        (changed(WHOLE, conditions=(READY, Condition(type=CONDITION, status="True", reason=Reason.TOPOLOGY_DIFFERS))), SEEN, False),
+        (changed(WHOLE, provider_id=""), SEEN, False),
+        (changed(WHOLE, deletion_timestamp=NOW), SEEN, False),
+        (changed(WHOLE, taints=(TAINT,)), SEEN, False),
+        (changed(WHOLE, taints=(Taint(key=TAINT_SHUTDOWN, effect="NoSchedule"),)), SEEN, False),
+        (changed(WHOLE, taints=(Taint(key=TAINT_OUT_OF_SERVICE, effect="NoExecute"),)), SEEN, False),
+        (WHOLE, Sighting(), False),
+        (WHOLE, Sighting(shown=1000.0, missing=1300.0), False),
+        (WHOLE, Sighting(shown=-2600.0), False),
+    ],
+)  # fmt: skip
+def test_only_of_a_node_with_which_all_is_well_another_source_may_say_that_nothing_has_changed(
+    node: Node, sighting: Sighting, *, expected: bool
+) -> None:
+    assert may_be_confirmed(node, sighting, 1500.0) is expected

@@ -53,6 +53,7 @@ from proreus.cloudprovider.identity import (
     marks,
 )
 from proreus.cloudprovider.instances import (
+    Confirms,
     Instance,
     InstanceAnswer,
     Instances,
@@ -60,6 +61,7 @@ from proreus.cloudprovider.instances import (
     NotFound,
     Ownership,
     Scopes,
+    confirmed_by,
     names_machine,
     scope_of,
 )
@@ -174,6 +176,7 @@ __all__ = [
     "ConfigError",
     "ConfigSection",
     "ConfigSource",
+    "Confirms",
     "Context",
     "Credential",
     "DeleteAnswer",
@@ -249,6 +252,7 @@ __all__ = [
     "change_rules",
     "cloud_error",
     "config_text",
+    "confirmed_by",
     "converge",
     "default_load_balancer_name",
     "delete_group",

@@ -4,7 +4,7 @@
 fields of `Instance`, and one `describe` answers for a whole batch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -127,6 +127,39 @@ class Scopes(Protocol):
         Raises:
             CloudError: It cannot be said. Such a Node is never deleted, and is no witness.
         """
+
+
+class Confirms(Protocol):
+    """An addition to `Instances`, for clouds with a cheap source that lags, such as an inventory.
+
+    All nodes are compared with their machines every few minutes, and next to none has changed. Of
+    nodes that are Ready, and whose machines `describe` has shown within the hour, this source may
+    say that nothing has. It never says that something has: then `describe` is asked, as it is for
+    all that decides about taints, deletions, certificates and new nodes.
+    """
+
+    async def confirmed(self, nodes: Sequence[Node]) -> Collection[str]:
+        """Return the names of the nodes of which the source says just what they say themselves.
+
+        That is their addresses, zone, region and instance type, and that the machine runs.
+
+        Args:
+            nodes: At most `batch_size` nodes.
+
+        Raises:
+            CloudError: The source does not tell; then `describe` is asked about all.
+        """
+
+
+async def confirmed_by(instances: Instances, nodes: Sequence[Node]) -> Collection[str]:
+    """Return the names of the nodes that the provider confirms; none if it cannot confirm any.
+
+    Raises:
+        CloudError: Its source does not tell.
+    """
+    function = getattr(instances, "confirmed", None)
+    found: Collection[str] = () if function is None or not nodes else await function(nodes)
+    return found
 
 
 def scope_of(instances: Instances, node: Node) -> str | None:

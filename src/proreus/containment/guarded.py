@@ -1,6 +1,6 @@
 """Wrap a provider for the controllers: every hook and verb behind the guard, answers checked."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -31,6 +31,7 @@ from proreus.cloudprovider import (
     Route,
     Routes,
     SSHKeys,
+    confirmed_by,
     names_machine,
     scope,
     scope_of,
@@ -45,6 +46,8 @@ from proreus.kube.objects import Node, Service
 
 LIST_SECONDS: Final = 50.0
 """Seconds for a listing."""
+CONFIRM_SECONDS: Final = 20.0
+"""Seconds for a confirmation, which is waited for in vain where there is none."""
 
 
 class Ungrouped(msgspec.Struct, frozen=True):
@@ -101,6 +104,7 @@ class GuardedInstances:
         type_ = type(instances)
         self._function = f"{type_.__module__}.{type_.__qualname__}.describe"
         self._describe = Verb(guard, "describe", text=self._function, seconds=None)
+        self._confirmed = Verb(guard, "confirmed", seconds=CONFIRM_SECONDS)
 
     @property
     def batch_size(self) -> int:
@@ -143,6 +147,19 @@ class GuardedInstances:
 
         answer = self._guard.hook("scope", read, node)
         return None if isinstance(answer, CloudError) else answer
+
+    async def confirmed(self, nodes: Sequence[Node]) -> Collection[str]:
+        """Return which of the nodes the provider confirms; none if anything is wrong."""
+        names = {node.metadata.name for node in nodes}
+        try:
+            found = await self._confirmed.call(lambda: confirmed_by(self._instances, nodes))
+        except CloudError:
+            return frozenset()
+        listed = found if isinstance(found, list | tuple | set | frozenset) else [None]
+        if not all(isinstance(one, str) and one in names for one in listed):
+            self._confirmed.wrong("must answer with names of nodes that are in the call")
+            return frozenset()
+        return frozenset(listed)
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Call the provider's `describe`, and check each answer; the caller has a deadline.

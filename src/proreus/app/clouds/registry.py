@@ -1,7 +1,7 @@
 """Know which clouds have started, and show each cloud's controllers what is theirs alone."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -26,6 +26,7 @@ from proreus.cloudprovider import (
     InstanceAnswer,
     Instances,
     Ownership,
+    confirmed_by,
     scope_of,
 )
 from proreus.kube.objects import Node, Service
@@ -171,6 +172,10 @@ class MemberInstances:
     def scope(self, node: Node) -> str | None:
         """Return the provider's scope."""
         return scope_of(self._cloud, node)
+
+    async def confirmed(self, nodes: Sequence[Node]) -> Collection[str]:
+        """Return which of the nodes the provider confirms."""
+        return await confirmed_by(self._cloud, nodes)
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Call the provider's `describe`; machines get the label that names the cloud."""

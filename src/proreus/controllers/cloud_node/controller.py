@@ -5,11 +5,11 @@ costs a question to the cloud, and all nodes that are ready at once are asked ab
 """
 
 import asyncio
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from proreus.cloudprovider import CloudError, InstanceAnswer, Ownership
+from proreus.cloudprovider import CloudError, InstanceAnswer, Ownership, confirmed_by
 from proreus.containment.batches import outage
 from proreus.controllers.cloud_node import plan as plans
 from proreus.controllers.cloud_node.plan import Change
@@ -126,24 +126,35 @@ class CloudNodeController:
 
     async def observe(self, keys: Sequence[str]) -> Mapping[str, Observed]:
         """Ask the cloud about all nodes of the batch that need it, together."""
-        nodes = [
-            node
+        nodes = {
+            key: node
             for key in keys
             if (node := self._env.nodes.get(key)) is not None
             and (key in self._refresh or plans.needs_instance(node))
             and self._instances.owns(node) is not Ownership.NO
-        ]
+        }
         now = asyncio.get_running_loop().time()
-        answers = await self._inventory.get(nodes, not_before=now)
+        same = await self._confirmed(nodes.values(), now)
+        rest = [node for key, node in nodes.items() if key not in same]
+        answers = await self._inventory.get(rest, not_before=now)
         if error := outage(answers):
             raise error
         return {
             key: Observed(
                 answer=answers[key].answer if key in answers else None,
-                refresh=key in self._refresh,
+                refresh=key in self._refresh and key not in same,
             )
             for key in keys
         }
+
+    async def _confirmed(self, nodes: Iterable[Node], now: float) -> Collection[str]:
+        """Return which nodes need not be compared, as the provider has a source that says so."""
+        settled = [
+            node
+            for node in nodes
+            if plans.may_be_confirmed(node, self._inventory.sighting(node), now)
+        ]
+        return await confirmed_by(self._instances, settled)
 
     def plan(self, key: str, obj: Node | None, observed: Observed | Exception) -> Change | None:
         """Decide what to write on one node."""

@@ -10,16 +10,19 @@ condition stays True; what the refresh finds wrong is its reason (`TopologyDiffe
 import zlib
 from collections.abc import Hashable
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.containment.sightings import Sighting
 from proreus.controllers.cloud_node import addresses, labels, reasons
 from proreus.controllers.cloud_node.reasons import Failure, Reason
 from proreus.controllers.events import EventType, PlannedEvent, scrub
 from proreus.kube import patch
 from proreus.kube.objects import (
     ANNOTATION_PROVIDED_NODE_IP,
+    TAINT_OUT_OF_SERVICE,
     TAINT_UNINITIALIZED,
     Condition,
     Node,
@@ -30,6 +33,10 @@ from proreus.kube.objects import (
 from proreus.kube.patch import Edit, Patch
 
 CONDITION = "CloudInitialized"
+CONFIRMED: Final = 3600.0
+"""Seconds after which the cloud itself is asked about a node, whatever another source says."""
+_OF_CLOUDS: Final = ("node.cloudprovider.kubernetes.io/", TAINT_OUT_OF_SERVICE)
+"""Taints of nodes about whose machine something is to be decided."""
 _FINE = Failure(
     Reason.INITIALIZED,
     "the labels, addresses and provider id are those of the machine in the cloud",
@@ -70,6 +77,28 @@ def is_settled(node: Node) -> bool:
 def needs_instance(node: Node) -> bool:
     """Tell whether the cloud must be asked about the node; the refresh asks about others."""
     return node.metadata.deletion_timestamp is None and has_taint(node, TAINT_UNINITIALIZED)
+
+
+def may_be_confirmed(node: Node, sighting: Sighting, now: float) -> bool:
+    """Tell whether a source that lags may say of a node that nothing has changed.
+
+    Only of one that is Ready, with which nothing was wrong, and whose machine the cloud itself has
+    shown not long ago and did not lack since. `now` is of the inventory's clock.
+    """
+    ready = condition(node.status.conditions, "Ready")
+    ours = condition(node.status.conditions, CONDITION)
+    return (
+        ready is not None
+        and ready.status == "True"
+        and ours is not None
+        and ours.reason == _FINE.reason
+        and node.metadata.deletion_timestamp is None
+        and bool(node.spec.provider_id)
+        and not any(taint.key.startswith(_OF_CLOUDS) for taint in node.spec.taints)
+        and sighting.shown is not None
+        and now - sighting.shown < CONFIRMED
+        and not sighting.is_lost
+    )
 
 
 def update_group(key: str, node: Node | None, updates: int) -> Hashable:
