@@ -5,14 +5,15 @@
 
 import json
 
-from proreus.providers.azure.operations import JOINS, OPERATIONS, POLL
+from proreus.providers.azure.operations import JOINS, OPERATIONS, POLL, ROWS
 
 
 def actions() -> list[str]:
     """Return the actions that the provider needs the right to."""
     called = {one.action for found in OPERATIONS.values() for one in found}
     joined = {one for found in JOINS.values() for one in found}
-    return sorted({*called, *joined, *POLL})
+    shown = {one for found in ROWS.values() for one in found}
+    return sorted({*called, *joined, *shown, *POLL})
 
 
 def document() -> str:

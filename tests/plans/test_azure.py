@@ -11,7 +11,17 @@ from proreus.cloudprovider import CloudError, ClusterIdentity, HostPolicy, Inval
 from proreus.cloudprovider.config import read
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.steps import foresee
-from proreus.kube.objects import Node, NodeAddress, ObjectMeta, Service, ServicePort, ServiceSpec
+from proreus.kube.objects import (
+    LABEL_INSTANCE_TYPE,
+    LABEL_REGION,
+    LABEL_ZONE,
+    Node,
+    NodeAddress,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
 from proreus.providers.azure.balancing import guard
 from proreus.providers.azure.balancing.annotations import read_options
 from proreus.providers.azure.balancing.balancers import spots
@@ -37,6 +47,8 @@ from proreus.providers.azure.balancing.steps import (
     put_link,
 )
 from proreus.providers.azure.config import AzureConfig
+from proreus.providers.azure.graph import plan as graph
+from proreus.providers.azure.ids import MachineId
 from proreus.providers.azure.machines import part
 from proreus.testing import objects
 
@@ -363,3 +375,77 @@ def test_a_security_group_without_room_is_told() -> None:
     many = frozenset(f"10.{n // 256}.{n % 256}.1" for n in range(4001))
     with pytest.raises(CloudError, match="4000"):
         guard.changed(NSG, (), [guard.Grant(granted[0].rule, many)])
+
+
+# Rows of Azure Resource Graph
+
+POOL = "/subscriptions/s/resourcegroups/g/providers/microsoft.compute/virtualmachinescalesets/a"
+MACHINE_ROW: dict[str, Any] = {
+    "id": f"{POOL}/virtualMachines/0", "location": "westeurope", "zones": ["1"], "size": "D2",
+    "hardware": "", "computer": "A000000", "provisioning": "Succeeded",
+    "power": "PowerState/running", "interfaces": [{"id": f"{POOL}/virtualMachines/0/nic"}],
+}  # fmt: skip
+CARD_ROW: dict[str, Any] = {
+    "id": f"{POOL}/virtualmachines/0/NIC",
+    "configurations": [{"properties": {"privateIPAddress": "10.0.0.4", "primary": True}}],
+}
+OF_ROWS = objects.node(
+    "a000000", f"azure://{POOL}/virtualMachines/0",
+    addresses=(NodeAddress("InternalIP", "10.0.0.4"), NodeAddress("Hostname", "a000000")),
+    labels={LABEL_ZONE: "westeurope-1", LABEL_REGION: "westeurope", LABEL_INSTANCE_TYPE: "D2"},
+)  # fmt: skip
+
+
+def test_scale_sets_are_named_in_a_query_only_by_names_that_end_no_string() -> None:
+    found = graph.sets_of(
+        MachineId("s", "g", "0", set_) for set_ in ("a", "b-1_x", "x'", "", "y(z).w")
+    )
+    assert {one.rpartition("/")[2] for one in found} == {"a", "b-1_x", "y(z).w"}
+    assert "in ('1', '2')" in graph.machines_query(["2", "1"])
+    queries = (graph.machines_query, graph.interfaces_query, graph.addresses_query)
+    asked = [write(["1"]).split(" | ")[1].rpartition("/")[2] for write in queries]
+    assert asked == ["virtualmachines'", "networkinterfaces'", "publicipaddresses'"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "card", "expected"),
+    [
+        ({}, {}, True),
+        ({"zones": None}, {}, True),
+        ({"zones": ["2"]}, {}, False),
+        ({"location": "northeurope"}, {}, False),
+        ({"size": "D4"}, {}, False),
+        ({"size": ""}, {}, False),
+        ({"computer": "b000000"}, {}, False),
+        ({"computer": None}, {}, False),
+        ({"power": "PowerState/stopped"}, {}, False),
+        ({"power": ""}, {}, False),
+        ({"provisioning": "Deleting"}, {}, False),
+        ({"interfaces": None}, {}, False),
+        ({"interfaces": []}, {}, False),
+        ({"id": None}, {}, False),
+        ({}, {"id": f"{POOL}/virtualmachines/1/nic"}, False),
+        ({}, {"configurations": None}, False),
+        ({}, {"configurations": [{"properties": {"privateIPAddress": "10.0.0.5"}}]}, False),
+    ],
+)
+def test_a_node_is_confirmed_by_rows_that_say_the_same(
+    machine: Mapping[str, Any], card: Mapping[str, Any], *, expected: bool
+) -> None:
+    found = graph.instances([{**MACHINE_ROW, **machine}], [{**CARD_ROW, **card}], [])
+    one = found.get(f"{POOL}/virtualmachines/0")
+    assert (one is not None and graph.is_same(OF_ROWS, one)) is expected
+
+
+@pytest.mark.parametrize(("address", "expected"), [("198.51.100.7", True), ("", False)])
+def test_an_interface_with_a_public_address_needs_its_row(address: str, *, expected: bool) -> None:
+    public = {"publicIPAddress": {"id": f"{POOL}/PUBLIC"}}
+    inner = CARD_ROW["configurations"][0]["properties"]
+    card = {**CARD_ROW, "configurations": [{"properties": {**inner, **public}}]}
+    assert graph.has_public([card])
+    assert not graph.has_public([CARD_ROW])
+    assert not graph.instances([MACHINE_ROW], [card], [])
+    rows = [{"id": f"{POOL}/public", "address": address}]
+    found = graph.instances([MACHINE_ROW], [card], rows)
+    assert bool(found) is expected
+    assert not any(graph.is_same(OF_ROWS, one) for one in found.values())

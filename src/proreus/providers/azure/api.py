@@ -18,9 +18,10 @@ from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.refused import Refused, cloud_error, retry_after
 from proreus.cloudprovider.requests import Answer, Request, json_body
 from proreus.cloudprovider.rest import USER_AGENT, RestClient
+from proreus.providers.azure import operations
 from proreus.providers.azure.config import AzureConfig
 from proreus.providers.azure.credentials import Tokens, find_cloud
-from proreus.providers.azure.errors import error_body, read_error
+from proreus.providers.azure.errors import error_body, read_error, resets_after
 from proreus.providers.azure.operations import API_VERSIONS, STACK_VERSIONS, Operation
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 PATIENCE: Final = 25.0
 """Seconds that a verb waits for an operation; longer ones are found at the next try."""
 _LATER: Final = 5.0
+_QUERY_TIMEOUT: Final = 10.0
 _DONE: Final = "succeeded"
 _WORKING: Final = frozenset({"inprogress", "accepted", "running", "updating", "creating"})
 
@@ -40,6 +42,25 @@ Resource = dict[str, Any]
 class _Page(msgspec.Struct, rename="camel"):
     value: list[Resource]
     next_link: str | None = None
+
+
+class RowsPage(msgspec.Struct, frozen=True):
+    """A page of rows of Azure Resource Graph.
+
+    Attributes:
+        rows: The rows.
+        token: The token of the next page; "" if it is the last.
+        wait: Seconds until the quota lets another query through.
+    """
+
+    rows: list[Resource]
+    token: str = ""
+    wait: float = 0.0
+
+
+class _Rows(msgspec.Struct):
+    data: list[Resource]
+    skip_token: str | None = msgspec.field(default=None, name="$skipToken")
 
 
 class _Failure(msgspec.Struct):
@@ -152,6 +173,35 @@ class Arm:
             return found.value, found.next_link or ""
 
         return await pages(operation.name, page)
+
+    async def query(self, query: str, token: str = "") -> RowsPage:
+        """Read a page of the rows of Azure Resource Graph that a query finds.
+
+        Rows that the identity may not read are not among them, and none is newer than the graph.
+
+        Args:
+            query: In the graph's language.
+            token: Of the page, as the one before has it; "" for the first one.
+
+        Raises:
+            CloudError: See `errors`.
+        """
+        operation = operations.GRAPH_QUERY
+        options = {"resultFormat": "objectArray", **({"$skipToken": token} if token else {})}
+        asked = {
+            "subscriptions": [self._config.subscription_id],
+            "query": query,
+            "options": options,
+        }
+        request = self._request(operation, "POST", f"/providers/{operation.kind}")
+        sent = msgspec.structs.replace(
+            request, body=json_body(asked), read=True, timeout=_QUERY_TIMEOUT
+        )
+        answer = await self._rest.send(sent)
+        found = answer.json(_Rows)
+        is_spent = answer.headers.get("x-ms-user-quota-remaining") == "0"
+        wait = resets_after(answer.headers) if is_spent else None
+        return RowsPage(found.data, found.skip_token or "", wait or 0.0)
 
     async def put(
         self, operation: Operation, id_: str, body: Resource, *, etag: str = ""

@@ -153,6 +153,7 @@ class AzureConfig(Unused, frozen=True, kw_only=True, rename=_rename):
 
     vm_type: str = VMType.VMSS.value
     disable_availability_set_nodes: bool = False
+    resource_graph: bool = False
 
     tags: str = ""
     tags_map: Mapping[str, str] = MappingProxyType({})
@@ -190,6 +191,8 @@ class AzureConfig(Unused, frozen=True, kw_only=True, rename=_rename):
             )
         if self.network_resource_tenant_id.lower() not in {"", self.tenant_id.lower()}:
             yield "networkResourceTenantID: another tenant is not supported by this provider"
+        if self.resource_graph and self.is_stack:
+            yield "resourceGraph: an Azure Stack Hub has no Resource Graph: take it out"
         several = self.multiple_standard_load_balancer_configurations
         yield from several_problems(several)
         if several and (

@@ -1,5 +1,7 @@
 """Read the bodies of Azure's errors, all of one form."""
 
+import re
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -22,6 +24,9 @@ _BUSY: Final = frozenset(
 _LOGIN: Final = frozenset({"invalid_client", "invalid_grant", "unauthorized_client"})
 
 
+_CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:\.\d+)?")
+
+
 class _Said(msgspec.Struct):
     code: str = ""
     message: str = ""
@@ -42,7 +47,8 @@ def read_error(answer: Answer) -> ErrorBody | None:
         said = answer.json(_Arm).error
     except CloudError:
         return _read_login(answer)
-    return error_body(said.code, said.message, answer.status)
+    parsed = error_body(said.code, said.message, answer.status)
+    return parsed and msgspec.structs.replace(parsed, after=resets_after(answer.headers))
 
 
 def error_body(code: str, message: str, status: int = 0) -> ErrorBody | None:
@@ -59,6 +65,18 @@ def error_body(code: str, message: str, status: int = 0) -> ErrorBody | None:
     elif status == HTTPStatus.CONFLICT and code in _THROTTLES and "429" in message:
         reason = Reason.TOO_MANY_REQUESTS
     return ErrorBody(code, message, reason)
+
+
+def resets_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds after which the quota of Azure Resource Graph begins anew, if it says so.
+
+    https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests
+    """
+    found = _CLOCK.fullmatch(headers.get("x-ms-user-quota-resets-after", ""))
+    if found is None:
+        return None
+    hours, minutes, seconds = (int(part) for part in found.groups())
+    return hours * 3600.0 + minutes * 60.0 + seconds
 
 
 def _read_login(answer: Answer) -> ErrorBody | None:

@@ -6,7 +6,7 @@ looked up by it and by nothing else; its machine is absent only if Azure says so
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
@@ -15,6 +15,7 @@ from proreus.cloudprovider.lookups import attempt
 from proreus.kube.objects import Node
 from proreus.providers.azure import names
 from proreus.providers.azure.api import Arm, Resource
+from proreus.providers.azure.graph.rows import Graph
 from proreus.providers.azure.machines import instance
 from proreus.providers.azure.names import Target
 from proreus.providers.azure.reading import Questions
@@ -32,6 +33,7 @@ class AzureInstances:
         self._subscription = arm.config.subscription_id
         self._group = arm.config.resource_group
         self._domains: dict[str, int] = {}
+        self._graph = Graph(arm) if arm.config.resource_graph else None
 
     @property
     def batch_size(self) -> int:
@@ -45,6 +47,13 @@ class AzureInstances:
     def scope(self, node: Node) -> str:
         """Return the resource group, in which the same rights show all machines."""
         return names.scope(node, self._group)
+
+    async def confirmed(self, nodes: Sequence[Node]) -> Collection[str]:
+        """Return which nodes rows of Azure Resource Graph confirm, if the cloud-config wants it."""
+        if self._graph is None:
+            return ()
+        targets = [(node, names.target(node, self._subscription, self._group)) for node in nodes]
+        return await self._graph.confirmed([(node, one.id) for node, one in targets if one.id])
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Look nodes up, all lists once."""

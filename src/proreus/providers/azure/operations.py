@@ -11,8 +11,13 @@ import msgspec
 
 COMPUTE: Final = "Microsoft.Compute"
 NETWORK: Final = "Microsoft.Network"
+RESOURCE_GRAPH: Final = "Microsoft.ResourceGraph"
 
-API_VERSIONS: Final[Mapping[str, str]] = {COMPUTE: "2024-07-01", NETWORK: "2024-05-01"}
+API_VERSIONS: Final[Mapping[str, str]] = {
+    COMPUTE: "2024-07-01",
+    NETWORK: "2024-05-01",
+    RESOURCE_GRAPH: "2024-04-01",
+}
 """The version of each resource provider's API."""
 STACK_VERSIONS: Final[Mapping[str, str]] = {COMPUTE: "2020-06-01", NETWORK: "2018-11-01"}
 """The same on an Azure Stack Hub (the profile 2020-09-01-hybrid)."""
@@ -26,6 +31,7 @@ class Use(StrEnum):
     """The capability that operations are for."""
 
     INSTANCES = "Nodes"
+    GRAPH = "Nodes, with resourceGraph in the cloud-config"
     BALANCING = "Load balancers"
     ROUTES = "Routes"
     VOLUMES = "Volumes"
@@ -45,14 +51,19 @@ class Operation(msgspec.Struct, frozen=True):
     version: str = ""
 
     @property
+    def kind(self) -> str:
+        """The type of the resource, with its provider."""
+        return self.action.rpartition("/")[0]
+
+    @property
     def namespace(self) -> str:
         """The resource provider."""
-        return COMPUTE if self.action.startswith(COMPUTE) else NETWORK
+        return self.action.partition("/")[0]
 
 
 def _of(namespace: str, kind: str, verb: str, version: str = "") -> Operation:
     short = namespace.rpartition(".")[2].lower()
-    right = {"list": "read", "get": "read", "put": "write", "delete": "delete"}[verb]
+    right = {"put": "write", "delete": "delete"}.get(verb, "read")
     name = f"{short}.{kind.replace('/', '_')}_{verb}"
     return Operation(name, f"{namespace}/{kind}/{right}", version)
 
@@ -93,12 +104,14 @@ LINK_DELETE: Final = _of(NETWORK, LINK, "delete")
 LINK_CONNECTION_DELETE: Final = _of(NETWORK, f"{LINK}/privateEndpointConnections", "delete")
 ROUTE_TABLE_GET: Final = _of(NETWORK, ROUTE_TABLE, "get")
 ROUTE_TABLE_PUT: Final = _of(NETWORK, ROUTE_TABLE, "put")
+GRAPH_QUERY: Final = _of(RESOURCE_GRAPH, "resources", "query")
 
 OPERATIONS: Final[Mapping[Use, tuple[Operation, ...]]] = {
     Use.INSTANCES: (
         VM_GET, VM_LIST, SCALE_SET_LIST, SCALE_SET_VM_GET, SCALE_SET_VM_LIST, SCALE_SET_NIC_LIST,
         SCALE_SET_IP_LIST, NIC_LIST, PUBLIC_IP_LIST,
     ),
+    Use.GRAPH: (GRAPH_QUERY,),
     Use.BALANCING: (
         PUBLIC_IP_LIST, PUBLIC_IP_PUT, PUBLIC_IP_DELETE, LOAD_BALANCER_GET, LOAD_BALANCER_PUT,
         LOAD_BALANCER_DELETE, SECURITY_GROUP_GET, SECURITY_GROUP_PUT, NIC_LIST, NIC_PUT,
@@ -123,6 +136,14 @@ JOINS: Final[Mapping[Use, tuple[str, ...]]] = {
     ),
 }
 """The rights that Azure asks for where a resource that is written names another one."""
+ROWS: Final[Mapping[Use, tuple[str, ...]]] = {
+    Use.GRAPH: (
+        f"{COMPUTE}/{SCALE_SET_VM}/read",
+        f"{COMPUTE}/{SCALE_SET_VM}/{NIC}/read",
+        f"{COMPUTE}/{SCALE_SET_VM}/{NIC}/ipConfigurations/{PUBLIC_IP}/read",
+    ),
+}
+"""The rights without which Azure Resource Graph leaves out the rows that are asked for."""
 POLL: Final = (
     f"{COMPUTE}/locations/operations/read",
     f"{NETWORK}/locations/operations/read",

@@ -14,8 +14,9 @@ from typing import Any
 
 from aiohttp import web
 
-from . import pools
+from . import graph, pools
 from .errors import ArmError, invalid, missing
+from .graph import Graph
 from .identity import Identity
 from .kinds import check_deletion, filled
 from .rights import check_action, check_joins, check_right
@@ -78,6 +79,7 @@ class Emulator:
 
     def __init__(self) -> None:
         self.store = Store()
+        self.graph = Graph(self.store)
         self.identity = Identity()
         self.url = ""
         self.page = 1000
@@ -109,6 +111,7 @@ class Emulator:
         app.router.add_get("/{tenant}/v2.0/.well-known/openid-configuration", self._openid)
         app.router.add_get("/common/discovery/instance", self._discovery)
         app.router.add_route("*", "/subscriptions/{path:.*}", self._handle)
+        app.router.add_post(graph.PATH, self._handle)
         return app
 
     async def _endpoints(self, request: web.Request) -> web.Response:
@@ -185,6 +188,9 @@ class Emulator:
         self, method: str, request: web.Request, content: bytes
     ) -> tuple[int, Any, dict[str, str]]:
         path = request.path
+        if path == graph.PATH:
+            self.requests.append((method, graph.KIND))
+            return self._queried(json.loads(content))
         if "/locations/" in path.lower():
             self.requests.append((method, "operation"))
             kind = re.split("/providers/", path, flags=re.IGNORECASE)[1].split("/")
@@ -209,6 +215,15 @@ class Emulator:
         if after is not None:
             raise after.error()
         return done
+
+    def _queried(self, body: Any) -> tuple[int, Any, dict[str, str]]:
+        """Answer a query of the graph."""
+        headers = self.graph.admit()
+        for fault in self.faults:
+            if fault.kind == graph.KIND.lower():
+                self.faults.remove(fault)
+                raise fault.error()
+        return 200, self.graph.answer(body, self.actions), headers
 
     def _fault(self, method: str, place: Place, *, after_effect: bool) -> Fault | None:
         for fault in self.faults:

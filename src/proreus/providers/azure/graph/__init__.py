@@ -1,0 +1,1 @@
+"""Azure Resource Graph: rows that say of many Nodes at once that nothing has changed."""
