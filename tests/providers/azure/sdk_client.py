@@ -12,6 +12,10 @@ from azure.core.exceptions import HttpResponseError
 from azure.identity import ClientSecretCredential
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.network import NetworkManagementClient
+from azure.mgmt.resourcegraph import ResourceGraphClient
+from azure.mgmt.resourcegraph.models import QueryRequest, QueryRequestOptions
+
+MACHINE = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines"
 
 
 def main(*arguments: str) -> dict[str, Any]:
@@ -81,6 +85,21 @@ def main(*arguments: str) -> dict[str, Any]:
         for one in compute.virtual_machine_scale_set_vms.list(group, "pool", expand="instanceView")
         for status in one.instance_view.statuses
     )
+    graph = ResourceGraphClient(credential, **options)
+    query = f"ComputeResources | where type =~ '{MACHINE}' | project id, name | order by id asc"
+    said["rows"], said["queried"], token = [], [], None
+    while True:
+        asked = QueryRequestOptions(top=2, skip_token=token, result_format="objectArray")
+        page = graph.resources(
+            QueryRequest(subscriptions=[subscription], query=query, options=asked)
+        )
+        token = page.skip_token
+        said["rows"] += [row["name"] for row in page.data]
+        said["queried"].append([page.count, page.total_records, "true" if token else ""])
+        if not token:
+            break
+    bad_query = QueryRequest(subscriptions=[subscription], query="ComputeResources | nonsense")
+    said["language"] = _refused(lambda: graph.resources(bad_query))
     return said
 
 

@@ -21,6 +21,7 @@ SDK = (
     "azure-identity==1.27.0",
     "azure-mgmt-compute==39.0.0",
     "azure-mgmt-network==33.1.0",
+    "azure-mgmt-resourcegraph==8.0.1",
 )
 """Azure's packages; with what they need they take 97 MB."""
 
@@ -62,5 +63,8 @@ async def test_the_sdk_makes_lists_and_deletes(tmp_path: Path) -> None:
         "in use": "PublicIPAddressCannotBeDeleted",
         "gone": "ResourceNotFound",
         "machines": ["node-0", "node-1", "node-2"],
+        "rows": ["pool_0", "pool_1", "pool_2"],
+        "queried": [[2, 3, "true"], [1, 3, ""]],
+        "language": "InvalidQuery",
         "states": ["PowerState/running"] * 3 + ["ProvisioningState/succeeded"] * 3,
     }
