@@ -6,6 +6,7 @@ from proreus.app.status import text
 from proreus.app.status.summary import (
     Cloud,
     Deletions,
+    GatewayRow,
     Inside,
     LeakRow,
     LeaseRow,
@@ -141,11 +142,21 @@ def test_the_table_shows_figures_and_what_is_not_well() -> None:
         (LeakRow("listener", "l-1", "shop/old", NOW),),
     )
     leases = [LeaseRow("cloud-controller-manager", "host-1", 1.2)]
-    summary = summarise(nodes, [service(THROTTLED)], NOW, leases=leases, inside=inside)
+    gateways = [
+        GatewayRow("gw-1", ("192.0.2.1", "192.0.2.3"), 4, 2.0),
+        GatewayRow("gw-2", ("192.0.2.2",), 0, 200.0),
+        GatewayRow("gw-3", (), 0, 1.0),
+    ]
+    summary = summarise(
+        nodes, [service(THROTTLED)], NOW, leases=leases, inside=inside, gateways=gateways
+    )
 
     shown = text.render(summary)
 
     assert "LEASE      cloud-controller-manager: host-1, renewed 1s ago" in shown
+    assert "GATEWAY    gw-1: answers for 192.0.2.1, 192.0.2.3 and 4 more\n" in shown
+    assert "GATEWAY    gw-2: silent, last heard of 3m ago\n" in shown
+    assert "GATEWAY    gw-3: answers for no address\n" in shown
     assert "NODES      2  1 waiting, 1 ready" in shown
     assert "lost" in shown
     assert "InstanceNotFound" in shown

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from proreus.app.board import NEED
 from proreus.cloudprovider import ConfigError, Lister
 from proreus.kube.client import Client
 from proreus.kube.errors import Forbidden, NotFound
@@ -80,7 +81,7 @@ def needed(
     Raises:
         ConfigError: It needs something that there is none of.
     """
-    unknown = sorted(needs - offered.keys())
+    unknown = sorted(needs - offered.keys() - {NEED})
     if unknown:
         raise ConfigError((f"the provider {name} needs {', '.join(unknown)}: no such cache",))
     return {one: lister for one, lister in offered.items() if lister is not None and one in needs}

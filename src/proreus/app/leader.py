@@ -23,6 +23,7 @@ from proreus.app.member import DRAIN_SECONDS, NAME, RESTART, Flag, Member, Proce
 from proreus.app.options import Options
 from proreus.app.status.source import Source
 from proreus.cloudprovider import CloudProvider, ClusterIdentity, ConfigError
+from proreus.cloudprovider.board import Board
 from proreus.containment.faults import Faults, Kind
 from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
 from proreus.controllers.settings import Settings
@@ -61,6 +62,7 @@ class Leader:
         chosen: Sequence[Descriptor],
         election: Election,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        board: Board | None = None,
     ) -> None:
         self._options = options
         self._election = election
@@ -92,6 +94,7 @@ class Leader:
             election=election,
             flag=self._flag,
             now=now,
+            board=board,
         )
         self._members = _members(provider, process, chosen)
         self._leads = False

@@ -1,10 +1,10 @@
 """Run the manager: serve health, win the lease, lead, end in order.
 
-A standby serves health and waits for the lease; it neither needs the cloud nor holds anything
-of it. Health is served before all else: a cloud-config that is still to come, in a Secret, is no
-reason to be restarted. SIGTERM and SIGINT let the leader drain, release the lease and end with 0;
-a second one ends the process at once with 1, as in Go. A lost lease does the same: another replica
-works.
+A standby serves health and waits for the lease; it neither needs the cloud nor holds anything of
+it, but for providers that have work for standbys (`standby`). Health is served before all else: a
+cloud-config that is still to come, in a Secret, is no reason to be restarted. SIGTERM and SIGINT
+let the leader drain, release the lease and end with 0; a second one ends the process at once with
+1, as in Go. A lost lease does the same: another replica works.
 """
 
 import asyncio
@@ -29,6 +29,7 @@ from proreus.app.migration import load
 from proreus.app.options import Options
 from proreus.app.reload import provider_from_secret
 from proreus.app.servers import admission, servers
+from proreus.app.standby import StandbyWork
 from proreus.app.status.source import Source
 from proreus.cloudprovider import CloudProvider
 from proreus.controllers.table import Descriptor
@@ -137,12 +138,22 @@ async def _lead(
     async with Client(config, user_agent=f"{USER_AGENT}/leader-election") as client:
         election = _election(options, client, chosen)
         health.add("leaderElection", election.health, live=True)
-        leader = Leader(options, provider, config, health, chosen=chosen, election=election)
-        return await _elected(leader, election, state, stop)
+        async with StandbyWork(options, provider, config, client) as standby:
+            leader = Leader(
+                options, provider, config, health,
+                chosen=chosen, election=election, board=standby.board,
+            )  # fmt: skip
+            return await _elected(leader, election, standby, state, stop)
 
 
-async def _elected(leader: Leader, election: Election, state: Source, stop: asyncio.Event) -> int:
-    """Work while holding leases."""
+async def _elected(
+    leader: Leader,
+    election: Election,
+    standby: StandbyWork,
+    state: Source,
+    stop: asyncio.Event,
+) -> int:
+    """Work while holding leases, and before that as a standby."""
 
     def won(lock: Lock, elector: LeaderElector) -> None:
         if not lock.shared:
@@ -154,10 +165,16 @@ async def _elected(leader: Leader, election: Election, state: Source, stop: asyn
 
     # Python runs this before anything else that was under way when the process was frozen.
     signal.signal(signal.SIGCONT, thawed)
-    campaign = asyncio.create_task(election.run(stop, won=won, lost=_end))
+
+    async def campaign_when_prepared() -> None:
+        await standby.prepared()
+        await election.run(stop, won=won, lost=_end)
+
+    campaign = asyncio.create_task(campaign_when_prepared())
     try:
         if not await unless_stopped(election.entered(), stop):
             return 0
+        await standby.end()
         leader.show(state)
         return await leader.run(stop)
     finally:

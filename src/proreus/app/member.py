@@ -32,6 +32,7 @@ from proreus.cloudprovider import (
     Lister,
     Ownership,
 )
+from proreus.cloudprovider.board import Board
 from proreus.containment.failed_calls import FailedCalls
 from proreus.containment.faults import Faults, Kind
 from proreus.containment.inventory import Inventory
@@ -70,6 +71,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     election: Election
     flag: Callable[[str], Flag]
     now: Callable[[], datetime]
+    board: Board | None = None
 
 
 class Member:
@@ -221,6 +223,7 @@ class Member:
             flags=flags_of(self._provider, self._process.options.provider_flags),
             gate=self._process.election.check,
             cloud=self.name,
+            board=self._process.board,
         )
 
     def _made(

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from proreus.app import webhooks
+from proreus.app.board import NEED, lease_name
 from proreus.app.caches import config_map_names
 from proreus.app.options import Options
 from proreus.controllers.table import ON_BY_DEFAULT, Descriptor, Rule
@@ -57,7 +58,7 @@ def roles(
     *,
     chosen: Sequence[Descriptor] = ON_BY_DEFAULT,
     leases: Sequence[str] = (),
-    needs: frozenset[str] = frozenset({"endpoint_slices"}),
+    needs: frozenset[str] = frozenset({"endpoint_slices", NEED}),
 ) -> tuple[Role, ...]:
     """Return the roles of a manager with these flags.
 
@@ -111,6 +112,8 @@ def _namespaced(
         group = "coordination.k8s.io"
         place = found[options.leader_elect_resource_namespace]
         names = tuple(leases) or (options.leader_elect_resource_name,)
+        if NEED in needs:
+            names += (lease_name(options.leader_elect_resource_name),)
         place.append(Rule(group, "leases", ("create",)))
         place.append(Rule(group, "leases", ("get", "list", "watch", "update"), names))
     if options.secure_port and not options.authentication_skip_lookup:

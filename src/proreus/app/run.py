@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from proreus import __version__
-from proreus.app import command_line, ending, flags, migration, servers, version, webhooks
+from proreus.app import command_line, ending, flags, migration, servers, standby, version, webhooks
 from proreus.app.clouds import config as clouds
 from proreus.app.command_line import CommandLine
 from proreus.app.manager import run
@@ -102,6 +102,7 @@ def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
             else:
                 provider = clouds.configured(options)
                 wrong.extend(webhooks.enabled(options, provider)[1])
+                wrong.extend(standby.problems(options, provider))
         except ConfigError as exc:
             wrong.extend(exc.problems)
     if options.enable_leader_migration:

@@ -6,6 +6,7 @@ Everything that a provider needs is imported from here; Kubernetes objects are i
 
 from proreus.cloudprovider.adapters import per_route, per_service
 from proreus.cloudprovider.annotations import AnnotationReader
+from proreus.cloudprovider.board import Board, Notice
 from proreus.cloudprovider.collection import Collection
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.config import read as read_config
@@ -16,7 +17,6 @@ from proreus.cloudprovider.context import (
     CallRecord,
     Context,
     EventSink,
-    Lister,
     Outcome,
     scope,
 )
@@ -65,6 +65,7 @@ from proreus.cloudprovider.instances import (
     names_machine,
     scope_of,
 )
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
@@ -141,6 +142,7 @@ from proreus.cloudprovider.requests import (
 )
 from proreus.cloudprovider.rest import RestClient, tls_context
 from proreus.cloudprovider.routes import Route, Routes
+from proreus.cloudprovider.standby import Standby
 from proreus.cloudprovider.steps import (
     PlannedCall,
     converge,
@@ -164,6 +166,7 @@ __all__ = [
     "AdmissionResponse",
     "AnnotationReader",
     "Answer",
+    "Board",
     "Body",
     "CallHooks",
     "CallRecord",
@@ -211,6 +214,7 @@ __all__ = [
     "Naming",
     "NotFound",
     "NotSupported",
+    "Notice",
     "Objects",
     "Outcome",
     "OwnedObject",
@@ -235,6 +239,7 @@ __all__ = [
     "RuleRefusal",
     "SSHKeys",
     "Scopes",
+    "Standby",
     "TagList",
     "Tenants",
     "Throttled",

@@ -8,7 +8,7 @@ import asyncio
 import inspect
 import math
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
@@ -16,8 +16,10 @@ from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 import msgspec
 
+from proreus.cloudprovider.board import Board
 from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled
 from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.refusals import Refusals
 from proreus.cloudprovider.threads import Place, Threads
 from proreus.kube.objects import KubeObject
@@ -27,7 +29,6 @@ from proreus.runtime.bucket import AdaptiveBucket
 log = klog.logger(__name__)
 
 T = TypeVar("T")
-Object_co = TypeVar("Object_co", covariant=True)
 
 READ_RETRIES = 3
 CALLS_KEPT = 10_000
@@ -35,19 +36,6 @@ CALL_VERBOSITY = 5
 
 scope: Final[ContextVar[Hashable]] = ContextVar("proreus_scope", default=None)
 """The key or group that the running task works for; `Context.settled` waits by it."""
-
-
-class Lister(Protocol[Object_co]):
-    """A read-only view of the objects in the cache."""
-
-    def get(self, key: str) -> Object_co | None:
-        """Return the object `namespace/name` (or `name`), or None."""
-
-    def all(self) -> Iterable[Object_co]:
-        """Return every object."""
-
-    def by(self, index: str, value: str) -> Iterable[Object_co]:
-        """Return the objects that an index holds under a value."""
 
 
 class EventSink(Protocol):
@@ -115,6 +103,8 @@ class Context:
         flags: The values of the provider's own flags, by their names; only of those given.
         calls: The last calls, the oldest first.
         gate: Raises if this replica may not act any more; `call` asks it, clients may, too.
+        board: Where replicas leave notices for one another, for a provider that needs "board";
+            None if there are no others.
     """
 
     def __init__(
@@ -130,6 +120,7 @@ class Context:
         bucket: Callable[[], AdaptiveBucket] = AdaptiveBucket,
         threads: Threads | None = None,
         cloud: str = "",
+        board: Board | None = None,
     ) -> None:
         """Keep what the provider may use; make no call.
 
@@ -144,6 +135,7 @@ class Context:
             bucket: Makes the bucket of each quota, one for reads and one for writes.
             threads: Run blocking calls.
             cloud: The cloud's name in metrics, where there are several.
+            board: The board of all replicas; None if there is only this one.
         """
         self.cluster = cluster
         self.now = now
@@ -152,6 +144,7 @@ class Context:
         self.flags: Mapping[str, Any] = flags or {}
         self.calls: deque[CallRecord] = deque(maxlen=CALLS_KEPT)
         self.gate = gate
+        self.board = board
         self._prefix = f"{cloud}/" if cloud else ""
         self._hooks = hooks
         self._new_bucket = bucket

@@ -35,6 +35,7 @@ from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.instances import Instances
 from proreus.cloudprovider.load_balancers import LoadBalancers
 from proreus.cloudprovider.routes import Routes
+from proreus.cloudprovider.standby import Standby
 from proreus.kube.admission import Webhook
 from proreus.kube.objects import Node, PersistentVolume
 
@@ -118,13 +119,15 @@ class CloudProvider:
             what is given for them is in `Context.flags`.
         needs: What `context.listers` must offer: "nodes", "services", "endpoint_slices", or
             "config_maps/NAME", the ConfigMap of that name in kube-system as it was at the start,
-            if there is one. Endpoint slices are also needed where a `HostPolicy` asks for
-            endpoints.
+            if there is one; or "board", for `context.board`. Endpoint slices are also needed
+            where a `HostPolicy` asks for endpoints.
         left_finalizers: Finalizers that the official manager leaves on Services: they are removed
             with ours, once the load balancer is gone.
         watched_files: Files that `start` reads besides the cloud-config, such as one with
             credentials that the cloud-config names; set it in `__init__`. When one changes, a
             new provider is made and started as if the cloud-config had changed.
+        standby: What works in replicas that do not lead; set it in `__init__`. When the replica
+            begins to lead, `start` follows its `end`.
         webhooks: Admission webhooks by the names that enable them in `--webhooks`; set it in the
             class or in `__init__`. Every replica serves them, also before `start` and without it.
             After a change of the cloud-config those of the first provider are still served.
@@ -144,6 +147,7 @@ class CloudProvider:
     volumes: Volumes | None = None
     ssh_keys: SSHKeys | None = None
     pod_cidrs: PodCIDRs | None = None
+    standby: Standby | None = None
     has_cluster_id: bool = True
     left_finalizers: tuple[str, ...] = ()
     watched_files: tuple[str, ...] = ()

@@ -115,9 +115,17 @@ async def _observer(
     await services.wait_synced()
 
     async def observe() -> Summary:
-        leases = await source.leases(client, options.lease_namespace, options.lease_name)
-        now = datetime.now(UTC)
-        return summarise(nodes.all(), services.all(), now, cluster=config.server, leases=leases)
+        leases, gateways = await source.replicas(
+            client, options.lease_namespace, options.lease_name
+        )
+        return summarise(
+            nodes.all(),
+            services.all(),
+            datetime.now(UTC),
+            cluster=config.server,
+            leases=leases,
+            gateways=gateways,
+        )
 
     return observe
 
@@ -125,8 +133,8 @@ async def _observer(
 async def _listed(client: Client, options: StatusOptions) -> Summary:
     nodes = (await client.list(NODES)).items
     services = (await client.list(SERVICES)).items
-    leases = await source.leases(client, options.lease_namespace, options.lease_name)
-    return summarise(nodes, services, datetime.now(UTC), leases=leases)
+    leases, gateways = await source.replicas(client, options.lease_namespace, options.lease_name)
+    return summarise(nodes, services, datetime.now(UTC), leases=leases, gateways=gateways)
 
 
 def _print(summary: Summary, options: StatusOptions, *, once: bool) -> None:

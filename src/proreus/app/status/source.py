@@ -1,15 +1,19 @@
 """Collect the state: from the manager's caches and metrics, or from the API server."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
+from proreus.app.board import lease_name, notices_of
 from proreus.app.leases import of_manager
 from proreus.app.status.summary import (
     Cloud,
     Deletions,
+    GatewayRow,
     Inside,
     LeaseRow,
     Summary,
@@ -103,14 +107,43 @@ def figures(
     return Inside(Cloud(calls, waiting, rates), deletions, leak_rows(leaks))
 
 
-async def leases(client: Client, namespace: str, name: str) -> tuple[LeaseRow, ...]:
-    """Return the manager's leases; none where they may not be read."""
+async def replicas(
+    client: Client, namespace: str, name: str
+) -> tuple[tuple[LeaseRow, ...], tuple[GatewayRow, ...]]:
+    """Return the manager's leases, and what its replicas say; nothing if they may not be read."""
     try:
         found = (await client.list(LEASES, namespace)).items
     except KubeError:
-        return ()
+        return (), ()
     now = datetime.now(UTC)
-    return tuple(
+    board = lease_name(name)
+    rows = tuple(
         LeaseRow(one.name, one.holder, (now - one.renewed).total_seconds() if one.renewed else 0.0)
         for one in of_manager(found, name)
+        if one.name != board
     )
+    notices = (
+        notices_of(item["metadata"].get("annotations") or {})
+        for item in found
+        if item["metadata"]["name"] == board
+    )
+    return rows, gateway_rows(next(notices, {}), now)
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    """What is shown of a notice."""
+
+    addresses: tuple[str, ...] = ()
+    more: int = 0
+    at: float = 0.0
+
+
+def gateway_rows(notices: Mapping[str, str], now: datetime) -> tuple[GatewayRow, ...]:
+    """Return the rows of replicas that say which addresses they serve, by their notices."""
+    rows = []
+    for name, text in sorted(notices.items()):
+        with suppress(msgspec.DecodeError):  # it is of something else
+            shown = msgspec.json.decode(text, type=_Shown)
+            renewed = max(0.0, now.timestamp() - shown.at)
+            rows.append(GatewayRow(name, shown.addresses, shown.more, renewed))
+    return tuple(rows)

@@ -112,6 +112,18 @@ class LeakRow(msgspec.Struct, frozen=True):
     since: datetime
 
 
+class GatewayRow(msgspec.Struct, frozen=True):
+    """A replica's machine that serves addresses, as it says itself; `more` are not listed.
+
+    `renewed` is how many seconds ago it said so.
+    """
+
+    name: str
+    addresses: tuple[str, ...]
+    more: int
+    renewed: float
+
+
 class Inside(msgspec.Struct, frozen=True):
     """The state that only the manager itself knows."""
 
@@ -132,6 +144,7 @@ class Summary(msgspec.Struct, frozen=True):
     services: tuple[Row, ...]
     leases: tuple[LeaseRow, ...] = ()
     inside: Inside | None = None
+    gateways: tuple[GatewayRow, ...] = ()
 
 
 def summarise(
@@ -142,6 +155,7 @@ def summarise(
     cluster: str = "",
     leases: Iterable[LeaseRow] = (),
     inside: Inside | None = None,
+    gateways: Iterable[GatewayRow] = (),
 ) -> Summary:
     """Sum up the state of a cluster."""
     return Summary(
@@ -155,6 +169,7 @@ def summarise(
         ),
         leases=tuple(leases),
         inside=inside,
+        gateways=tuple(gateways),
     )
 
 

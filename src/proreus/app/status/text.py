@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from proreus.app.status.summary import Inside, Row, State, Summary, counts
+from proreus.app.status.summary import GatewayRow, Inside, Row, State, Summary, counts
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
+SILENT = 20
+"""Seconds after which a gateway that renews its notice every five is gone."""
 _HEAD: tuple[str, ...] = (
     "NAME", "STATE", "AGE", "CLOUD", "ZONE", "DETAIL", "REASON", "MESSAGE",
 )  # fmt: skip
@@ -17,11 +19,19 @@ def render(summary: Summary, *, width: int = 100, rows: int = 20, everything: bo
     for lease in summary.leases:
         holder = lease.holder or "nobody"
         lines.append(f"LEASE      {lease.name}: {holder}, renewed {age(lease.renewed)} ago")
+    lines += [f"GATEWAY    {one.name}: {_served(one)}" for one in summary.gateways]
     lines += _section("NODES", summary.nodes, rows, everything=everything)
     lines += _section("SERVICES", summary.services, rows, everything=everything)
     lines.append(f"ROUTES     {_routes(summary.nodes)}")
     lines += _inside(summary.inside, rows)
     return "\n".join(line[:width].rstrip() for line in lines) + "\n"
+
+
+def _served(gateway: GatewayRow) -> str:
+    if gateway.renewed > SILENT:
+        return f"silent, last heard of {age(gateway.renewed)} ago"
+    others = f" and {gateway.more} more" if gateway.more else ""
+    return f"answers for {', '.join(gateway.addresses) or 'no address'}{others}"
 
 
 def _section(title: str, listed: Sequence[Row], rows: int, *, everything: bool) -> list[str]:

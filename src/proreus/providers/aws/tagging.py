@@ -24,7 +24,7 @@ from proreus.providers.aws.identity import Described, tags_of
 from proreus.providers.aws.instances import MOST_VALUES
 
 if TYPE_CHECKING:
-    from proreus.cloudprovider.context import Lister
+    from proreus.cloudprovider.listers import Lister
     from proreus.kube.objects import KubeObject
 
 log = logging.getLogger(__name__)

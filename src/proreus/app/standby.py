@@ -1,0 +1,301 @@
+"""Let providers work on this machine while another replica leads: those with a `standby`.
+
+A standby reads Nodes and Services, and tells the provider which load balancers there are. It
+writes nothing to the API server; its client would refuse.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+from proreus.app.board import LeaseBoard, lease_name
+from proreus.app.clients import USER_AGENT
+from proreus.app.clouds.several import flags_of, members_of
+from proreus.app.leader import settings_of
+from proreus.app.member import cancel
+from proreus.app.options import Options
+from proreus.cloudprovider import (
+    CloudError,
+    CloudProvider,
+    ClusterIdentity,
+    ConfigError,
+    Context,
+    InvalidRequest,
+    LoadBalancer,
+)
+from proreus.cloudprovider.desired import desired_load_balancer
+from proreus.cloudprovider.standby import Standby
+from proreus.controllers.service.hosts import HostSets, candidates
+from proreus.controllers.service.intake import (
+    ANNOTATION_CLOUD_IN_USE,
+    classes_of,
+    is_to_have,
+    nodes_changed,
+)
+from proreus.kube.client import Client
+from proreus.kube.clientconfig import ClientConfig
+from proreus.kube.errors import KubeError, RefusedByGate
+from proreus.kube.objects import KubeObject, Node, Service
+from proreus.kube.requests import NAMESPACES, NODES, SERVICES
+from proreus.runtime import klog
+from proreus.runtime.backoff import Backoff
+from proreus.runtime.informer import Informer
+from proreus.runtime.tasks import supervise
+
+log = klog.logger(__name__)
+
+RETRY: Final = Backoff(first=0.5, cap=10.0)
+PATIENCE: Final = 30.0
+"""Seconds for which a replica does not compete for the lease before it is ready."""
+QUIET_SECONDS: Final = 0.1
+"""Seconds without a look at changes, so that those that come together are one."""
+
+
+def standbys(provider: CloudProvider) -> Mapping[str, tuple[CloudProvider, Standby]]:
+    """Return the providers that work while another replica leads, by the names of their clouds."""
+    return {
+        name: (one, one.standby)
+        for name, one in members_of(provider).items()
+        if one.standby is not None
+    }
+
+
+def problems(options: Options, provider: CloudProvider) -> tuple[str, ...]:
+    """Return which flags do not go with providers that work while another replica leads."""
+    if options.leader_elect_per_controller and (found := standbys(provider)):
+        name = next(provider.name for provider, _ in found.values())
+        problem = (
+            f"--leader-elect-per-controller: the cloud-config of {name} has all replicas work"
+            " (gateway vrrp), for which one has to lead: leave one of the two out"
+        )
+        return (problem,)
+    return ()
+
+
+class _Silent:
+    """A receiver of events that drops them: the leader tells what happens to objects."""
+
+    def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
+        """Drop an event."""
+
+
+class StandbyWork:
+    """The work of a replica while it does not lead, for the providers that have any.
+
+    Used in `async with`, which ends it, and keeps the board also while this replica leads.
+
+    Attributes:
+        board: The board of all replicas; None if no provider has work for a standby.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        provider: CloudProvider,
+        config: ClientConfig,
+        electing: Client,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            options: The flags.
+            provider: The provider, which is not started.
+            config: The way to the API server.
+            electing: The client of the leader election, which may write leases at any time.
+            now: The wall-clock time in UTC.
+        """
+        self.board: LeaseBoard | None = None
+        self._options = options
+        self._provider = provider
+        self._standbys = standbys(provider)
+        self._config = config
+        self._now = now
+        self._hosts = HostSets()
+        self._news = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        if self._standbys:
+            name = lease_name(options.leader_elect_resource_name)
+            self.board = LeaseBoard(electing, options.leader_elect_resource_namespace, name)
+
+    async def __aenter__(self) -> Self:
+        """Begin to follow the board, and to work."""
+        if self.board is not None:
+            self._start("board", self.board.run)
+            self._start("standby", self._run)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End, and let the providers take leave of other replicas."""
+        has_led = "standby" not in self._tasks  # then it has closed them
+        await self.end()
+        await cancel(self._tasks.values())
+        for provider, _ in () if has_led else self._standbys.values():
+            await provider.close()
+
+    async def prepared(self) -> None:
+        """Wait until the providers are ready to take over, but not for long: somebody must lead."""
+        if self._standbys:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await self._ready.wait()
+
+    async def end(self) -> None:
+        """End the work, for this replica leads from now on; the board stays."""
+        if (task := self._tasks.pop("standby", None)) is not None:
+            await cancel([task])
+
+    def _start(self, name: str, factory: Callable[[], Awaitable[None]]) -> None:
+        self._tasks[name] = asyncio.create_task(
+            supervise(name, factory, backoff=RETRY, on_crash=_ignore), name=name
+        )
+
+    async def _run(self) -> None:
+        """Work until cancelled."""
+        async with Client(
+            self._config, user_agent=f"{USER_AGENT}/standby", gate=_refuse
+        ) as client:  # fmt: skip
+            nodes, services = Informer(client, NODES), Informer(client, SERVICES)
+            nodes.subscribe(self._node_changed)
+            services.subscribe(self._service_changed)
+            following = [
+                asyncio.create_task(supervise(name, one, backoff=RETRY, on_crash=_ignore))
+                for name, one in (("standby-nodes", nodes.run), ("standby-services", services.run))
+            ]
+            try:
+                cluster = await self._identify(client)
+                await nodes.wait_synced()
+                await services.wait_synced()
+                await self._follow(cluster, nodes, services)
+            finally:
+                await cancel(following)
+
+    async def _follow(
+        self, cluster: ClusterIdentity, nodes: Informer[Node], services: Informer[Service]
+    ) -> None:
+        begun: dict[str, Standby] = {}
+        failures = 0
+        try:
+            while True:
+                self._news.clear()
+                try:
+                    for name, (provider, standby) in self._standbys.items():
+                        if name not in begun:
+                            await standby.begin(
+                                self._context(cluster, provider, name, nodes, services)
+                            )
+                            begun[name] = standby
+                        desired = self._desired(cluster, name, standby, nodes, services)
+                        await standby.mirror([*desired])
+                except (CloudError, ConfigError) as error:
+                    delay = RETRY.delay(failures)
+                    failures += 1
+                    klog.warning(
+                        log,
+                        "This machine is not ready to take over",
+                        err=error,
+                        retry_seconds=delay,
+                    )
+                    await asyncio.sleep(delay)
+                    continue
+                failures = 0
+                self._ready.set()
+                await self._news.wait()
+                await asyncio.sleep(QUIET_SECONDS)
+        finally:
+            for standby in begun.values():
+                await standby.end()
+
+    def _context(
+        self,
+        cluster: ClusterIdentity,
+        provider: CloudProvider,
+        name: str,
+        nodes: Informer[Node],
+        services: Informer[Service],
+    ) -> Context:
+        offered: Mapping[str, Any] = {"nodes": nodes, "services": services}
+        return Context(
+            cluster,
+            now=self._now,
+            events=_Silent(),
+            listers={one: offered[one] for one in provider.needs & offered.keys()},
+            flags=flags_of(provider, self._options.provider_flags),
+            board=self.board,
+            cloud=name,
+        )
+
+    def _desired(
+        self,
+        cluster: ClusterIdentity,
+        name: str,
+        standby: Standby,
+        nodes: Informer[Node],
+        services: Informer[Service],
+    ) -> Iterator[LoadBalancer]:
+        """Yield the load balancers that have an address, of the Services that are ours."""
+        classes = classes_of(settings_of(self._options), cloud=name)
+        for service in services.all():
+            cloud = service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE, name)
+            if not (
+                is_to_have(service, classes)
+                and service.status.load_balancer.ingress
+                and cloud in {name, ""}
+            ):
+                continue
+            try:
+                yield desired_load_balancer(
+                    service,
+                    candidates(nodes.all(), standby.owns),
+                    standby.host_policy(service),
+                    cluster,
+                    select=self._hosts.select,
+                )
+            except InvalidRequest as error:
+                klog.v(log, 2, "A Service asks for the impossible", err=error)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if nodes_changed(old, new):
+            self._hosts.changed()
+            self._news.set()
+
+    def _service_changed(self, old: Service | None, new: Service | None) -> None:
+        if old is None or new is None or _read_of(old) != _read_of(new):
+            self._news.set()
+
+    async def _identify(self, client: Client) -> ClusterIdentity:
+        failures = 0
+        while True:
+            try:
+                system = await client.get(NAMESPACES, "kube-system")
+                return ClusterIdentity(self._options.cluster_name, system.metadata.uid)
+            except KubeError as error:
+                delay = RETRY.delay(failures)
+                failures += 1
+                klog.warning(log, "The API server does not answer yet", err=error)
+                await asyncio.sleep(delay)
+
+
+def _read_of(service: Service) -> tuple[object, ...]:
+    """Return what the desired load balancer is made of."""
+    meta = service.metadata
+    addresses = service.status.load_balancer.ingress
+    return service.spec, meta.annotations, meta.deletion_timestamp, addresses
+
+
+def _ignore(error: Exception | None) -> None:
+    """Ignore a crash: it is logged and counted, and a standby is no less ready to lead."""
+
+
+def _refuse() -> None:
+    raise RefusedByGate("a standby writes nothing")
