@@ -30,7 +30,7 @@ LABEL org.opencontainers.image.title="Proreus" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 # PACKAGES are of the base image's Debian: these are what the provider local needs.
-ARG PACKAGES="iproute2 netbase nftables"
+ARG PACKAGES="iproute2 keepalived netbase nftables"
 RUN test -z "${PACKAGES}" || { apt-get update \
     && apt-get install --yes --no-install-recommends ${PACKAGES} \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*; }

@@ -107,7 +107,7 @@ def test_a_gateway_is_root_and_may_change_the_network_but_nothing_else(
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]},
+        "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"]},
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from proreus.app import readonly
 from proreus.cloudprovider import CloudError
-from proreus.providers.local import LocalCloud, load_balancers, nft
+from proreus.providers.local import LocalCloud, announcer, load_balancers, nft
 from proreus.providers.local.config import LocalConfig, PoolConfig
 from proreus.providers.local.kernel import Observed
 from proreus.providers.local.network import Interface, Ways
@@ -47,8 +47,8 @@ class Left:
 def announced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     monkeypatch.setattr(load_balancers, "Kernel", Left)
-    monkeypatch.setattr(load_balancers, "announce", found.extend)
-    monkeypatch.setattr(load_balancers, "_BETWEEN_ANNOUNCEMENTS", 0.01)
+    monkeypatch.setattr(announcer, "announce", found.extend)
+    monkeypatch.setattr(announcer, "_BETWEEN", 0.01)
     return found
 
 

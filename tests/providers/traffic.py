@@ -163,6 +163,7 @@ class Segment:
         with switch.inside():
             run("ip", "link", "add", "segment", "type", "bridge")
             run("ip", "link", "set", "segment", "up")
+        self.switch = switch
         self.gateways = {name: Machine(stack, name) for name in ("a", "b")}
         self.client = Machine(stack, "client")
         self.nodes = {name: Machine(stack, name) for name in NODES}
@@ -186,6 +187,12 @@ class Segment:
                 addresses("lo", VIP_HERE + "/32", VIP6_HERE + "/128")
             program = node.start(stack, sys.executable, str(PROGRAM), name, VIP_HERE, VIP6_HERE)
             assert program.answers.readline() == "ready\n"
+
+    def unplug(self, name: str) -> None:
+        self.switch.run("ip", "link", "set", f"to-{name}", "down")
+
+    def plug(self, name: str) -> None:
+        self.switch.run("ip", "link", "set", f"to-{name}", "up")
 
     def answers(self, address: str) -> str:
         """The node that answers the client there."""

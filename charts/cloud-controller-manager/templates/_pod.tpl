@@ -83,7 +83,7 @@ spec:
         capabilities:
           drop: [ALL]
           {{- if .Values.netAdmin }}
-          add: [NET_ADMIN]
+          add: [NET_ADMIN, NET_RAW]
           {{- end }}
       volumeMounts:
         - name: tmp

@@ -4,13 +4,20 @@ There is no cloud and nothing to log in to: what machines there are, a file says
 and what traffic needs is in the kernel of the machine that runs the manager.
 """
 
+import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
+from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.provider import CloudProvider
-from proreus.providers.local.config import LocalConfig
-from proreus.providers.local.instances import LocalInstances
+from proreus.kube.objects import Node
+from proreus.providers.local.config import GATEWAY_NAME, LocalConfig
+from proreus.providers.local.gateways.room import Room
+from proreus.providers.local.gateways.standby import LocalStandby
+from proreus.providers.local.instances import LocalInstances, owns
 from proreus.providers.local.inventory import Defaults, Inventory, InventoryReader
 from proreus.providers.local.load_balancers import LocalLoadBalancers
 from proreus.providers.local.probes import Prober
@@ -31,7 +38,7 @@ class LocalCloud(CloudProvider):
 
     name: ClassVar[str] = "local"
     config_type: ClassVar[type[msgspec.Struct] | None] = LocalConfig
-    needs: ClassVar[frozenset[str]] = frozenset({"nodes", "services"})
+    needs: ClassVar[frozenset[str]] = frozenset({"nodes", "services", "board"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config; without one there is no inventory and there are no pools.
@@ -43,6 +50,9 @@ class LocalCloud(CloudProvider):
         self._settings = config if isinstance(config, LocalConfig) else LocalConfig()
         self._defaults = Defaults(region=self._settings.region, zone=self._settings.zone)
         self._balancers: LocalLoadBalancers | None = None
+        self._room = _room(self._settings)
+        if self._room is not None:
+            self.standby = LocalStandby(self._settings, self._room, _owns(self._settings))
 
     async def start(self, context: "Context") -> None:
         """Read the inventory once and set the capabilities.
@@ -56,7 +66,9 @@ class LocalCloud(CloudProvider):
         if settings.routes.enabled:
             self.routes = LocalRoutes(context, settings.routes)
         if settings.gateway.enabled and settings.pools:
-            balancers = LocalLoadBalancers(context, settings)
+            balancers = LocalLoadBalancers(context, settings, self._room)
+            if self._room is not None:
+                self._room.meet(context.board)
             await balancers.start()
             self.load_balancers = self._balancers = balancers
         watch_pools(settings.address_pools, context.listers["services"])
@@ -88,6 +100,33 @@ class LocalCloud(CloudProvider):
         return LocalInstances(read, self._defaults, probe, probing)
 
     async def close(self) -> None:
-        """Stop asking nodes; the kernel keeps its rules and routes."""
+        """Stop asking nodes; the kernel keeps its rules and routes.
+
+        Addresses are left to other gateways, if there are any.
+        """
+        if self._room is not None:
+            await self._room.close()
         if self._balancers is not None:
             await self._balancers.close()
+
+
+def _room(settings: LocalConfig) -> Room | None:
+    """Return where this gateway meets others; None if it is alone.
+
+    Raises:
+        ConfigError: The machine's name is no name for a gateway.
+    """
+    gateway = settings.gateway
+    if not (gateway.enabled and settings.pools and gateway.vrrp.enabled):
+        return None
+    name = gateway.vrrp.name or socket.gethostname()
+    if not GATEWAY_NAME.fullmatch(name):
+        raise ConfigError(
+            (f"gateway vrrp name: {name!r}, the machine's, is none for a gateway: give another",)
+        )
+    return Room(gateway, name)
+
+
+def _owns(settings: LocalConfig) -> Callable[[Node], Ownership]:
+    """Return how it is told whether a node is ours, as the capability `Instances` does."""
+    return owns if settings.instances.enabled else lambda _: Ownership.UNKNOWN

@@ -35,13 +35,31 @@ _LAST_PROTOCOL: Final = 254
 _SHORTEST_HOLD: Final = timedelta(seconds=1)
 _SHORTEST_PING: Final = timedelta(milliseconds=100)
 _LONGEST_DEVICE: Final = 15
+_LAST_FIRST_ROUTER: Final = 255 - 63
+_SHORTEST_ADVERT: Final = timedelta(milliseconds=50)
+_LONGEST_ADVERT: Final = timedelta(seconds=10)
+_MOST_SHARED: Final = 8
+_INTERFACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}")
 _LONGEST_TABLE: Final = 32
 _HIGHEST_MARK: Final = 2**32 - 1
 _KUBE_PROXY_MARKS: Final = 0xC000
 
 
+GATEWAY_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
+"""What a gateway's name looks like: as a host name, and the name part of an annotation."""
+
+
 def _not_positive(name: str, duration: timedelta) -> list[str]:
     return [] if duration > timedelta(0) else [f"{name}: must be more than 0s"]
+
+
+def _not_shareable(interfaces: tuple[str, ...]) -> Iterator[str]:
+    """Return why gateways cannot share addresses on these interfaces."""
+    if not 0 < len(interfaces) <= _MOST_SHARED:
+        yield f"interfaces: name 1 to {_MOST_SHARED} with vrrp, which runs on each of them"
+    for name in interfaces:
+        if not _INTERFACE.fullmatch(name):
+            yield f"interfaces: {name!r} is no name of an interface that vrrp can run on"
 
 
 class Unreachable(StrEnum):
@@ -152,6 +170,38 @@ class PoolConfig(ConfigSection, frozen=True, kw_only=True):
                 yield f"addresses: {error}"
 
 
+class Vrrp(ConfigSection, frozen=True, kw_only=True):
+    """Section `vrrp`: how several gateways share the addresses, and notice when one is gone.
+
+    Attributes:
+        enabled: Whether to do so. Then keepalived runs on every gateway, beside the manager.
+        name: This gateway's name among them; that of the machine by default.
+        gateways: The names of all of them, the same list on each, so that a few addresses are
+            spread evenly, too. One that is not named only steps in.
+        first_router: The first of 64 numbers of virtual routers that nobody else in the network of
+            an interface may use.
+        interval: Between two advertisements of a gateway; one is gone after three and a bit.
+    """
+
+    enabled: bool = False
+    name: str = ""
+    gateways: tuple[str, ...] = ()
+    first_router: int = 128
+    interval: timedelta = timedelta(milliseconds=300)
+
+    def problems(self) -> Iterator[str]:
+        """Report values that the fields' types let through but that are wrong."""
+        for field, name in (("name", self.name), *(("gateways", one) for one in self.gateways)):
+            if name and not GATEWAY_NAME.fullmatch(name):
+                yield f"{field}: {name!r} is no name of letters, digits, dots and dashes up to 63"
+        if len(set(self.gateways)) < len(self.gateways):
+            yield "gateways: name each one once"
+        if not 1 <= self.first_router <= _LAST_FIRST_ROUTER:
+            yield f"first-router: give a number from 1 to {_LAST_FIRST_ROUTER}"
+        if not _SHORTEST_ADVERT <= self.interval <= _LONGEST_ADVERT:
+            yield "interval: give 50ms to 10s"
+
+
 class Gateway(ConfigSection, frozen=True, kw_only=True):
     """Section `gateway`: how this machine takes load balancers' traffic and hands it to nodes.
 
@@ -169,6 +219,7 @@ class Gateway(ConfigSection, frozen=True, kw_only=True):
         protocol: The protocol number of routes and rules made here, another than of `routes`.
         first_table: The first of the routing tables, one for each node.
         rule_priority: The priority of the rules that lead to these tables.
+        vrrp: How several gateways share the addresses.
     """
 
     enabled: bool = True
@@ -180,9 +231,12 @@ class Gateway(ConfigSection, frozen=True, kw_only=True):
     protocol: int = 202
     first_table: int = 7300
     rule_priority: int = 7300
+    vrrp: Vrrp = Vrrp()
 
     def problems(self) -> Iterator[str]:
         """Report values that the fields' types let through but that are wrong."""
+        if self.vrrp.enabled:
+            yield from _not_shareable(self.interfaces)
         if self.hold and self.hold < _SHORTEST_HOLD:
             yield "hold: give 0s, or 1s and more"
         for name, text, most in (

@@ -39,6 +39,13 @@ Probe = Callable[[Sequence[str]], Awaitable[bool]]
 """Whether a machine with these addresses answers."""
 
 
+def owns(node: Node) -> Ownership:
+    """Tell by the provider id's scheme whether a node is of this cloud; unknown without one."""
+    if not node.spec.provider_id:
+        return Ownership.UNKNOWN
+    return Ownership.NO if machine_id(node.spec.provider_id) is None else Ownership.YES
+
+
 class LocalInstances:
     """The capability `Instances` of the provider `local`."""
 
@@ -70,9 +77,7 @@ class LocalInstances:
 
     def owns(self, node: Node) -> Ownership:
         """Tell by the provider id's scheme whether a node is of this cloud; unknown without one."""
-        if not node.spec.provider_id:
-            return Ownership.UNKNOWN
-        return Ownership.NO if machine_id(node.spec.provider_id) is None else Ownership.YES
+        return owns(node)
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Read the inventory once, and probe the machines of nodes that are not Ready."""

@@ -22,10 +22,14 @@ PATIENCE: Final = 20.0
 _SETTINGS: Final = Path("/proc/sys/net")
 _KINDS: Final = ("dummy", "bridge")  # some kernels are without the first one
 _LONGEST: Final = 400
+_GONE: Final = ("No such file or directory", "No such process")
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """The kernel's state: tables (None: there is none), routes by family, interfaces."""
+    """The kernel's state: tables (None: there is none), routes by family, interfaces.
+
+    `own` are all addresses of the machine, those of the loopback among them.
+    """
 
     program: Program | None
     silence: Program | None
@@ -33,6 +37,7 @@ class Observed(msgspec.Struct, frozen=True):
     interfaces: tuple[Interface, ...]
     settings: Mapping[str, int]
     device: bool
+    own: frozenset[str] = frozenset()
 
 
 class Kernel:
@@ -63,7 +68,11 @@ class Kernel:
         )  # fmt: skip
         settings = {name: value for name in names if (value := _setting(name)) is not None}
         device = any(link.get("ifname") == gateway.device for link in links)
-        return Observed(self._table("inet"), self._table("arp"), ways, found, settings, device)
+        own = frozenset(
+            each["local"] for link in links for each in link.get("addr_info", ()) if "local" in each
+        )
+        tables = self._table("inet"), self._table("arp")
+        return Observed(*tables, ways, found, settings, device, own)
 
     def counters(self) -> Mapping[str, tuple[int, int]]:
         """Read packets and bytes of each counter.
@@ -115,6 +124,18 @@ class Kernel:
             done = _run(["ip", option, "-batch", "-"], "\n".join(listed) + "\n")
             if done.returncode:
                 raise _refusal("change routes", done.stderr)
+
+    def drop(self, lines: Mapping[str, Sequence[str]]) -> None:
+        """Run lines of `ip -batch` that delete; what is gone already is no failure.
+
+        Raises:
+            CloudError: The kernel refuses one; the others are done.
+        """
+        for option, listed in lines.items():
+            done = _run(["ip", option, "-force", "-batch", "-"], "\n".join(listed) + "\n")
+            said = [one for one in done.stderr.splitlines() if "Command failed" not in one]
+            if done.returncode and not all(one.endswith(_GONE) for one in said):
+                raise _refusal("delete routes", done.stderr)
 
     def change(self, commands: Sequence[Json]) -> None:
         """Change the nftables table, all at once or not at all.

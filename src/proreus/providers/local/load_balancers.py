@@ -7,8 +7,8 @@ The verbs and the keeper, which applies what health checks find, take turns.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Final
 
 from proreus.cloudprovider.context import Context, scope
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
@@ -23,14 +23,19 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancerRef,
     PartChange,
 )
-from proreus.kube.objects import KubeObject, LoadBalancerIngress, Node, Service
+from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.local import memo, network, nft, nft_changes, plan, pools, preview
-from proreus.providers.local.announce import announce
+from proreus.providers.local.announcer import Announcer
+from proreus.providers.local.calls import Calls
 from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.figures import FIGURES
+from proreus.providers.local.gateways.room import Room
+from proreus.providers.local.gateways.telling import Teller
 from proreus.providers.local.health import Checker
 from proreus.providers.local.kernel import Kernel, Observed
+from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Condition, State, Target
+from proreus.providers.local.usage import in_use, taken
 from proreus.providers.local.work import Work, work
 
 log = logging.getLogger(__name__)
@@ -40,11 +45,7 @@ COUNTED_EVERY: Final = 10.0
 REPAIRED_EVERY: Final = 30.0
 """Seconds between two comparisons of the kernel with what it should have."""
 
-_T = TypeVar("_T")
 _LOOKED_EVERY: Final = 1.0
-_ANNOUNCEMENTS: Final = 3
-_BETWEEN_ANNOUNCEMENTS: Final = 1.0
-_IP_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 _PROTOCOLS: Final = frozenset({"TCP", "UDP", "SCTP"})
 _FAMILY_OF_DOTS: Final = {True: "IPv4", False: "IPv6"}
 
@@ -52,9 +53,11 @@ _FAMILY_OF_DOTS: Final = {True: "IPv4", False: "IPv6"}
 class LocalLoadBalancers:
     """The capability `LoadBalancers` of the provider `local`. All Services are one group."""
 
-    def __init__(self, context: Context, settings: LocalConfig) -> None:
-        """Keep the gateway, pools and health checks of `settings`."""
+    def __init__(self, context: Context, settings: LocalConfig, room: Room | None = None) -> None:
+        """Keep the gateway, pools and health checks of `settings`, and where gateways meet."""
         self._context = context
+        self._calls = Calls(context)
+        self._room = room
         self._settings = settings
         self._gateway = settings.gateway
         self._hold = self._gateway.hold.total_seconds()
@@ -63,10 +66,13 @@ class LocalLoadBalancers:
         self._verdicts: dict[Target, Condition] = {}
         self._news = asyncio.Event()
         self._checker = Checker(settings.health_checks, self._told)
+        self._announcer = Announcer(context, settings, room, self._news.set)
         self._reach = plan.Reach(())
         self._state = State()
         self._scope: Hashable = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._teller = Teller(context, room) if room is not None else None
+        self._holds = not self._hold
+        self._keeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Read the state from the kernel, and begin to check and repair.
@@ -75,7 +81,7 @@ class LocalLoadBalancers:
             CloudError: It cannot be read.
         """
         self._scope = scope.get()
-        if self._hold and not await self._read("is_held", self._kernel.is_held):
+        if self._hold and not await self._calls.read("is_held", self._kernel.is_held):
             # Another gateway may have been in charge since: what is here is out of date.
             await self._change(lambda *_: State())
         shown = await self._show()
@@ -84,19 +90,22 @@ class LocalLoadBalancers:
             log.warning("Addresses are not announced: %s", text)
         state = _state(shown)
         self._follow(state)
-        announced = network.ways(state, shown.interfaces, self._gateway).values()
+        self._announcer.start()
+        self._announcer.follow(state, shown)
         try:
-            await self._announce([each for ways in announced for each in ways.announced])
+            await self._announcer.announce(self._announcer.announced)
+            self._open_room()
         except CloudError as error:  # a command that only reads, or the lease is lost
             log.info("The addresses that are there were not announced: %s", error)
-        self._later(self._keep())
+        self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
         """Stop checking and repairing; the kernel keeps what it has."""
         await self._checker.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._announcer.close()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
         # A program that still runs would change the kernel later on.
         await self._context.settled(self._scope)
 
@@ -122,14 +131,13 @@ class LocalLoadBalancers:
         answers: dict[str, EnsureAnswer] = {}
 
         def edit(state: State, shown: Observed) -> State:
-            in_use = _in_use(self._context.listers["nodes"].all(), self._reach)
+            machines = in_use(self._context.listers["nodes"].all(), self._reach)
             for lb in desired:
                 try:
-                    state, answers[lb.ref.uid] = self._ensured(state, lb, in_use)
+                    state, answers[lb.ref.uid] = self._ensured(state, lb, machines)
                 except CloudError as error:
                     answers[lb.ref.uid] = error
-            problems = network.obstacles(state, shown.settings, shown.interfaces)
-            if problems:
+            if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
             return state
 
@@ -146,25 +154,41 @@ class LocalLoadBalancers:
         async with self._turn:
             shown = await self._show()
         state = _state(shown)
-        is_damaged = work(state, shown, self._gateway) != Work()
-        in_use = _in_use(self._context.listers["nodes"].all(), self._reach)
+        is_damaged = self._work(state, shown) != Work()
+        machines = in_use(self._context.listers["nodes"].all(), self._reach)
         answers: dict[str, Sequence[PartChange] | CloudError] = {}
         for lb in desired:
             uid = lb.ref.uid
             try:
-                after, _ = self._ensured(state, lb, in_use)
+                after, _ = self._ensured(state, lb, machines)
             except CloudError as error:
                 answers[uid] = error
                 continue
             answers[uid] = preview.changes(state, after, uid, is_damaged=is_damaged)
             state = after
-        if problems := network.obstacles(state, shown.settings, shown.interfaces):
+        if problems := self._obstacles(state, shown):
             return {one.ref.uid: CloudError("; ".join(problems)) for one in desired}
         return answers
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Do as `ensure`, which writes only what differs."""
         return await self.ensure(desired)
+
+    async def mirror(self, desired: Sequence[LoadBalancer]) -> None:
+        """Have these load balancers and no others, each with the addresses in its status.
+
+        Raises:
+            CloudError: The kernel refuses, or its settings do not let traffic pass.
+        """
+
+        def edit(state: State, shown: Observed) -> State:
+            if problems := self._obstacles(state, shown):
+                raise CloudError("; ".join(problems))
+            leave = self._now() + draining if draining else 0.0
+            return mirrored(state, desired, self._settings.address_pools, self._reach, leave)
+
+        draining = self._settings.draining.total_seconds()
+        await self._change(edit)
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Delete the Services' rules and addresses, if they are of the ref's cluster."""
@@ -187,7 +211,7 @@ class LocalLoadBalancers:
         """
         shown = await self._show()
         state = _state(shown)
-        damaged = work(state, shown, self._gateway) != Work()
+        damaged = self._work(state, shown) != Work()
         return [
             OwnedObject(
                 kind="load_balancer",
@@ -202,7 +226,7 @@ class LocalLoadBalancers:
         ]
 
     def _ensured(
-        self, state: State, lb: LoadBalancer, in_use: Mapping[str, str]
+        self, state: State, lb: LoadBalancer, machines: Mapping[str, str]
     ) -> tuple[State, EnsureAnswer]:
         _check(lb)
         uid = lb.ref.uid
@@ -212,9 +236,9 @@ class LocalLoadBalancers:
         request = pools.request_for(lb, existing.addresses.values() if existing is not None else ())
         assigned = pools.assign(
             request,
-            [*_taken(state), *pools.taken_by(self._others(state))],
+            [*taken(state), *pools.taken_by(self._others(state))],
             self._settings.address_pools,
-            in_use=in_use,
+            in_use=machines,
         )
         if isinstance(assigned, pools.Refused):
             raise assigned.error
@@ -247,35 +271,39 @@ class LocalLoadBalancers:
             state = plan.swept(state, self._now())
             await self._apply(state, shown)
             self._follow(state)
+            self._announcer.follow(state, shown)
+            self._announcer.weigh(self._verdicts.values(), holds=self._holds)
+            self._open_room()
 
     async def _apply(self, state: State, shown: Observed) -> None:
         """Apply a state: first routes, then the rules that use them; deletions in reverse."""
         kernel = self._kernel
-        found = work(state, shown, self._gateway)
+        found = self._work(state, shown)
         if found.makes_device:
-            await self._write("make_device", kernel.make_device)
+            await self._calls.write("make_device", kernel.make_device)
         if found.added:
-            await self._write("add_routes", lambda: kernel.take(found.added, found.settings))
+            await self._calls.write("add_routes", lambda: kernel.take(found.added, found.settings))
         if found.commands:
-            await self._write("change_table", lambda: kernel.change(found.commands))
+            await self._calls.write("change_table", lambda: kernel.change(found.commands))
         if found.removed:
-            await self._write("remove_routes", lambda: kernel.take(found.removed))
+            await self._calls.write("remove_routes", lambda: kernel.drop(found.removed))
         if found.removes_device:
-            await self._write("remove_device", kernel.remove_device)
-        await self._announce(found.announced)
+            await self._calls.write("remove_device", kernel.remove_device)
+        await self._announcer.announce(found.announced)
+
+    def _obstacles(self, state: State, shown: Observed) -> tuple[str, ...]:
+        problems = network.obstacles(state, shown.settings, shown.interfaces)
+        return problems + (self._room.obstacles() if self._room is not None else ())
+
+    def _work(self, state: State, shown: Observed) -> Work:
+        return work(state, shown, self._gateway, self._announcer.holding(shown))
 
     async def _show(self) -> Observed:
-        shown = await self._read("show", self._kernel.show)
+        shown = await self._calls.read("show", self._kernel.show)
         self._reach = network.reach(
             shown.interfaces, nft.Settings(mask=self._gateway.mark_mask).marks
         )
         return shown
-
-    async def _read(self, operation: str, fn: Callable[[], _T]) -> _T:
-        return await self._context.call("kernel", operation, fn, read=True, blocking=True)
-
-    async def _write(self, operation: str, fn: Callable[[], None]) -> None:
-        await self._context.call("kernel", operation, fn, read=False, blocking=True)
 
     def _now(self) -> float:
         return self._context.now().timestamp()
@@ -286,36 +314,27 @@ class LocalLoadBalancers:
         self._verdicts[target] = condition
         self._news.set()
 
+    def _open_room(self) -> None:
+        """Let other gateways give us shares of the addresses, now that the kernel has them all.
+
+        Raises:
+            CloudError: This process may not act, as a command that only reads.
+        """
+        self._context.gate()
+        if self._room is not None and self._state.balancers:
+            self._room.open()
+
     def _follow(self, state: State) -> None:
         self._state = state
         targets = plan.targets(state)
         self._checker.watch(targets)
         self._verdicts = {one: verdict for one, verdict in self._verdicts.items() if one in targets}
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _announce(self, addresses: Sequence[tuple[str, str]]) -> None:
-        """Announce addresses, which takes them from whoever has them; nobody confirms it."""
-        if addresses:
-            await self._write("announce_addresses", lambda: announce(addresses))
-            self._later(self._announce_again(addresses))
-
-    async def _announce_again(self, addresses: Sequence[tuple[str, str]]) -> None:
-        """Repeat the announcement, as long as the gate is open."""
-        for _ in range(_ANNOUNCEMENTS - 1):
-            await asyncio.sleep(_BETWEEN_ANNOUNCEMENTS)
-            for each in addresses:
-                self._context.gate()
-                announce([each])  # a few packets without waiting
-                await asyncio.sleep(0)
-
     async def _keep(self) -> None:
         """Apply results of health checks, end drained connections, repair and count."""
         loop = asyncio.get_running_loop()
-        repaired = counted = held = loop.time()
+        repaired = counted = loop.time()
+        held = loop.time()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(_LOOKED_EVERY, self._hold / 3 or _LOOKED_EVERY)):
@@ -327,9 +346,12 @@ class LocalLoadBalancers:
                 if news or drained or loop.time() - repaired >= REPAIRED_EVERY:
                     repaired = loop.time()
                     await self._change(lambda state, _: state)
-                if self._hold and loop.time() - held >= self._hold / 3:
+                self._announcer.weigh(self._verdicts.values(), holds=self._holds)
+                if self._teller is not None:
+                    self._teller.tell(self._state)
+                if not self._holds or (self._hold and loop.time() - held >= self._hold / 3):
                     held = loop.time()
-                    await self._stay()
+                    self._holds = await self._is_holding()
                 if loop.time() - counted >= COUNTED_EVERY:
                     counted = loop.time()
                     await self._count()
@@ -338,15 +360,18 @@ class LocalLoadBalancers:
                 self._news.set()
                 await asyncio.sleep(1.0)
 
-    async def _stay(self) -> None:
-        """Keep the set filled that shows this machine alive."""
+    async def _is_holding(self) -> bool:
+        """Keep the set filled that shows this machine alive, if it may be."""
+        if self._room is not None and not self._room.is_heard():
+            return False  # another gateway may answer, and this one could not know
         async with self._turn:
             if self._state.balancers:
                 commands = nft_changes.holding(self._gateway.nft_table, self._hold)
-                await self._write("hold_addresses", lambda: self._kernel.change(commands))
+                await self._calls.write("hold_addresses", lambda: self._kernel.change(commands))
+        return True
 
     async def _count(self) -> None:
-        counters = await self._read("counters", self._kernel.counters)
+        counters = await self._calls.read("counters", self._kernel.counters)
         FIGURES.show(self._state, counters)
 
 
@@ -369,32 +394,3 @@ def _check(lb: LoadBalancer) -> None:
     ]
     if problems:
         raise InvalidRequest("; ".join(problems))
-
-
-def _taken(state: State) -> Iterator[pools.Taken]:
-    """Return the addresses that Services have by the kernel's state."""
-    for uid, one in state.balancers.items():
-        ports = frozenset((protocol.upper(), port) for protocol, port in one.ports)
-        for address in one.addresses.values():
-            yield pools.Taken(
-                address=address,
-                uid=uid,
-                service=one.service,
-                ports=ports,
-                sharing_key=one.sharing_key,
-            )
-
-
-def _in_use(nodes: Iterable[KubeObject], reach: plan.Reach) -> Mapping[str, str]:
-    """Return the addresses of nodes and of this machine, with their owners.
-
-    Of all nodes: a Service's hosts are not those of the control plane, nor any that is drained.
-    """
-    found = {
-        listed.address: f"the node {node.metadata.name}"
-        for node in nodes
-        if isinstance(node, Node)
-        for listed in node.status.addresses
-        if listed.type in _IP_TYPES
-    }
-    return found | dict.fromkeys(reach.own, "this machine")

@@ -16,6 +16,8 @@ import msgspec
 
 from proreus.providers.local.addresses import Pool, parse, range_text
 from proreus.providers.local.config import Gateway
+from proreus.providers.local.gateways import plan as gateways
+from proreus.providers.local.gateways.plan import Holding
 from proreus.providers.local.nft import Settings
 from proreus.providers.local.plan import HERE, Network, Reach, State
 
@@ -127,6 +129,15 @@ def ways(state: State, found: Sequence[Interface], gateway: Gateway) -> Mapping[
         )
         desired[family] = Ways(frozenset(nodes), nodes, addresses, announced)
     return desired
+
+
+def announced(
+    wanted: Collection[tuple[str, str]],
+    before: Collection[tuple[str, str]],
+    holding: Holding | None,
+) -> frozenset[tuple[str, str]]:
+    """Return what this machine announces of `wanted`: all of it, or what it holds."""
+    return frozenset(wanted) if holding is None else gateways.announced(wanted, before, holding)
 
 
 def parse_ways(

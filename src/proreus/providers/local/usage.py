@@ -1,16 +1,18 @@
-"""Report in `/metrics` how full the address pools are."""
+"""Find out which addresses are in use, and report in `/metrics` how full the pools are."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import Gauge
 
 from proreus.cloudprovider import Lister
 from proreus.cloudprovider.metrics import REGISTRY
-from proreus.kube.objects import KubeObject, Service
+from proreus.kube.objects import KubeObject, Node, Service
 from proreus.providers.local.addresses import Pool, contains, parse, size
-from proreus.providers.local.pools import taken_by
+from proreus.providers.local.plan import Reach, State
+from proreus.providers.local.pools import Taken, taken_by
 
+_IP_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 TOTAL: Final = Gauge(
     "proreus_local_pool_addresses",
     "Addresses of the pool.",
@@ -41,3 +43,32 @@ def used(pool: Pool, objects: Iterable[KubeObject]) -> int:
     shown = taken_by(one for one in objects if isinstance(one, Service))
     addresses = {parse(one.address) for one in shown}
     return sum(address is not None and contains(pool, address) for address in addresses)
+
+
+def taken(state: State) -> Iterator[Taken]:
+    """Return the addresses that Services have by the kernel's state."""
+    for uid, one in state.balancers.items():
+        ports = frozenset((protocol.upper(), port) for protocol, port in one.ports)
+        for address in one.addresses.values():
+            yield Taken(
+                address=address,
+                uid=uid,
+                service=one.service,
+                ports=ports,
+                sharing_key=one.sharing_key,
+            )
+
+
+def in_use(nodes: Iterable[KubeObject], reach: Reach) -> Mapping[str, str]:
+    """Return the addresses of nodes and of this machine, with their owners.
+
+    Of all nodes: a Service's hosts are not those of the control plane, nor any that is drained.
+    """
+    found = {
+        listed.address: f"the node {node.metadata.name}"
+        for node in nodes
+        if isinstance(node, Node)
+        for listed in node.status.addresses
+        if listed.type in _IP_TYPES
+    }
+    return found | dict.fromkeys(reach.own, "this machine")

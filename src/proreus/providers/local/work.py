@@ -7,6 +7,7 @@ import msgspec
 from proreus.providers.local import network, nft, nft_changes
 from proreus.providers.local.config import Gateway
 from proreus.providers.local.expressions import Json
+from proreus.providers.local.gateways.plan import Holding
 from proreus.providers.local.kernel import Observed
 from proreus.providers.local.plan import State
 
@@ -33,9 +34,18 @@ class Work(msgspec.Struct, frozen=True):
     announced: tuple[tuple[str, str], ...] = ()
 
 
-def work(state: State, shown: Observed, gateway: Gateway) -> Work:
-    """Return the changes that the kernel needs for the desired state; `Work()` if none."""
-    desired = network.ways(state, shown.interfaces, gateway)
+def work(state: State, shown: Observed, gateway: Gateway, holding: Holding | None = None) -> Work:
+    """Return the changes that the kernel needs for the desired state; `Work()` if none.
+
+    `holding` is what this machine may announce; None is everything.
+    """
+    desired = {
+        family: msgspec.structs.replace(
+            ways,
+            announced=network.announced(ways.announced, shown.ways[family].announced, holding),
+        )
+        for family, ways in network.ways(state, shown.interfaces, gateway).items()
+    }
     added, removed = {}, {}
     for family, option in network.FAMILIES.items():
         pair = (family, desired[family], shown.ways[family], gateway)
@@ -52,14 +62,16 @@ def work(state: State, shown: Observed, gateway: Gateway) -> Work:
         makes_device=bool(state.balancers) and not shown.device,
         settings=network.needs(state, shown.interfaces, gateway) if added else (),
         added=added,
-        commands=tuple(_commands(state, shown, gateway)),
+        commands=tuple(_commands(state, shown, gateway, holding)),
         removed=removed,
         removes_device=shown.device and not state.balancers,
         announced=tuple(sorted(fresh)),
     )
 
 
-def _commands(state: State, shown: Observed, gateway: Gateway) -> list[Json]:
+def _commands(
+    state: State, shown: Observed, gateway: Gateway, holding: Holding | None
+) -> list[Json]:
     """Return the nftables commands that make our tables as desired."""
     names = nft.Settings(
         gateway.nft_table,
@@ -79,6 +91,6 @@ def _commands(state: State, shown: Observed, gateway: Gateway) -> list[Json]:
             commands += nft_changes.changes(program, observed, names.table, family)
         elif observed is not None:
             commands.append({"delete": {"table": {"family": family, "name": names.table}}})
-    if commands and state.balancers and names.held:
+    if commands and state.balancers and names.held and (holding is None or holding.heard):
         commands += nft_changes.holding(names.table, gateway.hold.total_seconds())
     return commands

@@ -1,0 +1,142 @@
+"""Run keepalived beside the manager: it speaks VRRP with the other gateways.
+
+It lives as long as the manager: when that ends it takes leave, and others take over at once. Its
+lines are in the manager's log, those of its end as a warning.
+"""
+
+import asyncio
+import contextlib
+import logging
+import shutil
+import socket
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+PROGRAMS: Final = ("keepalived", "setpriv")
+_LOCK: Final = "\0proreus-keepalived"
+_PAUSE: Final = 1.0
+_LEAVE: Final = 3.0
+_LOOK: Final = 0.2
+
+
+def missing() -> tuple[str, ...]:
+    """Return the programs that are needed and not there."""
+    return tuple(name for name in PROGRAMS if not shutil.which(name))
+
+
+class Keepalived:
+    """A keepalived with one configuration.
+
+    Attributes:
+        is_running: Whether the program runs.
+    """
+
+    def __init__(
+        self, configuration: Callable[[str, str], str], farewell: Callable[[str], str]
+    ) -> None:
+        """Keep what makes the files.
+
+        Args:
+            configuration: Makes keepalived's, given those of the handicap and the farewell.
+            farewell: Makes the script that runs at the end, given the file that says that there
+                are others.
+        """
+        self.is_running = False
+        self._configuration = configuration
+        self._farewell = farewell
+        self._handicap = 0
+        self._has_others = False
+        self._place: Path | None = None
+
+    def weigh(self, handicap: int) -> None:
+        """Add a number to all priorities from now on."""
+        self._handicap = handicap
+        self._write()
+
+    def meet(self, *, others: bool) -> None:
+        """Note whether there are other gateways, to which addresses can be left."""
+        if others is not self._has_others:
+            self._has_others = others
+            self._write()
+
+    def _write(self) -> None:
+        if self._place is not None:
+            (self._place / "handicap").write_text(f"{self._handicap}\n", encoding="ascii")
+            if self._has_others:
+                (self._place / "others").touch()
+            else:
+                (self._place / "others").unlink(missing_ok=True)
+
+    async def run(self) -> None:
+        """Run the program, again when it has ended, until cancelled."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
+            # Of this network namespace: after a change of the cloud-config the last one still runs.
+            while not _is_bound(lock):  # noqa: ASYNC110 - maybe it is another process's
+                await asyncio.sleep(_LOOK)
+            while True:
+                with tempfile.TemporaryDirectory(prefix="proreus-keepalived-") as place:
+                    try:
+                        await self._run_once(Path(place))
+                    except OSError as error:
+                        log.warning("keepalived could not be run: %s", error)
+                await asyncio.sleep(_PAUSE)
+
+    async def _run_once(self, place: Path) -> None:
+        """Run the program until it ends.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        file = place / "keepalived.conf"
+        self._place = place
+        self._write()
+        script = place / "farewell"
+        script.write_text(self._farewell(str(place / "others")), encoding="utf-8")
+        script.chmod(0o700)
+        text = self._configuration(str(place / "handicap"), str(script))
+        file.write_text(text, encoding="utf-8")
+        program = await asyncio.create_subprocess_exec(
+            # It would go on alone if the manager were killed, and say that all is well.
+            *("setpriv", "--pdeathsig", "TERM", "keepalived", "--dont-fork", "--log-console"),
+            *(f"--use-file={file}", "--vrrp", "--no-syslog"),
+            *(f"--pid={place / 'main.pid'}", f"--vrrp_pid={place / 'vrrp.pid'}"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        last: deque[str] = deque(maxlen=3)
+        self.is_running = True
+        try:
+            while program.stdout is not None and (line := await program.stdout.readline()):
+                text = line.decode(errors="replace").strip()
+                last.append(text)
+                log.debug("keepalived: %s", text)
+            log.warning("keepalived has ended and is started again: %s", "; ".join(last))
+        finally:
+            self.is_running = False
+            await asyncio.shield(_ended(program))
+            self._place = None
+
+
+async def _ended(program: asyncio.subprocess.Process) -> None:
+    """Let the program take leave of the others, and wait until it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        program.terminate()
+        try:
+            await asyncio.wait_for(program.communicate(), _LEAVE)
+        except TimeoutError:
+            program.kill()
+            await program.wait()
+
+
+def _is_bound(lock: socket.socket) -> bool:
+    try:
+        lock.bind(_LOCK)
+    except OSError:
+        return False
+    return True

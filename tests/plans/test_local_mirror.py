@@ -1,0 +1,69 @@
+"""What a gateway of the provider `local` has in its kernel while another one's manager leads."""
+
+from ipaddress import ip_network
+from typing import Any
+
+from proreus.cloudprovider import ClusterIdentity, LoadBalancer
+from proreus.cloudprovider.desired import desired_load_balancer
+from proreus.cloudprovider.load_balancers import HostPolicy
+from proreus.kube.objects import LoadBalancerIngress, ServicePort
+from proreus.providers.local.config import LocalConfig, PoolConfig
+from proreus.providers.local.mirror import mirrored
+from proreus.providers.local.plan import Member, Reach, State, ensured
+from proreus.testing import objects
+
+CLUSTER = ClusterIdentity("one", "cluster-uid")
+REACH = Reach((ip_network("10.9.0.0/16"), ip_network("fd00:9::/64")))
+POOLS = LocalConfig(
+    pools={"default": PoolConfig(addresses=("192.0.2.0/28", "2001:db8::/120"))}
+).address_pools
+NODES = {"one": "10.9.0.11", "two": "10.9.0.12"}
+
+
+def web(*addresses: str, name: str = "web", nodes: tuple[str, ...] = ("one",), **spec: Any) -> Any:
+    service = objects.service(
+        name,
+        uid=f"uid-of-{name}",
+        ingress=[LoadBalancerIngress(ip=one, ip_mode="VIP") for one in addresses],
+        **spec,
+    )
+    members = [objects.node(one, f"local://{one}", addresses=(NODES[one],)) for one in nodes]
+    return desired_load_balancer(service, members, HostPolicy(), CLUSTER)
+
+
+def state(*desired: LoadBalancer, before: State | None = None, leave: float = 0.0) -> State:
+    return mirrored(before or State(), desired, POOLS, REACH, leave)
+
+
+def addresses(found: State) -> dict[str, dict[str, str]]:
+    return {one.service: dict(one.addresses) for one in found.balancers.values()}
+
+
+def test_it_is_what_the_leader_has_with_the_addresses_of_the_status() -> None:
+    lb = web("192.0.2.3")
+    assert state(lb) == ensured(State(), lb, {"IPv4": "192.0.2.3"}, REACH)[0]
+    both = web("192.0.2.3", "2001:db8::5", ip_families=("IPv4", "IPv6"))
+    assert addresses(state(both)) == {"default/web": {"IPv4": "192.0.2.3", "IPv6": "2001:db8::5"}}
+
+
+def test_what_is_not_served_by_the_leader_is_left_out() -> None:
+    others = web("198.51.100.1", name="of-another-balancer")
+    named = web(name="without-address")
+    strange = web("192.0.2.4", name="strange", ports=(ServicePort(80, "x", "ICMP"),))
+    family = web("2001:db8::7", name="of-another-family")
+    assert addresses(state(others, named, strange, family)) == {}
+
+
+def test_what_is_gone_is_left_out() -> None:
+    before = state(web("192.0.2.3"), web("192.0.2.4", name="shop"))
+    assert addresses(state(web("192.0.2.3"), before=before)) == {
+        "default/web": {"IPv4": "192.0.2.3"}
+    }
+    assert addresses(state(before=before)) == {}
+
+
+def test_a_node_that_is_no_host_any_more_drains_as_with_the_leader() -> None:
+    before = state(web("192.0.2.3", nodes=("one", "two")))
+    found = state(web("192.0.2.3"), before=before, leave=99.0)
+    (pool,) = (found.pools[key] for one in found.balancers.values() for key in one.pools.values())
+    assert pool.members == (Member("one"), Member("two", leaving=99.0))
