@@ -283,3 +283,21 @@ async def test_sessions_are_shown_by_peer(own: FRR) -> None:
     found = await Engine(str(own.directory)).sessions()
     assert found.keys() == {"10.9.0.1", "fd00:9::1"}
     assert not any(one.is_up for one in found.values())
+
+
+async def test_what_would_be_changed_is_told_without_changing_it(own: FRR) -> None:
+    own.commands("bgpd", *OPERATORS)
+    before = own.configuration()
+    engine = Engine(str(own.directory))
+    wanted = frr.desired(bgp(), POOLS, HERE, ADDRESSES, {"tor": "secret"})
+    found = await engine.differences(wanted)
+    assert "router bgp 64512 / neighbor 10.9.0.1 password <hidden>" in [
+        one.text for one in found.changed
+    ]
+    taken_by_others = frr.desired(
+        bgp(peers={"core": Peer(address="10.9.0.77", as_=65000)}), POOLS, HERE, ADDRESSES, {}
+    )
+    assert "10.9.0.77" in (await engine.differences(taken_by_others)).problems[0]
+    assert own.configuration() == before
+    assert (await engine.apply(wanted)).changed == found.changed
+    assert await engine.differences(wanted) == Applied()

@@ -10,6 +10,7 @@ import pytest
 
 from proreus.cloudprovider import ConfigError, read_config
 from proreus.providers.local import LocalCloud, inventory, pools, usage
+from proreus.providers.local.bgp.config import BFDProfile, Peer
 from proreus.providers.local.config import LocalConfig, Unreachable
 
 
@@ -164,7 +165,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
 def settings(of: type[msgspec.Struct]) -> Iterator[str]:
     """The names of all settings, as they are written."""
     for field in msgspec.structs.fields(of):
-        yield field.encode_name.replace("_", "-")
+        yield field.encode_name.rstrip("_").replace("_", "-")
         for inner in (field.type, *get_args(field.type)):
             if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
                 yield from settings(inner)
@@ -186,8 +187,11 @@ def test_the_guide_names_every_setting_annotation_and_metric() -> None:
 
 def test_the_configurations_that_the_guide_shows_are_right() -> None:
     guide = Path(__file__).parents[2].joinpath("docs/guides/local.md").read_text()
-    *_, config, machines, beside = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    *_, config, machines, bgp, beside = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
     assert not read(beside).instances.enabled
+    (peer,) = read(bgp).bgp.peers.values()
+    assert peer == Peer(address="10.9.0.1", as_=64513, bfd_profile="fast")
+    assert read(bgp).bgp.bfd_profiles["fast"] == BFDProfile()
     shown, default = read(config), LocalConfig()
     assert shown.gateway == default.gateway
     assert shown.routes == default.routes

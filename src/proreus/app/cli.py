@@ -19,6 +19,7 @@ commands:
   doctor         say why nodes stay tainted and Services stay pending
   status         show the state of nodes, Services and routes
   clusters       name the clusters that the cloud knows, and their control planes
+  bgp-speaker    announce the addresses of Services from this node, by BGP
   roles          print the roles that the manager needs with the flags given
   demo           show the manager at work on a real API server and a simulated cloud
   new-provider   write the skeleton of a cloud provider's package
@@ -32,6 +33,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "plan": "proreus.app.preview.command",
     "status": "proreus.app.status.command",
     "clusters": "proreus.app.clusters",
+    "bgp-speaker": "proreus.app.speaker.command",
     "roles": "proreus.app.roles",
     "demo": "proreus.testing.demo.command",
     "new-provider": "proreus.app.new_provider",

@@ -14,6 +14,7 @@ from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.kube.objects import Node
+from proreus.providers.local.bgp.load_balancers import AnnouncedLoadBalancers
 from proreus.providers.local.config import GATEWAY_NAME, LocalConfig
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.gateways.standby import LocalStandby
@@ -65,7 +66,9 @@ class LocalCloud(CloudProvider):
             self.instances = await self._instances(context)
         if settings.routes.enabled:
             self.routes = LocalRoutes(context, settings.routes)
-        if settings.gateway.enabled and settings.pools:
+        if settings.bgp.peers:
+            self.load_balancers = AnnouncedLoadBalancers(context, settings)
+        elif settings.gateway.enabled and settings.pools:
             balancers = LocalLoadBalancers(context, settings, self._room)
             if self._room is not None:
                 self._room.meet(context.board)

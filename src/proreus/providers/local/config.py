@@ -13,6 +13,7 @@ Every part may be left out; what stands here is the whole of it, in YAML:
     gateway: {enabled: true, interfaces: [eth0]}
     health-checks: {interval: 2s, timeout: 1s, threshold: 2}
     draining: 30s
+    bgp: {}
 
 The load balancers read `LocalConfig.address_pools`, `gateway`, `health_checks` and `draining`;
 fields that only they know are added to these sections.
@@ -27,6 +28,7 @@ from typing import Final
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.selectors import Selector
 from proreus.providers.local.addresses import Pool, overlaps, parse_range
+from proreus.providers.local.bgp.config import BGP, problems_with_pools
 
 _HIGHEST_PORT: Final = 65535
 _HIGHEST_TABLE: Final = 2**32 - 1
@@ -296,6 +298,7 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
         gateway: Where the load balancers' traffic comes in.
         health_checks: How nodes are asked whether they serve.
         draining: How long a node that is removed keeps the connections that it has.
+        bgp: To which routers nodes announce addresses, instead of a gateway.
     """
 
     region: str = ""
@@ -306,6 +309,7 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
     gateway: Gateway = Gateway()
     health_checks: HealthChecks = HealthChecks()
     draining: timedelta = timedelta(seconds=30)
+    bgp: BGP = BGP()
 
     def problems(self) -> Iterator[str]:
         """Report values that the fields' types let through but that are wrong."""
@@ -314,6 +318,11 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
             yield "gateway protocol, routes protocol: give them different numbers"
         if self.draining < timedelta(0):
             yield "draining: must not be negative"
+        if self.bgp.peers and self.gateway.enabled:
+            yield "gateway enabled: set it to false, with bgp the nodes announce the addresses"
+        if self.bgp.peers and not self.pools:
+            yield "pools: give one, whose addresses bgp announces"
+        yield from (f"bgp {one}" for one in problems_with_pools(self.bgp, self.address_pools))
 
     @property
     def address_pools(self) -> tuple[Pool, ...]:

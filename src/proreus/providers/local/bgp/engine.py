@@ -4,7 +4,7 @@ Nothing is remembered: each time what FRR has is read, and only what differs is 
 that has started anew, or that somebody has changed, is right after the next look.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,19 +42,31 @@ class Engine:
         Raises:
             FRRError: A daemon does not answer.
         """
-        changed: list[Edit] = []
-        problems: list[str] = []
-        for name, lines in (
-            ("zebra", desired.zebra),
-            ("bfdd", desired.bfdd),
-            ("bgpd", desired.bgpd),
-        ):
-            if name == "bfdd" and not lines and not self.has(name):
-                continue  # without profiles nobody needs it
-            done = await self._apply(name, lines, desired.held)
-            changed += done.changed
-            problems += done.problems
-        return Applied(tuple(changed), tuple(problems))
+        done = [await self._apply(name, lines, desired.held) for name, lines in self._of(desired)]
+        return _all(done)
+
+    async def differences(self, desired: Desired) -> Applied:
+        """Return what `apply` would change; a problem is what it would refuse to.
+
+        Raises:
+            FRRError: A daemon does not answer.
+        """
+        found = []
+        for name, lines in self._of(desired):
+            async with connected(self._directory, name) as vty:
+                running = await _running(vty)
+            try:
+                found.append(Applied(edits(lines, running, desired.held)))
+            except Foreign as error:
+                found.append(Applied((), (str(error),)))
+        return _all(found)
+
+    def _of(self, desired: Desired) -> Iterator[tuple[str, Sequence[Line]]]:
+        """Return what each daemon is to have; without profiles nobody needs bfdd."""
+        yield "zebra", desired.zebra
+        if desired.bfdd or self.has("bfdd"):
+            yield "bfdd", desired.bfdd
+        yield "bgpd", desired.bgpd
 
     def has(self, name: str) -> bool:
         """Tell whether the daemon of that name has a socket."""
@@ -96,9 +108,19 @@ class Engine:
                     return Applied(tuple(changed))
                 refused = await vty.configure(differing)
                 changed += differing
-            left = edits(lines, await _running(vty), held)
+            try:
+                left = edits(lines, await _running(vty), held)
+            except Foreign as error:
+                return Applied(tuple(changed), (str(error),))
         still = tuple(f"{name} of FRR does not take {one.text!r}" for one in left)
         return Applied(tuple(changed), (*refused, *still) if left else ())
+
+
+def _all(several: Sequence[Applied]) -> Applied:
+    return Applied(
+        tuple(edit for one in several for edit in one.changed),
+        tuple(problem for one in several for problem in one.problems),
+    )
 
 
 async def _running(vty: Vty) -> tuple[Line, ...]:

@@ -1,0 +1,157 @@
+"""What the leader does where nodes announce addresses: it assigns them, each once."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from proreus.cloudprovider import (
+    CloudError,
+    ClusterIdentity,
+    Context,
+    Done,
+    Ensured,
+    InvalidRequest,
+)
+from proreus.cloudprovider.desired import desired_load_balancer
+from proreus.cloudprovider.load_balancers import LoadBalancer, PartChange
+from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service, ServicePort
+from proreus.providers.local import LocalCloud
+from proreus.providers.local.bgp.config import BGP, Peer
+from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig
+from proreus.providers.local.pools import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
+from proreus.testing import objects
+
+from .local_manager import Nothing
+from .local_site import node
+
+CLUSTER = ClusterIdentity("one", "uid-of-one")
+CONFIG = LocalConfig(
+    pools={"default": PoolConfig(addresses=("192.0.2.1-192.0.2.3", "2001:db8::1"))},
+    gateway=Gateway(enabled=False),
+    bgp=BGP(as_=64512, peers={"tor": Peer(address="10.9.0.1", as_=64513)}),
+)
+
+
+class Cache(Nothing):
+    """What the cluster shows, which may be late."""
+
+    def __init__(self, *objects_: KubeObject) -> None:
+        self.objects: Iterable[KubeObject] = objects_
+
+    def all(self) -> Any:
+        return self.objects
+
+
+def service(name: str, *has: str, asks: str = "", key: str = "", **spec: Any) -> Service:
+    given = {ANNOTATION_ADDRESSES: asks, ANNOTATION_SHARING_KEY: key}
+    return objects.service(
+        name,
+        annotations={one: value for one, value in given.items() if value},
+        ingress=[LoadBalancerIngress(ip=ip, ip_mode="VIP") for ip in has],
+        **spec,
+    )
+
+
+@asynccontextmanager
+async def leader(shown: Cache) -> AsyncIterator[Any]:
+    provider = LocalCloud(CONFIG)
+    listers: Any = {"services": shown, "nodes": Cache(node("one", "192.0.2.1"))}
+    await provider.start(
+        Context(CLUSTER, now=lambda: datetime.now(UTC), events=Nothing(), listers=listers)
+    )
+    try:
+        yield provider.load_balancers
+    finally:
+        await provider.close()
+
+
+def wanted(balancers: Any, one: Service) -> LoadBalancer:
+    return desired_load_balancer(one, [], balancers.host_policy(one), CLUSTER)
+
+
+async def ensure(balancers: Any, *several: Service) -> list[Any]:
+    """The addresses of each, or the error."""
+    answers = await balancers.ensure([wanted(balancers, one) for one in several])
+    found: list[Any] = []
+    for one in several:
+        answer = answers[one.metadata.uid]
+        assert isinstance(answer, Ensured | CloudError)
+        if isinstance(answer, Ensured):
+            assert {point.ip_mode for point in answer.ingress} == {"VIP"}
+            found.append([point.ip for point in answer.ingress])
+        else:
+            found.append(answer)
+    return found
+
+
+async def test_each_address_is_given_once_however_late_the_cache_is() -> None:
+    shown = Cache()
+    async with leader(shown) as balancers:
+        assert await ensure(balancers, service("a")) == [["192.0.2.2"]]  # .1 is a node's
+        assert await ensure(balancers, service("b")) == [["192.0.2.3"]]
+        (refused,) = await ensure(balancers, service("c"))
+        assert isinstance(refused, CloudError)
+        assert not isinstance(refused, InvalidRequest)  # so it is tried again
+        shown.objects = [service("a", "192.0.2.2"), service("b", "192.0.2.3")]
+        assert await ensure(balancers, service("a", "192.0.2.2")) == [["192.0.2.2"]]
+        shown.objects = [service("b", "192.0.2.3")]
+        gone = wanted(balancers, service("a", "192.0.2.2")).ref
+        assert await balancers.delete([gone]) == {"uid-a": Done()}
+        assert await ensure(balancers, service("c")) == [["192.0.2.2"]]
+
+
+async def test_a_new_leader_goes_on_with_what_services_have() -> None:
+    async with leader(Cache(service("a", "192.0.2.3"))) as balancers:
+        assert await ensure(balancers, service("b")) == [["192.0.2.2"]]
+        assert await ensure(balancers, service("a", "192.0.2.3")) == [["192.0.2.3"]]
+
+
+async def test_of_two_services_with_one_address_one_keeps_it() -> None:
+    """As after a backup of the cluster was restored."""
+    both = [service("a", "192.0.2.3"), service("b", "192.0.2.3")]
+    async with leader(Cache(*both)) as balancers:
+        assert await ensure(balancers, *both) == [["192.0.2.2"], ["192.0.2.3"]]
+
+
+async def test_a_service_that_asks_for_another_address_frees_the_one_it_had() -> None:
+    had = service("a", "192.0.2.2")
+    async with leader(Cache(had)) as balancers:
+        assert await ensure(balancers, service("a", "192.0.2.2", asks="192.0.2.3")) == [
+            ["192.0.2.3"]
+        ]
+        assert await ensure(balancers, service("b", asks="192.0.2.2")) == [["192.0.2.2"]]
+
+
+async def test_services_with_a_key_share_an_address_on_different_ports() -> None:
+    async with leader(Cache()) as balancers:
+        first, second, third = (
+            service(name, key="k", ports=(ServicePort(port),))
+            for name, port in (("a", 80), ("b", 81), ("c", 80))
+        )
+        assert await ensure(balancers, first, second, third) == [
+            ["192.0.2.2"],
+            ["192.0.2.2"],
+            ["192.0.2.3"],
+        ]
+
+
+async def test_both_families_get_addresses() -> None:
+    dual = service("a", ip_families=("IPv6", "IPv4"), ip_family_policy="PreferDualStack")
+    async with leader(Cache()) as balancers:
+        assert await ensure(balancers, dual) == [["2001:db8::1", "192.0.2.2"]]
+
+
+async def test_a_preview_says_what_would_be_assigned_and_assigns_nothing() -> None:
+    async with leader(Cache()) as balancers:
+        moved = service("a", "192.0.2.9")
+        for _ in range(2):
+            found = await balancers.preview(
+                [wanted(balancers, moved), wanted(balancers, service("b", asks="198.51.100.1"))]
+            )
+            assert found["uid-a"] == (
+                PartChange("create", "address 192.0.2.2"),
+                PartChange("delete", "address 192.0.2.9"),
+            )
+            assert isinstance(found["uid-b"], InvalidRequest)
+        assert await balancers.list_owned(CLUSTER) == ()
