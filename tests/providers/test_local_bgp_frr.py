@@ -205,22 +205,29 @@ async def test_what_an_operator_has_configured_stays(own: FRR) -> None:
     assert "10.9.0.1 " not in own.configuration()
 
 
-@pytest.mark.parametrize(
-    ("section", "words"),
-    [
-        (bgp(peers={"core": Peer(address="10.9.0.77", as_=65000)}), "10.9.0.77"),
-        (bgp(as_=64999), "router bgp 64512, which is not ours"),
-    ],
-)
-async def test_a_peer_or_an_as_of_an_operator_is_refused_and_stays(
-    own: FRR, section: BGP, words: str
-) -> None:
+async def test_another_as_of_an_operator_is_refused_and_stays(own: FRR) -> None:
     own.commands("bgpd", *OPERATORS)
     before = own.configuration()
-    applied = await apply(own, section)
-    assert words in applied.problems[0]
-    assert "theirs" not in repr(applied)
+    applied = await apply(own, bgp(as_=64999))
+    assert "router bgp 64512, which is not ours" in applied.problems[0]
     assert own.configuration() == before
+
+
+async def test_a_peer_of_an_operator_is_refused_and_stays_and_prefixes_do_not_wait(
+    own: FRR,
+) -> None:
+    own.commands("bgpd", *OPERATORS)
+    core = Peer(address="10.9.0.77", as_=64999)
+    await taken(own, bgp(), ADDRESSES[:1])
+    before = of_operators(own.configuration())
+    applied = await apply(own, bgp(peers={"core": core, "tor": EBGP}), ADDRESSES[1:2])
+    assert "10.9.0.77" in applied.problems[0]
+    assert "theirs" not in repr(applied)
+    shown = own.configuration()
+    assert of_operators(shown) == before
+    assert "network 192.0.2.65/32" not in shown
+    assert "network 192.0.2.66/32" in shown
+    assert "neighbor 10.9.0.1 remote-as 64513" in shown
 
 
 async def test_another_as_replaces_ours(own: FRR) -> None:

@@ -73,8 +73,8 @@ class Speaker:
         try:
             if await unless_stopped(self._synced(), stop):
                 self._services.subscribe(self._on_service)
-                self._slices.subscribe(self._on_other)
-                self._nodes.subscribe(self._on_other)
+                self._slices.subscribe(self._on_slice)
+                self._nodes.subscribe(self._on_node)
                 await unless_stopped(self._keep(period), stop)
                 await self._end()
         finally:
@@ -90,7 +90,15 @@ class Speaker:
         if any(one is not None and one.spec.type == "LoadBalancer" for one in (old, new)):
             self._changed.set()
 
-    def _on_other(self, old: EndpointSlice | Node | None, new: EndpointSlice | Node | None) -> None:
+    def _on_slice(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        """Look again if a Service of ours is concerned: of others there may be very many."""
+        keys = {key for one in (old, new) if one is not None for key in service_keys(one)}
+        for key in keys:
+            service = self._services.get(key)
+            if service is not None and service.spec.type == "LoadBalancer":
+                self._changed.set()
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
         del old, new
         self._changed.set()
 

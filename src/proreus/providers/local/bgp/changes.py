@@ -77,7 +77,21 @@ def parse(text: str) -> tuple[Line, ...]:
 
 
 class Foreign(Exception):
-    """The error that FRR has something of somebody else's where ours should be."""
+    """The error that FRR has BGP of somebody else's where ours should be."""
+
+
+def foreign(desired: Sequence[Line], running: Sequence[Line]) -> tuple[str, ...]:
+    """Return the desired neighbors that somebody else has configured, and otherwise, in order.
+
+    One that differs in nothing is ours: the process ended before it could say so.
+    """
+    wanted = set(desired)
+    others = _neighbors_of(desired) & (_neighbors_of(running) - _our_neighbors(running))
+    return tuple(
+        one
+        for one in sorted(others)
+        if any(line not in wanted for line in running if _neighbors_of([line]) == {one})
+    )
 
 
 def edits(
@@ -86,7 +100,8 @@ def edits(
     """Return the commands that make a daemon's configuration as desired, in their order.
 
     Policies come before the prefixes that they let pass, these before the neighbors that are told
-    of them, so that a new session begins with all; what goes is taken away in reverse.
+    of them, so that a new session begins with all; what goes is taken away in reverse. Neighbors
+    that are `foreign` stay as they are: prefixes that are to be withdrawn do not wait for them.
 
     Args:
         desired: As `frr.desired` returns it.
@@ -94,7 +109,7 @@ def edits(
         held: Neighbors that stay as they are.
 
     Raises:
-        Foreign: A neighbor or the whole of BGP is configured by somebody else, and differs.
+        Foreign: The whole of BGP is configured by somebody else, with another AS.
     """
     router = next((line for line in desired if _ROUTER.fullmatch(line[0])), ())
     others = [
@@ -103,13 +118,8 @@ def edits(
     replaced = tuple(_replaced(running, others, router))
     running = [line for line in running if line[:1] not in replaced]
     ours = _our_neighbors(running)
-    if foreign := sorted(_neighbors_of(desired) & (_neighbors_of(running) - ours)):
-        taken = _differing(desired, running, foreign)
-        if taken:
-            raise Foreign(
-                f"FRR has neighbors that are not ours: {', '.join(taken)}. Take them out of its"
-                " configuration, or out of bgp peers in the cloud-config"
-            )
+    not_ours = set(foreign(desired, running))
+    desired = [line for line in desired if not _neighbors_of([line]) & not_ours]
     wanted = set(desired)
     owned = {line for line in running if _is_owned(line, ours - held) and line not in wanted}
     gone = [
@@ -161,21 +171,6 @@ def _our_neighbors(running: Iterable[Line]) -> frozenset[str]:
         if (match := _NEIGHBOR.fullmatch(line[-1]))
         and match[2].split()[:2] == ["description", MARK]
     )
-
-
-def _differing(
-    desired: Sequence[Line], running: Sequence[Line], neighbors: Iterable[str]
-) -> list[str]:
-    """Return those of the neighbors that have a line which is not desired.
-
-    One without is ours: the process ended before it could say so.
-    """
-    wanted = set(desired)
-    return [
-        one
-        for one in neighbors
-        if any(line not in wanted for line in running if _neighbors_of([line]) == {one})
-    ]
 
 
 def _is_owned(line: Line, ours: frozenset[str]) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from proreus.providers.local.bgp import sessions
-from proreus.providers.local.bgp.changes import Edit, Foreign, edits, parse
+from proreus.providers.local.bgp.changes import Edit, Foreign, edits, foreign, parse
 from proreus.providers.local.bgp.frr import Desired, Line
 from proreus.providers.local.bgp.sessions import Session
 from proreus.providers.local.bgp.vty import FRRError, Vty, connected
@@ -54,11 +54,7 @@ class Engine:
         found = []
         for name, lines in self._of(desired):
             async with connected(self._directory, name) as vty:
-                running = await _running(vty)
-            try:
-                found.append(Applied(edits(lines, running, desired.held)))
-            except Foreign as error:
-                found.append(Applied((), (str(error),)))
+                found.append(_compared(lines, await _running(vty), desired.held))
         return _all(found)
 
     def _of(self, desired: Desired) -> Iterator[tuple[str, Sequence[Line]]]:
@@ -100,20 +96,31 @@ class Engine:
         refused: tuple[str, ...] = ()
         async with connected(self._directory, name) as vty:
             for _ in range(ROUNDS):
-                try:
-                    differing = edits(lines, await _running(vty), held)
-                except Foreign as error:
-                    return Applied(tuple(changed), (str(error),))
-                if not differing:
-                    return Applied(tuple(changed))
-                refused = await vty.configure(differing)
-                changed += differing
-            try:
-                left = edits(lines, await _running(vty), held)
-            except Foreign as error:
-                return Applied(tuple(changed), (str(error),))
-        still = tuple(f"{name} of FRR does not take {one.text!r}" for one in left)
-        return Applied(tuple(changed), (*refused, *still) if left else ())
+                found = _compared(lines, await _running(vty), held)
+                if not found.changed:
+                    return Applied(tuple(changed), found.problems)
+                refused = await vty.configure(found.changed)
+                changed += found.changed
+            left = _compared(lines, await _running(vty), held)
+        if left.changed:
+            refused += tuple(f"{name} of FRR does not take {one.text!r}" for one in left.changed)
+        else:
+            refused = ()
+        return Applied(tuple(changed), (*left.problems, *refused))
+
+
+def _compared(lines: Sequence[Line], running: Sequence[Line], held: frozenset[str]) -> Applied:
+    """Return what is to be changed, and what is not ours to change."""
+    try:
+        changed = edits(lines, running, held)
+    except Foreign as error:
+        return Applied((), (str(error),))
+    problem = (
+        "FRR has neighbors that are not ours: {}. Take them out of its configuration, or out of"
+        " bgp peers in the cloud-config"
+    )
+    others = foreign(lines, running)
+    return Applied(changed, (problem.format(", ".join(others)),) if others else ())
 
 
 def _all(several: Sequence[Applied]) -> Applied:
