@@ -204,6 +204,10 @@ class LoneInstances:
         """Return the provider's scope."""
         return scope_of(self._cloud, node)
 
+    async def confirmed(self, nodes: Sequence[Node]) -> Collection[str]:
+        """Return which of the nodes the provider confirms."""
+        return await confirmed_by(self._cloud, nodes)
+
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Call the provider's `describe`."""
         return _heard(nodes, await self._cloud.describe(nodes), self._names)
