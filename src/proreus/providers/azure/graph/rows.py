@@ -19,6 +19,8 @@ from proreus.providers.azure.ids import MachineId
 
 log = logging.getLogger(__name__)
 
+_FOR_OPERATORS: Final = logging.INFO - 2
+"""The level of what the log shows with `-v=2`."""
 KEPT: Final = 60.0
 """Seconds for which rows serve further batches: a round of all nodes is several."""
 PAUSE: Final = 60.0
@@ -57,7 +59,9 @@ class Graph:
             for node, id_ in wanted
             if (machine := machines.get(id_.resource)) and plan.is_same(node, machine)
         ]
-        log.debug("Azure Resource Graph confirms %d of %d nodes", len(found), len(wanted))
+        if sets:
+            text = "Azure Resource Graph confirms %d of %d nodes"
+            log.log(_FOR_OPERATORS, text, len(found), len(wanted))
         return found
 
     async def _machines(self, sets: Collection[str]) -> Mapping[str, Instance]:
