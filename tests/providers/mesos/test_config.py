@@ -153,6 +153,15 @@ def test_the_password_of_zookeeper_is_not_shown() -> None:
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize("text", [f"u:{SECRET}/x@h/m", f"u:12/{SECRET}@h:1/m", f"{SECRET}/:x@h/m"])
+def test_a_password_with_a_slash_is_refused_and_not_shown(text: str) -> None:
+    """Where masters end the user and the password, too."""
+    with pytest.raises(ConfigError) as refused:
+        config(f"[mesos-cloud]\nmesos-master = zk://{text}\n")
+    assert "must not contain /" in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("children", "expected"),
     [

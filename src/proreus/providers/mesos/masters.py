@@ -74,6 +74,9 @@ def parsed(text: str) -> Place:
 def _quorum(text: str) -> Quorum:
     """Parse a ZooKeeper URL; the problems that it reports never quote the password."""
     authority, slash, path = text.removeprefix(ZOOKEEPER).partition("/")
+    if "@" in path:  # what stands before is a part of user and password, then
+        problem = "user and password in the URL of ZooKeeper must not contain /: change them"
+        raise ConfigError((problem,))
     credentials, _, hosts = authority.rpartition("@")
     problems = []
     if not slash or not path.strip("/"):
