@@ -72,6 +72,7 @@ def test_a_secret_and_leases_are_named_in_their_own_namespaces() -> None:
         roles(
             Options(cloud_config_secret="clouds/one/key", leader_elect_resource_namespace="leases"),
             leases=("a", "b"),
+            needs=frozenset(),
         )
     )
     assert {one for one in found if one[1] == "secrets"} == {
