@@ -24,10 +24,10 @@ OLDEST := $(shell sed -n 's/^OLDEST_VERSION = "\(.*\)"$$/\1/p' src/proreus/testi
 ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 # The clouds with one long stage each; those of aws and openstack have two.
-CLOUDS := azure baidu cloudstack gce mesos ovirt photon rackspace rancher vsphere
+CLOUDS := azure baidu cloudstack mesos ovirt photon rackspace rancher vsphere
 
 .DEFAULT_GOAL := help
-.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image image-base bench bench-local assets-oldest test-oldest test-faults test-aws test-openstack test-CLOUD $(CLOUDS:%=test-%) cluster-up cluster-down openstack-up openstack-down e2e test-cluster
+.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image image-base bench bench-local assets-oldest test-oldest test-faults test-aws test-gce test-openstack test-CLOUD $(CLOUDS:%=test-%) cluster-up cluster-down openstack-up openstack-down e2e test-cluster
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-zA-Z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -133,6 +133,9 @@ test-faults: assets ## Try every fault at every boundary, long histories, all sc
 
 test-aws: assets ## Try the provider aws at length, and beside the official one; needs Go
 	@$(BIN)/python tools/stages.py aws aws-official
+
+test-gce: assets ## Try the provider gce at length, and beside the official one; needs Go
+	@$(BIN)/python tools/stages.py gce gce-official
 
 test-CLOUD: ## Try the provider of a cloud at length, with the official one or SDKs beside it, as `make test-azure`; needs Go
 	@echo 'CLOUD is one of $(CLOUDS)' && false
