@@ -1,6 +1,7 @@
 """The emulated NSX manager is as the vendor documents the real one."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 
 from .client import Client, basic, connected
 from .emulator.errors import EXHAUSTED, UNKNOWN
-from .emulator.schema import MODEL
+from .emulator.limits import LIMITS
+from .emulator.schema import MODEL, PREFIX, fields, operations, problems
 from .emulator.server import Emulator, Fault, served
 from .emulator.world import GATEWAY, POOL, add_pool
 
@@ -704,9 +706,53 @@ def test_the_recorded_model_is_whole() -> None:
         for name in kinds(operation[part])
     } | {
         name
-        for fields in types.values()
-        for field, said in fields.items() if field != "extends"
+        for one in types.values()
+        for field, said in one.items() if field != "extends"
         for name in kinds(said["type"])
     }  # fmt: skip
     assert named <= types.keys()
     assert {"LBTcpMonitorProfile", "LBSnatAutoMap", "LBSourceIpPersistenceProfile"} <= types.keys()
+
+
+async def test_answers_are_of_the_types_of_the_model(nsxt: Emulator, client: Client) -> None:
+    add_pool(nsxt, "one", "one", addresses="10.9.9.9")
+    pool, route = "/infra/lb-pools/a", f"{GATEWAY}/static-routes/a"
+    monitor = "/infra/lb-monitor-profiles/default-tcp-lb-monitor"
+    await client.good(
+        "PUT",
+        pool,
+        {"members": [{"ip_address": "10.0.0.1"}], "tags": [TAG], "active_monitor_paths": [monitor]},
+    )
+    await client.good("PUT", "/infra/lb-services/a", {"connectivity_path": GATEWAY})
+    await client.good("PUT", "/infra/lb-virtual-servers/a", {**SERVER, "pool_path": pool})
+    await client.good("PUT", "/infra/segments/a", {"connectivity_path": GATEWAY})
+    await client.good("PUT", GROUP, {})
+    await client.good("PUT", route, ROUTE)
+    for id_ in "ab":
+        await client.good("PUT", f"/infra/ip-pools/one/ip-allocations/{id_}", {})
+    asked = {
+        "GET realized-entities": {"intent_path": "/infra/ip-pools/one/ip-allocations/b"},
+        "GET query": {"query": "id:*"},
+    }
+    ids = {"domain_id": "default", "tier1_id": "t1", "ip_pool_id": "one"}
+    reads = [one for one in operations() if one.method == "GET"]
+    for operation in reads:
+        path = operation.path.removeprefix(PREFIX)
+        kind = operation.name.partition(" ")[2]
+        for name in re.findall(r"\{(\w+)\}", path):
+            id_ = ids.get(name) or min(str(one["id"]) for one in nsxt.of(kind))
+            path = path.replace(f"{{{name}}}", id_)
+        answer = await client.good("GET", path, **asked.get(operation.name, {}))
+        assert answer.get("results", ["one"]), path
+        assert problems(operation.answer, answer) == [], path
+    assert len(reads) > 25
+
+
+def test_the_notes_of_fields_are_of_fields_that_there_are() -> None:
+    unknown = [
+        f"{name}.{field}"
+        for name, notes in LIMITS.items()
+        for field in notes
+        if field not in fields(name)
+    ]
+    assert unknown == []

@@ -62,18 +62,18 @@ class Operation(msgspec.Struct, frozen=True):
 
     def check_query(self, query: Mapping[str, str]) -> None:
         """Refuse parameters that it has not, or not with these values."""
-        problems = [f"{name} is missing" for name in self.needed if not query.get(name)]
+        wrong = [f"{name} is missing" for name in self.needed if not query.get(name)]
         for name, value in query.items():
             if name not in self.query:
-                problems.append(f"parameter {name} is unknown")
+                wrong.append(f"parameter {name} is unknown")
             elif self.query[name] == "integer" and not value.isdigit():
-                problems.append(f"parameter {name} is no integer: {value}")
+                wrong.append(f"parameter {name} is no integer: {value}")
             elif self.query[name] == "boolean" and value not in {"true", "false"}:
-                problems.append(f"parameter {name} is no boolean: {value}")
+                wrong.append(f"parameter {name} is no boolean: {value}")
         if query.get("page_size", "0").isdigit() and int(query.get("page_size", "0")) > 1000:
-            problems.append("page_size is greater than maximum 1000")
-        if problems:
-            raise invalid(problems)
+            wrong.append("page_size is greater than maximum 1000")
+        if wrong:
+            raise invalid(wrong)
 
 
 @functools.cache
@@ -119,6 +119,11 @@ def read(content: bytes) -> Json:
     return body
 
 
+def problems(type_: str, value: Any) -> list[str]:
+    """All that is wrong with a value of a type."""
+    return list(_problems(type_, copy.deepcopy(value), ""))
+
+
 def filled(type_: str, body: Json) -> tuple[str, Json]:
     """The type that a body is of, and the body with defaults and without what the manager writes.
 
@@ -126,9 +131,8 @@ def filled(type_: str, body: Json) -> tuple[str, Json]:
         NsxError: It is none, with all reasons.
     """
     body = copy.deepcopy(body)
-    problems = list(_problems(type_, body, ""))
-    if problems:
-        raise invalid(problems)
+    if wrong := list(_problems(type_, body, "")):
+        raise invalid(wrong)
     name = _actual(type_, body)
     for field in READ_ONLY & body.keys() & fields(name).keys():
         del body[field]
