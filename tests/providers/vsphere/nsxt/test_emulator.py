@@ -661,6 +661,16 @@ async def test_a_request_fails_as_often_as_told(
     assert nsxt.calls["PUT lb-pools"] == 3
 
 
+async def test_a_login_fails_when_told(nsxt: Emulator, client: Client) -> None:
+    nsxt.fail(Fault("session create", status=503))
+    password = nsxt.sessions.users["admin"]
+    assert (await client.login("admin", password))[0] == 503
+    assert nsxt.sessions.count == 0
+    assert (await client.login("admin", password))[0] == 200
+    assert nsxt.sessions.count == 1
+    assert nsxt.calls["session create"] == 2
+
+
 async def test_a_connection_is_lost_when_told(nsxt: Emulator, client: Client) -> None:
     nsxt.fail(Fault("PATCH lb-pools", lost=True, after_effect=True))
     with pytest.raises(aiohttp.ClientError):

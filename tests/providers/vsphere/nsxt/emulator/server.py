@@ -37,7 +37,8 @@ class Fault(msgspec.Struct):
     """What is to go wrong.
 
     Attributes:
-        operation: Of which operations, as `PUT lb-*`: their names, or a pattern of a shell.
+        operation: Of which operations, as `PUT lb-*`: their names, or a pattern of a shell. That of
+            a login is `session create`, which has its effect never.
         times: How often.
         status: The status that is answered; 0: none, the request is only slow.
         code: The error's code.
@@ -191,6 +192,9 @@ class Emulator:
     async def _session(self, request: web.Request) -> web.StreamResponse:
         name = f"session {request.path.rpartition('/')[2]}"
         self.calls[name] += 1
+        if (fault := self._fault(name, request.path)) is not None:
+            await asyncio.sleep(fault.seconds)
+            _fail(fault)
         if request.method == "POST" and name == "session create":
             form = {key: str(value) for key, value in (await request.post()).items()}
             return self.sessions.create(form)
