@@ -624,3 +624,17 @@ async def test_a_service_at_rest_costs_the_requests_that_the_guide_says(nsxt: Em
             "GET realized-entities": 1,
             "GET groups": 1,
         }
+
+
+async def test_services_that_are_looked_at_side_by_side_share_the_lists(nsxt: Emulator) -> None:
+    async with lb_site(nsxt) as site:
+        services = [
+            site.desired(HTTP, uid=f"{UID[:-2]}{number:02}", name=f"s{number}")
+            for number in range(6)
+        ]
+        await asyncio.gather(*(site.made(one) for one in services))
+        nsxt.counted()
+        await asyncio.gather(*(site.made(one) for one in services))
+        counted = nsxt.counted()
+        assert counted["GET realized-entities"] == counted["GET groups"] == 6
+        assert {counted[f"LIST {kind}"] for kind in ("lb-pools", "lb-virtual-servers")} == {1}

@@ -1,7 +1,8 @@
 """Observe what NSX-T has for a Service."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from proreus.providers.vsphere.nsxt.balancing.parts import (
     group_id,
     tags_of,
 )
+from proreus.providers.vsphere.nsxt.balancing.sharing import Shared
 from proreus.providers.vsphere.nsxt.config import LoadBalancerSection
 from proreus.providers.vsphere.nsxt.errors import BAD_PATH
 from proreus.providers.vsphere.nsxt.operations import (
@@ -51,6 +53,8 @@ class Reader:
         """Keep the client, and the section [LoadBalancer]."""
         self._api = api
         self._section = section
+        self._lists = Shared(self._read_lists)
+        self._allocated: dict[str, Shared[Sequence[Document]]] = {}
 
     async def observe(
         self, ref: LoadBalancerRef, pools: Iterable[str], *, is_deletion: bool = False
@@ -66,13 +70,10 @@ class Reader:
             CloudError: NSX-T does not tell, or the load balancer service cannot be used.
         """
         group = Part(Place(GROUPS), group_id(ref))
-        lists, services, found = await asyncio.gather(
-            asyncio.gather(*(self._api.listed(Place(kind)) for kind in LISTED)),
-            self._api.listed(Place(SERVICES)),
-            self._api.find(group.place, group.id),
+        lists, found = await asyncio.gather(
+            self._lists.get(), self._api.find(group.place, group.id)
         )
-        by_kind = dict(zip(LISTED, lists, strict=True))
-        parts = parts_of(ref, self._section.owner, by_kind)
+        parts = parts_of(ref, self._section.owner, lists)
         if found is not None and self._verdict(found, ref, ()) is Verdict.MARKED:
             parts.append(replace(group, document=found))
         named = (tags_of(one.document).get(IP_POOL, "") for one in parts)
@@ -81,8 +82,13 @@ class Reader:
         own = {one.id for one in parts if one.kind == SERVERS}
         service = None
         if not (is_deletion and self._section.lb_service_id):
-            service = self._service(ref.cluster, services, by_kind[SERVERS], own)
+            service = self._service(ref.cluster, lists[SERVICES], lists[SERVERS], own)
         return Observed(service, tuple(parts))
+
+    async def _read_lists(self) -> Mapping[str, Sequence[Document]]:
+        kinds = (*LISTED, SERVICES)
+        lists = await asyncio.gather(*(self._api.listed(Place(kind)) for kind in kinds))
+        return dict(zip(kinds, lists, strict=True))
 
     async def service(self, cluster: ClusterIdentity) -> Service | None:
         """Observe the load balancer service alone.
@@ -106,6 +112,10 @@ class Reader:
 
     async def allocations(self, pool: str) -> Sequence[Document]:
         """Return all allocations of an IP pool; none of a pool that is not there."""
+        read = functools.partial(self._read_allocations, pool)
+        return await self._allocated.setdefault(pool, Shared(read)).get()
+
+    async def _read_allocations(self, pool: str) -> Sequence[Document]:
         try:
             return await self._api.listed(Place(ALLOCATIONS, pool))
         except Refused as error:
