@@ -70,7 +70,8 @@ class Life(ClusterLife):
 
     def configure(self) -> None:
         """Write the cloud-config with the password of now."""
-        network = NETWORK.replace("VIP pool", "Many")
+        # Of size SMALL a service has 20 virtual servers at most, one for each port.
+        network = NETWORK.replace("VIP pool", "Many").replace("SMALL", "MEDIUM")
         self._file.write_text(self.vcenter.config() + network + self.nsxt.config())
 
     def manager(self) -> ManagerProcess:
