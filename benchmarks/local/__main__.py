@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from benchmarks.local import paths, works
-from benchmarks.local.lab import Lab, Line, one_gateway, two_gateways
+from benchmarks.local import gateways, paths, works
+from benchmarks.local.lab import Lab, Line, one_gateway, two_gateways, working_gateways
 from labs.cluster import ensure_programs
 from labs.cluster.programs import Programs
 from proreus.testing.controlplane import ControlPlaneError
@@ -28,6 +28,7 @@ _WORKS: dict[_Stage, dict[str, Callable[[Lab], Iterator[Line]]]] = {
         "dead-node": works.dead_node,
     },
     two_gateways: {"failover": works.failover},
+    working_gateways: {"gateways": gateways.gateways},
 }
 _NEEDED = ("haproxy", "iperf3", "wrk", "pkill")
 

@@ -73,7 +73,7 @@ def updates(lab: Lab) -> Iterator[Line]:
     """Hosts leave and come back, and the manager is killed, while clients ask."""
     lab.deploy(_SERVER)
     address = lab.expose("updates", _SERVER)
-    _until_served(lab, address, CLIENT)
+    until_served(lab, address, CLIENT)
     with asking(lab, address) as client:
         for _ in range(_UPDATES):
             lab.kubectl("label", "node", node(2), f"{_EXCLUDED}=")
@@ -94,7 +94,7 @@ def dead_node(lab: Lab) -> Iterator[Line]:
     address = lab.expose("dead", _SERVER)
     every, last = list[ClientResults](), list[float]()
     for _ in range(_ROUNDS):
-        _until_served(lab, address, CLIENT)
+        until_served(lab, address, CLIENT)
         with asking(lab, address) as client:
             cut = time.monotonic()
             lab.gateway.run("ip", "link", "set", "node2", "down")
@@ -132,7 +132,7 @@ def failover(lab: Lab) -> Iterator[Line]:
 
 def _changed_hands(lab: Lab, address: str, end: Callable[[Lab, str], None]) -> ClientResults:
     """Take the addresses from the gateway that has them, while a client asks."""
-    _until_served(lab, address, NEAR)
+    until_served(lab, address, NEAR)
     plane = lab.cluster.plane
     first, before = leader(plane), holder(plane)
     with asking(lab, address, on=NEAR) as client:
@@ -157,7 +157,9 @@ def _cut(lab: Lab, gateway: str) -> None:
     lab.gateway.run("ip", "link", "set", gateway, "down")
 
 
-def _until_served(lab: Lab, address: str, on: str) -> None:
+def until_served(lab: Lab, address: str, on: str) -> None:
+    """Wait until a client gets an answer at an address."""
+
     def answers() -> bool:
         url = f"http://{address}:{probe.CONNECTIONS}/hostname"
         done = subprocess.run(

@@ -21,13 +21,17 @@ GATEWAYS: Final = MappingProxyType({"gateway-a": 2, "gateway-b": 3})
 _POOL = f"{IPV4.nodes.rpartition('.')[0]}.200-{IPV4.nodes.rpartition('.')[0]}.250"
 _CLOUD_CONFIG = """\
 pools: {{default: {{addresses: [{pool}]}}}}
-gateway: {{interfaces: [eth0], hold: 15s}}
+gateway: {{interfaces: [eth0], hold: 15s{more}}}
 routes: {{enabled: false}}
 """
 
 
-def start_gateways(cluster: Cluster) -> None:
+def start_gateways(cluster: Cluster, more: str = "") -> None:
     """Start both, and give their managers the rights they need.
+
+    Args:
+        cluster: Where.
+        more: Further fields of the section `gateway` of their cloud-config, after a comma.
 
     Raises:
         ClusterError: the API server or a machine refuses.
@@ -38,7 +42,7 @@ def start_gateways(cluster: Cluster) -> None:
     for name, number in GATEWAYS.items():
         machine = join(cluster, name, number)
         config = machine.directory / "cloud.yaml"
-        config.write_text(_CLOUD_CONFIG.format(pool=_POOL))
+        config.write_text(_CLOUD_CONFIG.format(pool=_POOL, more=more))
         user = cluster.plane.kubeconfig_for(ACCOUNT, ["system:serviceaccounts"], name)
         files = (f"--cloud-config={config}", f"--kubeconfig={user}")
         machine.keep("manager", *program, "run", *chosen, *files, "-v=2")

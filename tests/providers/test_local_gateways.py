@@ -129,6 +129,7 @@ def test_a_manager_that_is_killed_leaves_its_share_to_the_other(gateways: Gatewa
     block_until("both have a share again", gateways.are_shared)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["a", "b"], ids=["the leader", "a standby"])
 def test_a_manager_that_ends_leaves_its_share_to_the_other(gateways: Gateways, name: str) -> None:
     process = gateways.processes[name]
@@ -139,6 +140,7 @@ def test_a_manager_that_ends_leaves_its_share_to_the_other(gateways: Gateways, n
     block_until("the other one has all", lambda: gateways.all_at("b" if name == "a" else "a"))
 
 
+@pytest.mark.long
 def test_a_gateway_that_is_alone_goes_on_without_its_manager(gateways: Gateways) -> None:
     gateways.processes["b"].kill()
     gateways.processes["b"].wait()
@@ -152,6 +154,7 @@ def test_a_gateway_that_is_alone_goes_on_without_its_manager(gateways: Gateways)
     assert gateways.answers(VIP_HERE)
 
 
+@pytest.mark.long
 def test_a_keepalived_that_dies_is_started_again(gateways: Gateways) -> None:
     machine = gateways.segment.gateways["a"]
     mine = Path(f"/proc/{machine.pid}/ns/net").readlink()
@@ -169,6 +172,7 @@ def test_a_keepalived_that_dies_is_started_again(gateways: Gateways) -> None:
     block_until("both have a share again", gateways.are_shared)
 
 
+@pytest.mark.long
 def test_gateways_that_do_not_hear_one_another_agree_by_the_board(gateways: Gateways) -> None:
     shared = {name: gateways.announced(name) for name in ("a", "b")}
     for machine in gateways.segment.gateways.values():
