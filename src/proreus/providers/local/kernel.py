@@ -153,15 +153,18 @@ class Kernel:
         """Tell whether the set that shows this machine alive still holds.
 
         A table without the set is of a time when it was to answer for ever: it does so still.
+        Without a table there is nothing that could be out of date.
 
         Raises:
-            CloudError: `nft` is missing.
+            CloudError: `nft` is missing or refuses.
         """
-        table = ["inet", self._gateway.nft_table]
-        done = _run(["nft", "-j", "list", "set", *table, nft.ALIVE])
-        if done.returncode:
-            return not _run(["nft", "-j", "list", "table", *table]).returncode
-        return '"elem"' in done.stdout
+        table = self._gateway.nft_table
+        done = _run(["nft", "-j", "list", "set", "inet", table, nft.ALIVE])
+        if not done.returncode:
+            return '"elem"' in done.stdout
+        if "No such file" in done.stderr or "not supported" in done.stderr:
+            return True
+        raise _refusal(f"list the set {nft.ALIVE} of the table {table}", done.stderr)
 
     def _table(self, family: str) -> Program | None:
         table = self._gateway.nft_table
