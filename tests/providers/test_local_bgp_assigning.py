@@ -154,4 +154,3 @@ async def test_a_preview_says_what_would_be_assigned_and_assigns_nothing() -> No
                 PartChange("delete", "address 192.0.2.9"),
             )
             assert isinstance(found["uid-b"], InvalidRequest)
-        assert await balancers.list_owned(CLUSTER) == ()

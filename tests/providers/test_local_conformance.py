@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,9 @@ import yaml
 
 from proreus.cloudprovider import CloudProvider
 from proreus.providers.local import LocalCloud
+from proreus.providers.local.bgp.config import BGP, Peer
 from proreus.providers.local.config import (
+    Gateway,
     HealthChecks,
     InstancesConfig,
     LocalConfig,
@@ -32,7 +34,7 @@ if not all(shutil.which(program) for program in ("nft", "ip")):
 class Machines(CloudFixture):
     """A namespace whose network all machines are in, and an inventory, one file a machine."""
 
-    lacks = ("endpoint", "groups")
+    lacks: Collection[str] = ("endpoint", "groups")
     own_data_path = (
         True  # connections are led to nodes as they are: tests/providers/test_local_traffic.py
     )
@@ -95,3 +97,25 @@ class Machines(CloudFixture):
 
 class TestLocal(Conformance):
     fixture = Machines
+
+
+class Announcing(Machines):
+    """The same machines, whose load balancers are no more than addresses of Services."""
+
+    lacks = ("endpoint", "groups", "list_owned", "fingerprint")
+
+    def provider(self, endpoint: str) -> CloudProvider:
+        inventory = InstancesConfig(inventory=self._directory.name)
+        return LocalCloud(
+            LocalConfig(
+                instances=inventory,
+                pools={"default": PoolConfig(addresses=("10.9.255.0/24",))},
+                gateway=Gateway(enabled=False),
+                bgp=BGP(as_=64512, peers={"tor": Peer(address="10.9.0.1", as_=64513)}),
+            )
+        )
+
+
+class TestAnnounced(Conformance):
+    fixture = Announcing
+    test_throttled = None  # to assign an address nothing is called that could refuse

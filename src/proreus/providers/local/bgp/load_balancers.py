@@ -7,7 +7,7 @@ node that announces an address hands its packets to its own kube-proxy.
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from proreus.cloudprovider.context import Context
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, NotSupported
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
@@ -90,9 +90,13 @@ class AnnouncedLoadBalancers:
         return {ref.uid: Done() for ref in gone}
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """Return nothing: there are no objects besides the Services."""
+        """Refuse: there are no objects besides the Services, so none can leak.
+
+        Raises:
+            NotSupported: Always.
+        """
         del cluster
-        return ()
+        raise NotSupported("nodes announce addresses of Services; there is nothing else to list")
 
     def _ensured(
         self, lb: LoadBalancer, assigned: dict[str, tuple[pools.Taken, ...]]
