@@ -81,6 +81,15 @@ def test_a_secret_and_leases_are_named_in_their_own_namespaces() -> None:
     assert {one[3] for one in found if one[:3] == ("leases", "leases", "update")} == {"a", "b"}
 
 
+def test_the_board_of_replicas_is_a_lease_that_only_some_providers_need() -> None:
+    def names(needs: frozenset[str]) -> set[str]:
+        found = rights(roles(Options(leader_elect_resource_name="own"), needs=needs))
+        return {one[3] for one in found if one[1:3] == ("leases", "update")}
+
+    assert names(frozenset()) == {"own"}
+    assert names(frozenset({"board"})) == {"own", "own-gateways"}
+
+
 def test_only_chosen_controllers_and_needed_caches_get_rights() -> None:
     routes = [one for one in CONTROLLERS if one.alias == "route"]
     found = {one[1:3] for one in rights(roles(Options(), chosen=routes, needs=frozenset()))}
