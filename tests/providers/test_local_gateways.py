@@ -155,6 +155,15 @@ def test_a_gateway_that_is_alone_goes_on_without_its_manager(gateways: Gateways)
 
 
 @pytest.mark.long
+def test_a_gateway_that_no_node_answers_has_no_share(gateways: Gateways) -> None:
+    machine = gateways.segment.gateways["a"]
+    gateways.firewall(machine, "ip", "saddr", "10.9.0.11-10.9.0.12")
+    block_until("the other one has all", lambda: gateways.all_at("b"))
+    machine.run("nft", "delete", "table", "inet", "wall")
+    block_until("both have a share again", gateways.are_shared)
+
+
+@pytest.mark.long
 def test_a_keepalived_that_dies_is_started_again(gateways: Gateways) -> None:
     machine = gateways.segment.gateways["a"]
     mine = Path(f"/proc/{machine.pid}/ns/net").readlink()
