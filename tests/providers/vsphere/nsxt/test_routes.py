@@ -52,13 +52,16 @@ async def test_a_route_has_the_official_id_name_and_tags_and_our_mark(nsxt: Emul
         }
 
 
-async def test_what_the_official_manager_has_made_is_listed_kept_and_marked(nsxt: Emulator) -> None:
+async def test_what_the_official_manager_has_made_is_marked_kept_and_then_listed(
+    nsxt: Emulator,
+) -> None:
     nsxt.put(
         PATH, network="10.64.0.0/24", next_hops=[{"ip_address": "10.0.0.1"}], tags=as_tags(OFFICIAL)
     )
     async with started(nsxt) as provider:
-        assert await listed(provider) == {("10.64.0.0/24", "10.0.0.1")}
+        assert await listed(provider) == set()
         assert await apply(provider, [FIRST]) == {FIRST: Done()}
+        assert await listed(provider) == {("10.64.0.0/24", "10.0.0.1")}
         (one,) = nsxt.of("static-routes")
         assert (one["path"], tags(one)[MARK_CLUSTER_UID]) == (PATH, CLUSTER.uid)
         nsxt.counted()

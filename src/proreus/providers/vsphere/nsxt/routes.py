@@ -18,6 +18,7 @@ from proreus.providers.vsphere.nsxt.operations import ROUTES, Place
 from proreus.providers.vsphere.nsxt.static_routes import (
     StaticRoute,
     as_route,
+    is_adoptable,
     is_ours,
     leads_to,
     network_of,
@@ -49,9 +50,13 @@ class NsxtRoutes:
         create: Sequence[Route],
         delete: Sequence[Route],
     ) -> Mapping[Route, Answer]:
-        """Change routes in place where the destination stays, and delete what is not needed."""
+        """Change routes in place where the destination stays, and delete what is not needed.
+
+        A route that the official manager has made is not listed. So it is asked for, and what is
+        there then gets our mark.
+        """
         there = [read_route(one) for one in await self._api.listed(self._place)]
-        ours = [one for one in there if is_ours(one, cluster, nodes)]
+        ours = [one for one in there if is_ours(one, cluster)]
 
         async def created(route: Route) -> Answer:
             return await self._create(route, cluster, nodes, there)
@@ -81,7 +86,9 @@ class NsxtRoutes:
             raise InvalidRequest(f"there is no Node with the provider id {route.target}")
         network = network_of(route.destination)
         same = [one for one in there if network_of(one.network) == network]
-        foreign = [one for one in same if not is_ours(one, cluster, nodes)]
+        foreign = [
+            one for one in same if not (is_ours(one, cluster) or is_adoptable(one, cluster, nodes))
+        ]
         if foreign:
             hops = ", ".join(foreign[0].hops) or "nowhere"
             raise InvalidRequest(
@@ -117,9 +124,10 @@ class NsxtRoutes:
         return Pending(0.0, f"NSX-T realizes the static route {id_}")
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """List the routes with the cluster's mark, and those that were officially made for it."""
+        """List the routes with the cluster's mark."""
+        del nodes
         routes = map(read_route, await self._api.listed(self._place))
-        return [as_route(one) for one in routes if is_ours(one, cluster, nodes)]
+        return [as_route(one) for one in routes if is_ours(one, cluster)]
 
 
 def _itself(route: Route) -> Route:

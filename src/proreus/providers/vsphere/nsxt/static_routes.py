@@ -58,16 +58,19 @@ def read_route(document: Document) -> StaticRoute:
     )
 
 
-def is_ours(route: StaticRoute, cluster: ClusterIdentity, nodes: Iterable[Node]) -> bool:
-    """Tell whether a route was made for this cluster.
+def is_ours(route: StaticRoute, cluster: ClusterIdentity) -> bool:
+    """Tell whether our mark says that a route was made for this cluster."""
+    return bool(route.cluster_uid) and route.cluster_uid == cluster.uid
 
-    One that the official manager has made has no UID of the cluster: it is ours if it has the
-    cluster's name, and its id the UID of one of the cluster's nodes.
+
+def is_adoptable(route: StaticRoute, cluster: ClusterIdentity, nodes: Iterable[Node]) -> bool:
+    """Tell whether the official manager has made a route for this cluster.
+
+    It knows a cluster by its name alone; the UID of one of the cluster's nodes in the id proves it.
     """
-    if route.cluster_uid:
-        return route.cluster_uid == cluster.uid
     uids = {one.metadata.uid for one in nodes} - {""}
-    return route.cluster == cluster.name and route.id.partition("_")[0] in uids
+    is_official = not route.cluster_uid and route.cluster == cluster.name
+    return is_official and route.id.partition("_")[0] in uids
 
 
 def as_route(route: StaticRoute) -> Route:
