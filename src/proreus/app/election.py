@@ -82,7 +82,7 @@ def locks(
 
 
 class Elector(Protocol):
-    """A function that makes the candidate for a lease; the `LeaderElector` gets `deference`."""
+    """A maker of the `LeaderElector` of a lease; `deference` is how long others may go first."""
 
     def __call__(self, lock: Lock, deference: Callable[[], float], /) -> LeaderElector:
         """Return the candidate for a lease."""
@@ -155,7 +155,7 @@ class Election:
 
     @property
     def held(self) -> tuple[tuple[Lock, LeaderElector], ...]:
-        """The leases that this process alone has won."""
+        """The leases that this process holds, but for one that replicas hold together."""
         return tuple((it, self._electors[it.name]) for it in self._held if not it.shared)
 
     async def entered(self) -> None:

@@ -111,9 +111,8 @@ async def webhook_server(
 ) -> AsyncIterator[int]:
     """Serve the webhooks while the body runs; yields the port, 0 without webhooks.
 
-    `config` is the way to the API server, which our own webhooks read.
-
-    Any client is let in, as by Go's host: what a webhook answers changes nothing by itself.
+    Clients are not authenticated, as in the Go framework: what a webhook answers changes nothing by
+    itself. `config` is how our own webhooks reach the API server, from which they read.
 
     Raises:
         FlagError: `--webhooks` names one that is not there.

@@ -50,7 +50,7 @@ class Waits:
         return Pending(self._pace[min(waited, len(self._pace) - 1)], reason)
 
     def has_waited(self, uid: str) -> bool:
-        """Tell whether a Service has waited through all delays."""
+        """Tell whether a Service has waited as often as its pace has delays."""
         return self._waited.get(uid, 0) >= len(self._pace)
 
     def done(self, uid: str) -> None:

@@ -62,16 +62,16 @@ def per_object(
     list_marked: Callable[[ClusterIdentity], Awaitable[Iterable[T]]],
     host_policy: Callable[[Service], HostPolicy] = lambda _: HostPolicy(),
 ) -> LoadBalancers:
-    """Make the capability `LoadBalancers` for a cloud in which each is a single object.
+    """Make the capability `LoadBalancers` for a cloud whose load balancers are one object each.
 
     Its name is `LoadBalancerRef.name`. It is made with our marks, changed where it is not as
     planned, and neither changed nor deleted without them. `preview` and `fingerprint` follow from
     the same plan.
 
     Args:
-        objects: The cloud's objects; more than these four verbs are not needed.
-        plan: Makes the object that is desired, with `LoadBalancer.marks` on it, and says by node
-            why some hosts cannot be its targets. Raises `InvalidRequest` for what the cloud
+        objects: Finds, creates, changes and deletes the cloud's objects.
+        plan: Returns the desired object, with `LoadBalancer.marks` on it, and by the names of
+            nodes that cannot be its targets the reasons. Raises `InvalidRequest` for what the cloud
             cannot do. Pure.
         kind: The cloud's word for such an object.
         name: The name of an object. Pure.

@@ -14,11 +14,11 @@ class Sighting(msgspec.Struct, frozen=True):
     """A summary of what all calls have shown of a node's machine; times as in `Observation`.
 
     Attributes:
-        shown: When the call began that last showed it; None if none ever did.
-        missing: When the first of those calls began that have not found it since; None if the
-            last one found it.
-        until: When the last call ended that showed it: it may have been there until then.
-        tombstone: When the first of those calls began that have shown it as terminated since.
+        shown: The start of the last call that showed the machine; None if none ever did.
+        missing: The start of the first call after that one which did not find it; None if the last
+            call found it.
+        until: The end of the last call that showed it: it may have been there until then.
+        tombstone: The start of the first call after that one which showed it as terminated.
     """
 
     shown: float | None = None

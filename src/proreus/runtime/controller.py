@@ -118,7 +118,7 @@ class _NoGroup:
 
 
 class Slots:
-    """A bound on the number of applies; one slower than `SLOW_AFTER` moves to slots of its own."""
+    """A bound on changes applied at once, and another for those slower than `SLOW_AFTER`."""
 
     def __init__(self, normal: int, slow: int) -> None:
         """Allow `normal` applies at once, and `slow` more that have become slow."""

@@ -47,9 +47,9 @@ class Known(msgspec.Struct, frozen=True):
 
     Attributes:
         owns: Whether the node's machine is of this cloud.
-        scope: Its scope.
-        seen: What any calls have shown of it until now.
-        known_for: For how many seconds it has surely been there.
+        scope: The scope whose credential or listing shows the node's machine.
+        sighting: What all calls until now have shown of the machine.
+        known_for: For how many seconds, at least, the Node has existed.
     """
 
     owns: Owns

@@ -182,7 +182,7 @@ class Blocks:
         return tuple(taken)
 
     def unsure(self, uid: str) -> None:
-        """Note that the write of the reserved blocks may have taken effect."""
+        """Record that nobody knows whether the last write of the reserved blocks took effect."""
         if uid in self._reserved:
             self._reserved[uid] = Reservation(self._reserved[uid].blocks, is_unsure=True)
 

@@ -328,7 +328,10 @@ class NodeLifecycleController:
                     others=", ".join(active),
                 )
             else:
-                klog.info(log, "No other controller evicts pods any more: this one does")
+                klog.info(
+                    log,
+                    "The other controller has stopped evicting pods: this one does it from now on",
+                )
         return bool(active)
 
     async def _is_free(self, node: Node) -> bool:

@@ -189,7 +189,7 @@ class Api:
 
     async def _send(self, command: str, parameters: Mapping[str, str], *, read: bool) -> Described:
         if command not in ALL:
-            raise LookupError(f"{command} is not in the table of commands")
+            raise LookupError(f"the command {command} is not in providers/cloudstack/operations.py")
         request = Request(
             f"cloudstack.{command}",
             "POST",

@@ -92,8 +92,9 @@ class GCEInstances:
             raise InvalidRequest(foreign_id(id_, "Compute Engine", "gce://PROJECT/ZONE/INSTANCE"))
         if found[0] != self._place.project:
             raise InvalidRequest(
-                f"spec.providerID {id_!r} names another project than {self._place.project!r}: check"
-                " project-id in [Global]; the manager of that project takes care of this node"
+                f"spec.providerID {id_!r} names another project than {self._place.project!r}: the"
+                " manager of that project takes care of this node; if it should be this one,"
+                " correct project-id in [Global]"
             )
         return found[1]
 

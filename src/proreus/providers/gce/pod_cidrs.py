@@ -80,8 +80,9 @@ class GCEPodCIDRs:
         described = await self._described(key) if key is not None else None
         if key is None or described is None or not described.network_interfaces:
             raise InvalidRequest(
-                f"spec.providerID {node.spec.provider_id!r} is no instance of the project"
-                f" {self._place.project} with a network interface"
+                f"spec.providerID {node.spec.provider_id!r} names no instance of the project"
+                f" {self._place.project}, or one without a network interface: check project-id in"
+                " [Global], or give the instance an interface"
             )
         await self._change(key, described.network_interfaces[0], cidrs, ())
 

@@ -232,7 +232,10 @@ class LocalLoadBalancers:
         uid = lb.ref.uid
         existing = state.balancers.get(uid)
         if existing is not None and existing.cluster != lb.ref.cluster.uid:
-            raise CloudError(f"the Service's uid {uid} is in use by another cluster")
+            raise CloudError(
+                f"this gateway has a load balancer of another cluster for a Service of the same uid"
+                f" {uid}: delete that one, or create this Service again"
+            )
         request = pools.request_for(lb, existing.addresses.values() if existing is not None else ())
         assigned = pools.assign(
             request,

@@ -62,7 +62,8 @@ def taken(state: State) -> Iterator[Taken]:
 def in_use(nodes: Iterable[KubeObject], reach: Reach) -> Mapping[str, str]:
     """Return the addresses of nodes and of this machine, with their owners.
 
-    Of all nodes: a Service's hosts are not those of the control plane, nor any that is drained.
+    All nodes are read and not a Service's hosts alone, which leave out nodes of the control plane
+    and drained ones.
     """
     found = {
         listed.address: f"the node {node.metadata.name}"

@@ -202,4 +202,7 @@ def redirected(location: str, *, scheme: str, path: str) -> str:
         address = url.netloc.rpartition("@")[2]
         if address == url.netloc and _is_address(address):
             return address
-    raise CloudError(f"a master redirects to {url.netloc!r}{url.path!r}, which is not followed")
+    raise CloudError(
+        f"a master redirects to {url.netloc!r}{url.path!r}, which is not followed, since it"
+        " is not the same path of another master: correct mesos-master"
+    )

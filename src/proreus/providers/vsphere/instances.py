@@ -69,7 +69,7 @@ class VSphereInstances:
         return BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """Tell whether a node is of vSphere: its provider id has that form and names no vCenter."""
+        """Tell by the form of its provider id whether a node is of vSphere; ids name no vCenter."""
         return ownership_by_id(node, parsed)
 
     def scope(self, node: Node) -> str:
@@ -139,7 +139,7 @@ class VSphereInstances:
         return answers
 
     async def _last(self, uuid: str) -> str | CloudError | None:
-        """Return the present UUID of the machine that had this one when it was last seen."""
+        """Return the UUID that a machine has now; `uuid` is the one that it had when last seen."""
         name, ref = self._seen.get(uuid, ("", None))
         if ref is None or name not in self._places:
             return None

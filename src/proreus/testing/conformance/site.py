@@ -211,7 +211,7 @@ class Site:
         return nodes
 
     async def describe(self, started: Started, nodes: Sequence[Node]) -> dict[str, InstanceAnswer]:
-        """Describe nodes in batches."""
+        """Ask the provider about nodes, a batch a call; return all its answers."""
         found: dict[str, InstanceAnswer] = {}
         size = max(1, started.instances.batch_size)
         for first in range(0, len(nodes), size):

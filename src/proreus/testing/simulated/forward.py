@@ -87,7 +87,7 @@ class TCPGate:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end, and hand the end on; a broken connection ends it on both sides."""
+    """Copy bytes until their end, and send that on; if one connection breaks, close both."""
     try:
         while data := await reader.read(_CHUNK):
             writer.write(data)

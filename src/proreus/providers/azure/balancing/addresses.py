@@ -198,7 +198,7 @@ def departure(address: Resource, ref: LoadBalancerRef) -> Departure:
 
 
 def untagged(address: Resource, ref: LoadBalancerRef) -> dict[str, Any]:
-    """Return an address whose tag no longer names a Service among its users."""
+    """Return a copy of a public IP address without a Service in its tag of users."""
     tags = marks.tags(address)
     left = marks.joined(one for one in marks.users(address) if one != ref.key)
     tags[marks.TAG_SERVICE] = left

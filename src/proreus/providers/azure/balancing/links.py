@@ -65,7 +65,10 @@ def link_of(job: Job, frontend: str, links: Known, place: Place) -> Step | None:
                 f"the private link service {name} exists without the marks of this Service: delete"
                 f" it, or give another name in {PREFIX}azure-pls-name"
             )
-        raise InvalidRequest(f"{PREFIX}azure-pls-name: {name} is in front of another frontend")
+        raise InvalidRequest(
+            f"{PREFIX}azure-pls-name: the private link service {name} is of another frontend: give"
+            " another name"
+        )
     if observed is not None and str(observed["id"]).lower() != id_.lower():
         raise InvalidRequest(
             f"the private link service {observed['id']} cannot be called {id_}: leave out the"

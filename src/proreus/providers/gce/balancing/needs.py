@@ -49,7 +49,10 @@ def unexpected(desired: Desired, observed: Observed) -> tuple[Key, ...]:
 
 
 def is_held_for(desired: Desired, observed: Observed, family: str) -> bool:
-    """Tell whether rules of a family will be made while others have, or had, their address."""
+    """Tell whether the address of a family must stay reserved while its rules are exchanged.
+
+    New rules are made while old ones still have the address, or have just given it back.
+    """
     wanted = [one for one in desired.rules if one.family == family]
     lacks = any(observed.rule(one.name) is None for one in wanted)
     return lacks or any(one.family == family for one in obsolete(desired, observed))

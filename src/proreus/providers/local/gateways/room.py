@@ -127,7 +127,10 @@ class Room:
     def weigh(self, *, is_fit: bool) -> None:
         """Let this gateway come before others, or after them where it is not fit to serve."""
         if is_fit is not self._reaches:
-            log.info("This gateway is %s to serve addresses", "fit" if is_fit else "not fit")
+            if is_fit:
+                log.info("This gateway reaches nodes again, so it serves addresses as others do")
+            else:
+                log.warning("No node answers this gateway, so it leaves addresses to others")
             self._keepalived.weigh(0 if is_fit else plan.HANDICAP)
             self._reaches = is_fit
             self._wake.set()
