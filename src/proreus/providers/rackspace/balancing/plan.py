@@ -112,8 +112,8 @@ def check_states(observed: Observed) -> None:
     failed = [f"{one.id} ({one.status})" for one in observed.existing if one.status in FAILED]
     if failed:
         raise CloudError(
-            f"load balancer {', '.join(failed)}: Rackspace's support has to repair it, since it takes"
-            " no changes in this state; or delete the Service and create it again"
+            f"load balancer {', '.join(failed)}: Rackspace's support has to repair it, since it"
+            " takes no changes in this state; or delete the Service and create it again"
         )
 
 
