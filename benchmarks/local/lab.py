@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from benchmarks.local import probe
 from labs.cluster import Cluster, Settings, remove, start_manager
 from labs.cluster.cluster import AGNHOST_IMAGE, CLIENT, NODE
-from labs.cluster.gateways import GATEWAYS, join, start_gateways
+from labs.cluster.gateways import join, start_gateways
 from labs.cluster.images import Root, pack
 from labs.cluster.machines import Machine, member
 from labs.cluster.network import IPV4
@@ -143,9 +143,8 @@ def two_gateways(programs: Programs) -> Iterator[Lab]:
 @contextmanager
 def working_gateways(programs: Programs) -> Iterator[Lab]:
     """Run a cluster with two gateways that share the addresses."""
-    more = f", vrrp: {{enabled: true, gateways: [{', '.join(GATEWAYS)}]}}"
     settings = Settings(name=NAME, routes=False)
-    with _cluster(programs, settings, partial(_start_two, more=more)) as lab:
+    with _cluster(programs, settings, partial(_start_two, vrrp=True)) as lab:
         yield lab
 
 
@@ -170,9 +169,9 @@ def _start_one(cluster: Cluster) -> None:
     start_manager(cluster)
 
 
-def _start_two(cluster: Cluster, more: str = "") -> None:
+def _start_two(cluster: Cluster, *, vrrp: bool = False) -> None:
     join(cluster, NEAR, _NEAR_NUMBER)
-    start_gateways(cluster, more)
+    start_gateways(cluster, vrrp=vrrp)
 
 
 def _addresses(network: str, numbers: Iterable[int]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -82,6 +83,9 @@ def main() -> int:
     parser.add_argument(
         "--chaos", action="store_true", help="on a cluster of its own that breaks all the time"
     )
+    parser.add_argument(
+        "--vrrp", action="store_true", help="its gateways notice one another by VRRP (keepalived)"
+    )
     options = parser.parse_args()
     options.processes = options.processes or (3 if options.chaos else 6)
     try:
@@ -106,7 +110,7 @@ def _run_while_it_breaks(options: argparse.Namespace, programs: Programs) -> int
     remove(_CHAOS)
     cluster = Cluster(Settings(name=_CHAOS, nodes=3, routes=False), programs, _report)
     try:
-        cluster.start(start_gateways)
+        cluster.start(partial(start_gateways, vrrp=options.vrrp))
         *_, node = cluster.nodes
         cluster.plane.kubectl("taint", "node", node.name, TAINT)
         breakage = Breakage(cluster, node, _report)

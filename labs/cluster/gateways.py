@@ -21,17 +21,18 @@ GATEWAYS: Final = MappingProxyType({"gateway-a": 2, "gateway-b": 3})
 _POOL = f"{IPV4.nodes.rpartition('.')[0]}.200-{IPV4.nodes.rpartition('.')[0]}.250"
 _CLOUD_CONFIG = """\
 pools: {{default: {{addresses: [{pool}]}}}}
-gateway: {{interfaces: [eth0], hold: 15s{more}}}
+gateway: {{interfaces: [eth0], hold: 15s{vrrp}}}
 routes: {{enabled: false}}
 """
+_VRRP = f", vrrp: {{enabled: true, gateways: [{', '.join(GATEWAYS)}]}}"
 
 
-def start_gateways(cluster: Cluster, more: str = "") -> None:
+def start_gateways(cluster: Cluster, *, vrrp: bool = False) -> None:
     """Start both, and give their managers the rights they need.
 
     Args:
         cluster: Where.
-        more: Further fields of the section `gateway` of their cloud-config, after a comma.
+        vrrp: Whether both have addresses, and notice one another by VRRP, with keepalived.
 
     Raises:
         ClusterError: the API server or a machine refuses.
@@ -42,7 +43,7 @@ def start_gateways(cluster: Cluster, more: str = "") -> None:
     for name, number in GATEWAYS.items():
         machine = join(cluster, name, number)
         config = machine.directory / "cloud.yaml"
-        config.write_text(_CLOUD_CONFIG.format(pool=_POOL, more=more))
+        config.write_text(_CLOUD_CONFIG.format(pool=_POOL, vrrp=_VRRP if vrrp else ""))
         user = cluster.plane.kubeconfig_for(ACCOUNT, ["system:serviceaccounts"], name)
         files = (f"--cloud-config={config}", f"--kubeconfig={user}")
         machine.keep("manager", *program, "run", *chosen, *files, "-v=2")
