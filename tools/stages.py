@@ -194,9 +194,9 @@ STAGES: Final = (
     ),
     Stage(
         "vsphere",
-        "200 nodes live on a vCenter that fails; a cluster moves to the official manager and back",
+        "200 nodes live on a vCenter and an NSX-T that fail; a cluster moves there and back",
         tests("tests/providers/vsphere"),
-        200,
+        240,
         _cloud("vsphere", "labs/vsphere"),
         ci=True,
     ),
