@@ -188,7 +188,7 @@ STAGES: Final = (
         "azure",
         "200 nodes live on an Azure that fails; a cluster moves from the official manager and back",
         tests("tests/providers/azure"),
-        240,
+        300,
         _cloud("azure"),
         ci=True,
     ),
