@@ -9,13 +9,13 @@ import msgspec
 from proreus.app import command_line, ending, flags, readonly
 from proreus.app.clouds.config import problems as wrong_clouds
 from proreus.app.clouds.several import flags_of, members_of
+from proreus.app.cluster_identity import read_identity
 from proreus.app.options import Options, problems
-from proreus.cloudprovider import CloudError, ClusterIdentity, InvalidRequest
+from proreus.cloudprovider import CloudError, InvalidRequest
 from proreus.cloudprovider import ConfigError as CloudConfigError
 from proreus.kube import config as kubeconfig
 from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import ConfigError, KubeError
-from proreus.kube.requests import NAMESPACES
 from proreus.runtime import klog
 
 PROGRAM: Final = "proreus clusters"
@@ -94,8 +94,7 @@ async def _print(question: Question, options: Options, config: ClientConfig) -> 
 async def _answers(question: Question, options: Options, config: ClientConfig) -> Sequence[str]:
     async with readonly.client(config, USER_AGENT) as client:
         provider = await readonly.configured(options, client)
-        system = await client.get(NAMESPACES, "kube-system")
-        cluster = ClusterIdentity(options.cluster_name, system.metadata.uid)
+        cluster = await read_identity(client, options.cluster_name)
         listers = await readonly.listed(client, provider.needs)
         found: list[str] = []
         lacking: list[str] = []

@@ -4,7 +4,6 @@ At the stop no more work is taken, and what is under way gets `DRAIN_SECONDS`.
 """
 
 import asyncio
-import itertools
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
@@ -18,11 +17,12 @@ from proreus.app.clouds.plan import UNDECIDED
 from proreus.app.clouds.registry import Registry
 from proreus.app.clouds.several import members_of
 from proreus.app.clouds.undecided import UndecidedCloud
+from proreus.app.cluster_identity import wait_for_identity
 from proreus.app.election import Election, Lock
 from proreus.app.member import DRAIN_SECONDS, NAME, RESTART, Flag, Member, Process, cancel
 from proreus.app.options import Options
 from proreus.app.status.source import Source
-from proreus.cloudprovider import CloudProvider, ClusterIdentity, ConfigError
+from proreus.cloudprovider import CloudProvider, ConfigError
 from proreus.cloudprovider.board import Board
 from proreus.containment.faults import Faults, Kind
 from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
@@ -30,9 +30,8 @@ from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
-from proreus.kube.errors import Forbidden, KubeError
 from proreus.kube.objects import EndpointSlice
-from proreus.kube.requests import ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, SERVICES
+from proreus.kube.requests import ENDPOINT_SLICES, LEASES, NODES, SERVICES
 from proreus.runtime import klog
 from proreus.runtime.bucket import AdaptiveBucket
 from proreus.runtime.events import EventRecorder, ObjectReference
@@ -176,7 +175,7 @@ class Leader:
 
     async def _begin(self) -> None:
         """Read the cluster's identity, start each cloud and its controllers."""
-        cluster = await self._identify()
+        cluster = await wait_for_identity(self._client, self._options.cluster_name, RESTART)
         starting = asyncio.gather(*(member.begin(cluster) for member in self._members))
         winning = asyncio.create_task(self._follow_leases())
         try:
@@ -199,22 +198,6 @@ class Leader:
         """
         (member,) = (one for one in self._members if one.name == name)
         await member.replace(provider)
-
-    async def _identify(self) -> ClusterIdentity:
-        """Return the cluster's identity: its name and the UID of kube-system."""
-        for failures in itertools.count():
-            try:
-                system = await self._client.get(NAMESPACES, "kube-system")
-            except KubeError as exc:
-                delay = RESTART.delay(failures)
-                message = "The API server does not answer yet"
-                if isinstance(exc, Forbidden):  # the official managers' roles do not give it
-                    message = "The manager waits for the right to get the namespace kube-system"
-                klog.warning(log, message, err=exc, retry_seconds=delay)
-                await asyncio.sleep(delay)
-            else:
-                return ClusterIdentity(name=self._options.cluster_name, uid=system.metadata.uid)
-        raise AssertionError("unreachable")
 
     def _exited(self, name: str, error: Exited) -> None:
         self._faults.report("task", Kind.RAISED, f"{name}: {error}", cause=error)

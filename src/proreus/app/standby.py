@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 from proreus.app.board import LeaseBoard, lease_name
 from proreus.app.clients import USER_AGENT
 from proreus.app.clouds.several import flags_of, members_of
+from proreus.app.cluster_identity import wait_for_identity
 from proreus.app.leader import settings_of
 from proreus.app.member import cancel
 from proreus.app.options import Options
@@ -37,9 +38,9 @@ from proreus.controllers.service.intake import (
 )
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
-from proreus.kube.errors import KubeError, RefusedByGate
+from proreus.kube.errors import RefusedByGate
 from proreus.kube.objects import KubeObject, Node, Service
-from proreus.kube.requests import NAMESPACES, NODES, SERVICES
+from proreus.kube.requests import NODES, SERVICES
 from proreus.runtime import klog
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.informer import Informer
@@ -173,7 +174,7 @@ class StandbyWork:
                 for name, one in (("standby-nodes", nodes.run), ("standby-services", services.run))
             ]
             try:
-                cluster = await self._identify(client)
+                cluster = await wait_for_identity(client, self._options.cluster_name, RETRY)
                 await nodes.wait_synced()
                 await services.wait_synced()
                 await self._follow(cluster, nodes, services)
@@ -272,18 +273,6 @@ class StandbyWork:
     def _service_changed(self, old: Service | None, new: Service | None) -> None:
         if old is None or new is None or _read_of(old) != _read_of(new):
             self._news.set()
-
-    async def _identify(self, client: Client) -> ClusterIdentity:
-        failures = 0
-        while True:
-            try:
-                system = await client.get(NAMESPACES, "kube-system")
-                return ClusterIdentity(self._options.cluster_name, system.metadata.uid)
-            except KubeError as error:
-                delay = RETRY.delay(failures)
-                failures += 1
-                klog.warning(log, "The API server does not answer yet", err=error)
-                await asyncio.sleep(delay)
 
 
 def _read_of(service: Service) -> tuple[object, ...]:

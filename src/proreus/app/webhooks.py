@@ -14,8 +14,9 @@ from proreus.app import readonly
 from proreus.app.caches import config_maps
 from proreus.app.clouds.config import named
 from proreus.app.clouds.several import flags_of, members_of
+from proreus.app.cluster_identity import read_identity
 from proreus.app.options import Options
-from proreus.cloudprovider import CloudProvider, ClusterIdentity, Volumes
+from proreus.cloudprovider import CloudProvider, Volumes
 from proreus.controllers.persistent_volume_claim_resize import webhook as resize
 from proreus.controllers.persistent_volume_label import webhook as label
 from proreus.controllers.persistent_volume_label.questions import (
@@ -26,7 +27,6 @@ from proreus.controllers.table import Rule
 from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
-from proreus.kube.requests import NAMESPACES
 from proreus.serving.tls_settings import Settings
 
 USER_AGENT: Final = "proreus/webhooks"
@@ -118,8 +118,7 @@ async def opened(options: Options, client: Client, name: str) -> AsyncIterator[V
         KubeError: The API server cannot be asked.
     """
     provider = members_of(await readonly.configured(options, client))[name]
-    system = await client.get(NAMESPACES, "kube-system")
-    cluster = ClusterIdentity(name=options.cluster_name, uid=system.metadata.uid)
+    cluster = await read_identity(client, options.cluster_name)
     listers = {**readonly.listers((), (), ()), **await config_maps(client, provider.needs)}
     given = flags_of(provider, options.provider_flags)
     async with readonly.started(provider, cluster, listers, flags=given) as started:

@@ -16,6 +16,7 @@ from proreus.app.caches import config_maps
 from proreus.app.clouds.config import named, rules_of
 from proreus.app.clouds.looking import Look, looks
 from proreus.app.clouds.plan import labels_of_all
+from proreus.app.cluster_identity import read_identity
 from proreus.app.doctor import bare_metal, manager
 from proreus.app.doctor.observed import (
     DAEMON_SETS,
@@ -59,7 +60,6 @@ from proreus.kube.requests import (
     EVENTS,
     JSON,
     LEASES,
-    NAMESPACES,
     NODES,
     PERSISTENT_VOLUMES,
     SERVICES,
@@ -317,9 +317,7 @@ async def _cloud(client: Client, observed: Observed, options: DoctorOptions) -> 
     name = options.cloud_provider
     try:
         provider = await readonly.configured(options, client)
-        identity = ClusterIdentity(
-            options.cluster_name, (await client.get(NAMESPACES, "kube-system")).metadata.uid
-        )
+        identity = await read_identity(client, options.cluster_name)
         listers = {
             **readonly.listers(observed.nodes, observed.services, observed.slices or ()),
             **await config_maps(client, provider.needs),

@@ -12,6 +12,7 @@ from proreus.app import readonly
 from proreus.app.caches import config_maps
 from proreus.app.clouds.looking import Look, looks
 from proreus.app.clouds.plan import UNDECIDED
+from proreus.app.cluster_identity import read_identity
 from proreus.app.leader import settings_of
 from proreus.app.options import Options
 from proreus.app.preview import certificates, routes, services, volumes
@@ -53,7 +54,6 @@ from proreus.kube.objects import CertificateSigningRequest, EndpointSlice, Node,
 from proreus.kube.requests import (
     CERTIFICATE_SIGNING_REQUESTS,
     ENDPOINT_SLICES,
-    NAMESPACES,
     NODES,
     PERSISTENT_VOLUMES,
     SERVICES,
@@ -95,8 +95,7 @@ async def observe(options: Options, config: ClientConfig) -> Preview:
     """
     async with readonly.client(config, USER_AGENT) as client:
         provider = await readonly.configured(options, client)
-        system = await client.get(NAMESPACES, "kube-system")
-        cluster = ClusterIdentity(options.cluster_name, system.metadata.uid)
+        cluster = await read_identity(client, options.cluster_name)
         nodes = (await client.list(NODES)).items
         all_services = (await client.list(SERVICES)).items
         is_needed = "endpoint_slices" in provider.needs
