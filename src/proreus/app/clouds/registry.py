@@ -143,51 +143,11 @@ def _moving_away(service: Service) -> Service:
     return msgspec.structs.replace(service, spec=spec)
 
 
-class MemberInstances:
-    """The machines of one cloud of several: it owns nothing that may be another's."""
-
-    def __init__(self, registry: Clouds, name: str, cloud: Instances, undecided: Ownership) -> None:
-        """Answer for the cloud `name`; `undecided` is said of nodes that nobody is known to own."""
-        self._registry = registry
-        self._name = name
-        self._cloud = cloud
-        self._undecided = undecided
-
-    @property
-    def batch_size(self) -> int:
-        """The provider's batch size."""
-        return self._cloud.batch_size
-
-    def owns(self, node: Node) -> Ownership:
-        """Return the provider's answer about its own nodes; UNKNOWN if it is not sure."""
-        found = self._registry.belonging(node)
-        if isinstance(found, Foreign):
-            return Ownership.NO
-        if not isinstance(found, Decided):
-            return self._undecided
-        if found.cloud != self._name:
-            return Ownership.NO
-        return self._cloud.owns(node) if found.sure else Ownership.UNKNOWN
-
-    def scope(self, node: Node) -> str | None:
-        """Return the provider's scope."""
-        return scope_of(self._cloud, node)
-
-    async def confirmed(self, nodes: Sequence[Node]) -> Collection[str]:
-        """Return which of the nodes the provider confirms."""
-        return await confirmed_by(self._cloud, nodes)
-
-    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
-        """Call the provider's `describe`; machines get the label that names the cloud."""
-        answers = _heard(nodes, await self._cloud.describe(nodes), tuple(self._registry.started))
-        return {name: labelled(answer, self._name) for name, answer in answers.items()}
-
-
-class LoneInstances:
-    """The machines of the only cloud: it says nothing of those that a label gives to another."""
+class OwnInstances:
+    """The machines of a cloud: it says nothing of those that a label gives to another cloud."""
 
     def __init__(self, names: Sequence[str], cloud: Instances) -> None:
-        """Answer for the cloud that has these names."""
+        """Answer for the cloud `cloud`; `names` are those of all clouds that the manager has."""
         self._names = names
         self._cloud = cloud
 
@@ -213,6 +173,33 @@ class LoneInstances:
         return _heard(nodes, await self._cloud.describe(nodes), self._names)
 
 
+class MemberInstances(OwnInstances):
+    """The machines of one cloud of several: it owns nothing that may be another's."""
+
+    def __init__(self, registry: Clouds, name: str, cloud: Instances, undecided: Ownership) -> None:
+        """Answer for the cloud `name`; `undecided` is said of nodes that nobody is known to own."""
+        super().__init__(tuple(registry.started), cloud)
+        self._registry = registry
+        self._name = name
+        self._undecided = undecided
+
+    def owns(self, node: Node) -> Ownership:
+        """Return the provider's answer about its own nodes; UNKNOWN if it is not sure."""
+        found = self._registry.belonging(node)
+        if isinstance(found, Foreign):
+            return Ownership.NO
+        if not isinstance(found, Decided):
+            return self._undecided
+        if found.cloud != self._name:
+            return Ownership.NO
+        return self._cloud.owns(node) if found.sure else Ownership.UNKNOWN
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """Call the provider's `describe`; machines get the label that names the cloud."""
+        answers = await super().describe(nodes)
+        return {name: labelled(answer, self._name) for name, answer in answers.items()}
+
+
 def alone(provider: CloudProvider, names: Sequence[str]) -> CloudProvider:
     """Return the guarded provider of the only cloud, as its controllers are to see it.
 
@@ -222,7 +209,7 @@ def alone(provider: CloudProvider, names: Sequence[str]) -> CloudProvider:
     """
     seen = copy.copy(provider)
     if provider.instances is not None:
-        seen.instances = LoneInstances(names, provider.instances)
+        seen.instances = OwnInstances(names, provider.instances)
     return seen
 
 
