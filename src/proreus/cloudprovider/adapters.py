@@ -1,6 +1,7 @@
 """Make the batched provider interface from functions for one Service or one route.
 
     self.load_balancers = per_service(self._ensure, self._delete)
+    self.load_balancers = from_verbs(verbs)
     self.routes = per_route(self._list, self._create, self._delete)
 
 Items run side by side up to `concurrency`, and a failing one costs only itself.
@@ -8,6 +9,7 @@ Items run side by side up to `concurrency`, and a failing one costs only itself.
 
 import functools
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Protocol
 
 from proreus.cloudprovider.errors import CloudError, NotSupported
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
@@ -31,6 +33,28 @@ Delete = Callable[[LoadBalancerRef], Awaitable[DeleteAnswer]]
 Preview = Callable[[LoadBalancer], Awaitable[Sequence[PartChange]]]
 ChangeRoute = Callable[[ClusterIdentity, Route], Awaitable[object]]
 ListOwned = Callable[[ClusterIdentity], Awaitable[Sequence[OwnedObject]]]
+
+
+class ServiceVerbs(Protocol):
+    """The verbs for one Service each, as `per_service` explains them."""
+
+    async def ensure(self, lb: LoadBalancer, /) -> EnsureAnswer:
+        """Make or change one load balancer."""
+
+    async def delete(self, ref: LoadBalancerRef, /) -> DeleteAnswer:
+        """Delete one, every part of it."""
+
+    async def preview(self, lb: LoadBalancer, /) -> Sequence[PartChange]:
+        """Return what `ensure` would change, found by reading only."""
+
+    async def list_owned(self, cluster: ClusterIdentity, /) -> Sequence[OwnedObject]:
+        """List what carries the cluster's marks."""
+
+    def fingerprint(self, lb: LoadBalancer, /) -> str:
+        """Return what `list_owned` shows for a load balancer that is as desired."""
+
+    def host_policy(self, service: Service, /) -> HostPolicy:
+        """Choose which nodes are hosts."""
 
 
 def per_service(
@@ -93,6 +117,18 @@ def per_route(
         concurrency: How many are created or deleted at once.
     """
     return _PerRoute(list_routes, create, delete, concurrency)
+
+
+def from_verbs(verbs: ServiceVerbs) -> LoadBalancers:
+    """Make the capability `LoadBalancers` from an object with all verbs for one Service each."""
+    return per_service(
+        verbs.ensure,
+        verbs.delete,
+        host_policy=verbs.host_policy,
+        list_owned=verbs.list_owned,
+        fingerprint=verbs.fingerprint,
+        preview=verbs.preview,
+    )
 
 
 class _PerService:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from proreus.cloudprovider.adapters import from_verbs
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.volumes import per_volume
@@ -58,7 +59,7 @@ class BaiduCloud(CloudProvider):
         api = self.closing(Api(config, context))
         machines = Machines(api, config.vpc_id, bare_metal=config.bare_metal)
         self.instances = BaiduInstances(machines, region=config.region)
-        self.load_balancers = BaiduLoadBalancers(api, machines, config).offered()
+        self.load_balancers = from_verbs(BaiduLoadBalancers(api, machines, config))
         self.routes = BaiduRoutes(
             api, machines, context, vpc=config.vpc_id, cluster_id=config.cluster_id
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from proreus.cloudprovider.adapters import from_verbs
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.volumes import per_volume
@@ -62,7 +63,7 @@ class CloudStackCloud(CloudProvider):
             region=self._config.global_.region,
             dual_stack=self._config.node.dual_stack,
         )
-        self.load_balancers = CloudStackLoadBalancers(api, machines, self._config).offered()
+        self.load_balancers = from_verbs(CloudStackLoadBalancers(api, machines, self._config))
         self.volumes = per_volume(CloudStackVolumes(api, region=self._config.global_.region).labels)
         if vpc := self._config.route.vpc_id:
             if version < ROUTES_SINCE:

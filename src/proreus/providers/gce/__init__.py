@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from proreus.cloudprovider.adapters import from_verbs
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.provider import CloudProvider
@@ -91,4 +92,4 @@ class GCECloud(CloudProvider):
                 rbs_default=bool(context.flags.get(RBS_DEFAULT)),
                 check_ranges=context.flags.get(RANGES, CHECK_RANGES),
             )
-            self.load_balancers = balancers.offered()
+            self.load_balancers = from_verbs(balancers)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from proreus.cloudprovider.adapters import from_verbs
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.provider import CloudProvider
@@ -92,7 +93,7 @@ class OpenStackCloud(CloudProvider):
             networks = Networks(self._api, reader, self._config.tenants)
             groups = SecurityGroups(self._api, reader, self._config.load_balancer)
             balancers = OctaviaLoadBalancers(Octavia(self._api), networks, groups, self._config)
-            self.load_balancers = balancers.offered()
+            self.load_balancers = from_verbs(balancers)
         if router := self._config.route.router_id:
             self.routes = OpenStackRoutes(self._api, reader, router)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from proreus.cloudprovider.adapters import from_verbs
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.volumes import per_volume
@@ -57,4 +58,4 @@ class RackspaceCloud(CloudProvider):
         self.instances = RackspaceInstances(RackspaceServers(api), region=api.region)
         self.volumes = per_volume(RackspaceVolumes(api).labels)
         if self._config.cloud_load_balancers.enabled:
-            self.load_balancers = RackspaceLoadBalancers(api, self._config).offered()
+            self.load_balancers = from_verbs(RackspaceLoadBalancers(api, self._config))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from proreus.cloudprovider.adapters import from_verbs
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.providers.rancher.api import Api
@@ -56,4 +57,4 @@ class RancherCloud(CloudProvider):
         api = self.closing(Api(self._config, context))
         await api.choose_version()
         self.instances = RancherInstances(Hosts(api))
-        self.load_balancers = RancherLoadBalancers(api).offered()
+        self.load_balancers = from_verbs(RancherLoadBalancers(api))

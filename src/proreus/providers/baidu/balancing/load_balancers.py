@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from proreus.cloudprovider.adapters import per_service
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
@@ -21,7 +20,6 @@ from proreus.cloudprovider.load_balancers import (
     HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
-    LoadBalancers,
     PartChange,
     nodes_with_pods,
 )
@@ -79,17 +77,6 @@ class BaiduLoadBalancers:
         self._hosts = Recent(machines.by_id)
         self._work = Work(api, self._hosts)
         self._deleted: set[str] = set()
-
-    def offered(self) -> LoadBalancers:
-        """Return the verbs as the capability of the provider."""
-        return per_service(
-            self.ensure,
-            self.delete,
-            host_policy=self.host_policy,
-            list_owned=self.list_owned,
-            fingerprint=self.fingerprint,
-            preview=self.preview,
-        )
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose the nodes with ready pods where only these may get traffic; IPv4 only."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from proreus.cloudprovider.adapters import per_service
 from proreus.cloudprovider.identity import MARK_FINGERPRINT, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
@@ -20,7 +19,6 @@ from proreus.cloudprovider.load_balancers import (
     HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
-    LoadBalancers,
     PartChange,
     nodes_with_pods,
 )
@@ -107,17 +105,6 @@ class CloudStackLoadBalancers:
         self._works = Works(api)
         self._commands = Commands(api, self._works, self._reader, self._hosts)
         self._deleted: set[str] = set()
-
-    def offered(self) -> LoadBalancers:
-        """Return the verbs as the capability of the provider."""
-        return per_service(
-            self.ensure,
-            self.delete,
-            host_policy=self.host_policy,
-            list_owned=self.list_owned,
-            fingerprint=self.fingerprint,
-            preview=self.preview,
-        )
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose the nodes with ready pods where only these may get traffic; IPv4 only."""

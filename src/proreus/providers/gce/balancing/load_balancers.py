@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.adapters import per_service
 from proreus.cloudprovider.errors import (
     CloudError,
     InvalidRequest,
@@ -27,7 +26,6 @@ from proreus.cloudprovider.load_balancers import (
     HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
-    LoadBalancers,
     PartChange,
     Pending,
     nodes_with_pods,
@@ -123,17 +121,6 @@ class GCELoadBalancers:
             keeps_groups=SKIP_GROUPS in config.global_.alpha_features,
         )
         self._subnetwork: str | None = place.subnetwork or None
-
-    def offered(self) -> LoadBalancers:
-        """Return the verbs as the capability of the provider."""
-        return per_service(
-            self.ensure,
-            self.delete,
-            host_policy=self.host_policy,
-            list_owned=self.list_owned,
-            fingerprint=self.fingerprint,
-            preview=self.preview,
-        )
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose all nodes; IPv6 addresses only where there is a backend service, if wanted."""

@@ -17,7 +17,6 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.adapters import per_service
 from proreus.cloudprovider.errors import CloudError, RetryAfter
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
@@ -28,7 +27,6 @@ from proreus.cloudprovider.load_balancers import (
     HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
-    LoadBalancers,
     PartChange,
     Pending,
 )
@@ -104,17 +102,6 @@ class OctaviaLoadBalancers:
         # By the Service's uid: the load balancers that were seen to go, and are not deleted yet.
         self._going: dict[str, set[str]] = {}
         self._waits = Waits(PACE)
-
-    def offered(self) -> LoadBalancers:
-        """Return the verbs as the capability of the provider."""
-        return per_service(
-            self.ensure,
-            self.delete,
-            host_policy=self.host_policy,
-            list_owned=self.list_owned,
-            fingerprint=self.fingerprint,
-            preview=self.preview,
-        )
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose nodes by labels, if the Service or the cloud-config names any."""

@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from proreus.cloudprovider.adapters import per_service
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import (
     MARK_SERVICE,
@@ -26,7 +25,6 @@ from proreus.cloudprovider.load_balancers import (
     HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
-    LoadBalancers,
     PartChange,
     Pending,
     nodes_with_pods,
@@ -97,17 +95,6 @@ class RackspaceLoadBalancers:
         self._waits = Waits(PACE)
         self._deleted: set[str] = set()
         self._made: dict[str, tuple[int, ...]] = {}
-
-    def offered(self) -> LoadBalancers:
-        """Return the verbs as the capability of the provider."""
-        return per_service(
-            self.ensure,
-            self.delete,
-            host_policy=self.host_policy,
-            list_owned=self.list_owned,
-            fingerprint=self.fingerprint,
-            preview=self.preview,
-        )
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose the nodes with ready pods where only these may get traffic.

@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.adapters import per_service
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
@@ -22,7 +21,6 @@ from proreus.cloudprovider.load_balancers import (
     HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
-    LoadBalancers,
     PartChange,
     nodes_with_pods,
 )
@@ -77,17 +75,6 @@ class RancherLoadBalancers:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._turn = asyncio.Lock()
         self._deleted: set[str] = set()
-
-    def offered(self) -> LoadBalancers:
-        """Return the verbs as the capability of the provider."""
-        return per_service(
-            self.ensure,
-            self.delete,
-            host_policy=self.host_policy,
-            list_owned=self.list_owned,
-            fingerprint=self.fingerprint,
-            preview=self.preview,
-        )
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose the nodes with ready pods where only these may get traffic; IPv4 only."""

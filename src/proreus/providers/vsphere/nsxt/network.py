@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from proreus.cloudprovider.adapters import from_verbs
 from proreus.cloudprovider.load_balancers import LoadBalancers
 from proreus.cloudprovider.routes import Routes
 from proreus.providers.vsphere.nsxt.api import Api
@@ -34,7 +35,7 @@ class Network:
         if config.balances:
             own = config.load_balancer_class
             balancing = NsxtLoadBalancers(self._api, config.load_balancer, own)
-            self.load_balancers = balancing.capability()
+            self.load_balancers = from_verbs(balancing)
         if config.route.router_path:
             self.routes = NsxtRoutes(self._api, config.route.router_path)
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proreus.cloudprovider.adapters import per_service
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import MARK_SERVICE_UID, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
@@ -23,7 +22,6 @@ from proreus.cloudprovider.load_balancers import (
     HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
-    LoadBalancers,
     PartChange,
 )
 from proreus.cloudprovider.mark_forms import owned_object
@@ -79,17 +77,6 @@ class NsxtLoadBalancers:
         self._work = Work(api, self._reader)
         self._waits = Waits(PACE)
         self._deleted: set[str] = set()
-
-    def capability(self) -> LoadBalancers:
-        """Return the capability."""
-        return per_service(
-            self.ensure,
-            self.delete,
-            host_policy=self.host_policy,
-            list_owned=self.list_owned,
-            fingerprint=self.fingerprint,
-            preview=self.preview,
-        )
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose all nodes, and the first IP family of the Service."""
