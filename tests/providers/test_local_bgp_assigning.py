@@ -154,3 +154,23 @@ async def test_a_preview_says_what_would_be_assigned_and_assigns_nothing() -> No
                 PartChange("delete", "address 192.0.2.9"),
             )
             assert isinstance(found["uid-b"], InvalidRequest)
+
+
+async def test_all_services_are_read_as_often_for_many_as_for_one() -> None:
+    class Counting(Cache):
+        looks = 0
+
+        def all(self) -> Any:
+            self.looks += 1
+            return super().all()
+
+    shown = Counting()
+    async with leader(shown) as balancers:
+        several = [service(name) for name in "ab"]
+        for call in (balancers.ensure, balancers.preview):
+            looks = []
+            for batch in (several[:1], several):
+                shown.looks = 0
+                await call([wanted(balancers, one) for one in batch])
+                looks.append(shown.looks)
+            assert looks[0] == looks[1]

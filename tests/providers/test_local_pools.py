@@ -3,6 +3,7 @@
 from ipaddress import ip_address
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,11 +24,11 @@ from proreus.providers.local.pools import (
     Assigned,
     Refused,
     Request,
-    Taken,
     assign,
     request_for,
     taken_by,
 )
+from proreus.providers.local.taken import Occupied, Taken
 from proreus.providers.local.usage import used, watch_pools
 from proreus.testing import objects
 
@@ -149,7 +150,7 @@ BOTH = ("IPv4", "IPv6")
     ],
 )  # fmt: skip
 def test_a_service_gets(wants: Request, others: list[Taken], given: list[str]) -> None:
-    assert assign(wants, others, POOLS) == Assigned(tuple(given))
+    assert assign(wants, Occupied(others), POOLS) == Assigned(tuple(given))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_a_service_gets(wants: Request, others: list[Taken], given: list[str]) -
     ],
 )  # fmt: skip
 def test_a_service_is_refused(wants: Request, others: list[Taken], words: tuple[str, ...]) -> None:
-    said = assign(wants, others, POOLS, in_use={"192.0.2.2": "node n1"})
+    said = assign(wants, Occupied(others, {"192.0.2.2": "node n1"}), POOLS)
     assert isinstance(said, Refused)
     assert all(word in said.reason for word in words), said.reason
 
@@ -212,7 +213,7 @@ def test_a_service_is_refused(wants: Request, others: list[Taken], words: tuple[
 def test_only_what_another_service_may_give_up_is_tried_again(
     wants: Request, others: list[Taken], *, may_pass: bool
 ) -> None:
-    said = assign(wants, others, POOLS, in_use={"192.0.2.2": "node n1"})
+    said = assign(wants, Occupied(others, {"192.0.2.2": "node n1"}), POOLS)
     assert isinstance(said, Refused)
     assert isinstance(said.error, InvalidRequest) is not may_pass
     assert str(said.error) == said.reason
@@ -222,19 +223,19 @@ def test_services_of_several_namespaces_share_what_the_pool_lets_them() -> None:
     other = taken("192.0.2.2", service="team/other", sharing_key="k")
     wants = request(ports=HTTPS, sharing_key="k")
     shared = pool("first", "192.0.2.1-192.0.2.3", share_across_namespaces=True)
-    assert assign(wants, [other], [shared]) == Assigned(("192.0.2.2",))
-    assert assign(wants, [other], [FIRST]) == Assigned(("192.0.2.1",))
+    assert assign(wants, Occupied([other]), [shared]) == Assigned(("192.0.2.2",))
+    assert assign(wants, Occupied([other]), [FIRST]) == Assigned(("192.0.2.1",))
 
 
 def test_addresses_of_machines_are_not_given_out_but_kept() -> None:
     in_use = {"192.0.2.1": "node n1", "192.0.2.2": "this machine"}
-    assert assign(request(), [], POOLS, in_use=in_use) == Assigned(("192.0.2.3",))
+    assert assign(request(), Occupied([], in_use), POOLS) == Assigned(("192.0.2.3",))
     keeps = request(current=("192.0.2.2",))
-    assert assign(keeps, [], POOLS, in_use=in_use) == Assigned(("192.0.2.2",))
+    assert assign(keeps, Occupied([], in_use), POOLS) == Assigned(("192.0.2.2",))
 
 
 def test_there_may_be_no_pool_at_all() -> None:
-    said = assign(request(), [], ())
+    said = assign(request(), Occupied([]), ())
     assert isinstance(said, Refused)
     assert "none" in said.reason
 
@@ -323,7 +324,7 @@ def test_buggy_addresses_can_be_left_out() -> None:
     assert given[:2] == ["192.0.1.254", "192.0.2.1"]
     assert not left_out & set(given)
     assert size(both) == len(given) + 256
-    said = assign(request(requested=("192.0.2.255",)), [], [both])
+    said = assign(request(requested=("192.0.2.255",)), Occupied([]), [both])
     assert isinstance(said, Refused)
     assert "left out" in said.reason
 
@@ -362,7 +363,7 @@ def test_an_address_is_given_exactly_where_one_can_be_had(
         )
     }
     wants = request(ports=ports, sharing_key=key, current=tuple(current))
-    said = assign(wants, others, [pool("p", "192.0.2.0/30")])
+    said = assign(wants, Occupied(others), [pool("p", "192.0.2.0/30")])
     if not free:
         assert isinstance(said, Refused)
         return
@@ -380,3 +381,26 @@ def test_the_size_of_a_pool_is_how_many_it_gives(first: int, more: int) -> None:
     given = list(addresses(one, "IPv4"))
     assert size(one) == len(given)
     assert all(contains(one, address) for address in given)
+
+
+@UNHURRIED
+@given(before=OTHERS, changes=st.lists(st.tuples(st.sampled_from("abcde"), OTHERS), max_size=4))
+def test_what_services_are_given_takes_the_place_of_what_they_had(
+    before: list[Taken], changes: list[tuple[str, list[Taken]]]
+) -> None:
+    def owned(uid: str, several: list[Taken]) -> list[Taken]:
+        return [msgspec.structs.replace(one, uid=uid) for one in several]
+
+    occupied, had = Occupied(before), before
+    for uid, given_ in changes:
+        occupied.give(uid, owned(uid, given_))
+        had = [one for one in had if one.uid != uid] + owned(uid, given_)
+    anew = Occupied(had)
+    for address in map(ip_address, FOUR):
+        for uid in ("a", "e", "nobody"):
+            assert occupied.by_others(address, uid) == anew.by_others(address, uid)
+            for key in ("", "k"):
+                assert sorted(occupied.shared(key, uid)) == sorted(anew.shared(key, uid))
+    assert {uid: sorted(occupied.of(uid), key=str) for uid in "abcde"} == {
+        uid: sorted(anew.of(uid), key=str) for uid in "abcde"
+    }

@@ -7,7 +7,7 @@ The verbs and the keeper, which applies what health checks find, take turns.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 from proreus.cloudprovider.context import Context, scope
@@ -23,7 +23,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancerRef,
     PartChange,
 )
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import Service
 from proreus.providers.local import memo, network, nft, nft_changes, plan, pools, preview
 from proreus.providers.local.announcer import Announcer
 from proreus.providers.local.calls import Calls
@@ -35,7 +35,8 @@ from proreus.providers.local.health import Checker
 from proreus.providers.local.kernel import Kernel, Observed
 from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Condition, State, Target
-from proreus.providers.local.usage import in_use, taken
+from proreus.providers.local.taken import Occupied
+from proreus.providers.local.usage import in_use, taken, taken_of
 from proreus.providers.local.work import Work, work
 
 log = logging.getLogger(__name__)
@@ -131,10 +132,10 @@ class LocalLoadBalancers:
         answers: dict[str, EnsureAnswer] = {}
 
         def edit(state: State, shown: Observed) -> State:
-            machines = in_use(self._context.listers["nodes"].all(), self._reach)
+            occupied = self._occupied(state)
             for lb in desired:
                 try:
-                    state, answers[lb.ref.uid] = self._ensured(state, lb, machines)
+                    state, answers[lb.ref.uid] = self._ensured(state, lb, occupied)
                 except CloudError as error:
                     answers[lb.ref.uid] = error
             if problems := self._obstacles(state, shown):
@@ -155,12 +156,12 @@ class LocalLoadBalancers:
             shown = await self._show()
         state = _state(shown)
         is_damaged = self._work(state, shown) != Work()
-        machines = in_use(self._context.listers["nodes"].all(), self._reach)
+        occupied = self._occupied(state)
         answers: dict[str, Sequence[PartChange] | CloudError] = {}
         for lb in desired:
             uid = lb.ref.uid
             try:
-                after, _ = self._ensured(state, lb, machines)
+                after, _ = self._ensured(state, lb, occupied)
             except CloudError as error:
                 answers[uid] = error
                 continue
@@ -226,7 +227,7 @@ class LocalLoadBalancers:
         ]
 
     def _ensured(
-        self, state: State, lb: LoadBalancer, machines: Mapping[str, str]
+        self, state: State, lb: LoadBalancer, occupied: Occupied
     ) -> tuple[State, EnsureAnswer]:
         _check(lb)
         uid = lb.ref.uid
@@ -237,12 +238,7 @@ class LocalLoadBalancers:
                 f" {uid}: delete that one, or create this Service again"
             )
         request = pools.request_for(lb, existing.addresses.values() if existing is not None else ())
-        assigned = pools.assign(
-            request,
-            [*taken(state), *pools.taken_by(self._others(state))],
-            self._settings.address_pools,
-            in_use=machines,
-        )
+        assigned = pools.assign(request, occupied, self._settings.address_pools)
         if isinstance(assigned, pools.Refused):
             raise assigned.error
         addresses = {_FAMILY_OF_DOTS["." in address]: address for address in assigned.addresses}
@@ -255,16 +251,18 @@ class LocalLoadBalancers:
             sharing_key=request.sharing_key,
             leave=self._now() + draining if draining else 0.0,
         )
-        ingress = tuple(
-            LoadBalancerIngress(ip=address, ip_mode="VIP") for address in addresses.values()
-        )
-        return state, Ensured(ingress, rejected)
+        occupied.give(uid, taken_of(state, uid))
+        return state, Ensured(assigned.ingress, rejected)
 
-    def _others(self, state: State) -> Iterator[Service]:
-        """Return Services that this kernel lacks, with the addresses in their status."""
-        for one in self._context.listers["services"].all():
-            if isinstance(one, Service) and one.metadata.uid not in state.balancers:
-                yield one
+    def _occupied(self, state: State) -> Occupied:
+        """Return what is taken by the kernel; of Services that it lacks, by their status."""
+        others = (
+            one
+            for one in self._context.listers["services"].all()
+            if isinstance(one, Service) and one.metadata.uid not in state.balancers
+        )
+        nodes = self._context.listers["nodes"].all()
+        return Occupied((*taken(state), *pools.taken_by(others)), in_use(nodes, self._reach))
 
     async def _change(self, edit: Callable[[State, Observed], State]) -> None:
         """Read the kernel, edit the state, and apply it."""

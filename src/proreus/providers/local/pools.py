@@ -2,7 +2,7 @@
 
 `assign` is asked once for each Service, with what all the others have:
 
-    result = assign(request, taken, pools, in_use=addresses_of_machines)
+    result = assign(request, Occupied(taken, addresses_of_machines), pools)
     if isinstance(result, Refused): raise result.error
 
 Addresses that a Service asks for by name come first, then those that it has, then the first free
@@ -20,7 +20,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer
-from proreus.kube.objects import Service
+from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.local.addresses import (
     Address,
     Pool,
@@ -30,9 +30,7 @@ from proreus.providers.local.addresses import (
     parse,
     range_text,
 )
-
-Port = tuple[str, int]
-"""A port: its protocol and number."""
+from proreus.providers.local.taken import Occupied, Port, Taken
 
 ANNOTATION_ADDRESSES: Final = "proreus.io/load-balancer-ips"
 """The addresses that a Service asks for, comma-separated, at most one of each family."""
@@ -86,23 +84,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     current: tuple[str, ...] = ()
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """An address that a Service has; a Service with two addresses has two of these.
-
-    `service` is namespace/name, for messages. One's own is left out of account by its uid.
-    """
-
-    address: str
-    uid: str
-    service: str
-    ports: frozenset[Port]
-    sharing_key: str = ""
-
-
 class Assigned(msgspec.Struct, frozen=True):
     """The assigned addresses in the order of the families; at least one."""
 
     addresses: tuple[str, ...]
+
+    @property
+    def ingress(self) -> tuple[LoadBalancerIngress, ...]:
+        """The addresses as a Service's status shows them: kube-proxy takes their packets, too."""
+        return tuple(LoadBalancerIngress(ip=one, ip_mode="VIP") for one in self.addresses)
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -159,6 +149,20 @@ def taken_by(services: Iterable[Service]) -> tuple[Taken, ...]:
     )
 
 
+def taken_for(request: Request, service: str, found: Assigned) -> tuple[Taken, ...]:
+    """Return what a Service has once it has been assigned addresses; its key is for messages."""
+    return tuple(
+        Taken(
+            address=address,
+            uid=request.uid,
+            service=service,
+            ports=request.ports,
+            sharing_key=request.sharing_key,
+        )
+        for address in found.addresses
+    )
+
+
 def ports_of(service: Service) -> frozenset[Port]:
     """Return every protocol and port of a Service."""
     return frozenset((port.protocol, port.port) for port in service.spec.ports)
@@ -178,25 +182,18 @@ def _requested(service: Service) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def assign(
-    request: Request,
-    taken: Sequence[Taken],
-    pools: Sequence[Pool],
-    *,
-    in_use: Mapping[str, str] = MappingProxyType({}),
-) -> Assigned | Refused:
+def assign(request: Request, occupied: Occupied, pools: Sequence[Pool]) -> Assigned | Refused:
     """Choose the addresses of a load balancer.
 
     Args:
         request: What the Service asks for.
-        taken: What all Services have.
+        occupied: What all Services have, and what is in use otherwise: of that a Service keeps
+            an address that it has (kube-proxy may put it on this very machine).
         pools: The pools in the order of preference.
-        in_use: Addresses that are never given out, with who has them: nodes, this machine. A
-            Service keeps one of them that it has (kube-proxy may put it on this very machine).
     """
     try:
         requested = _by_family(request)
-        choice = _Choice(request, taken, _eligible(request, pools), in_use)
+        choice = _Choice(request, occupied, _eligible(request, pools))
         found = [
             choice.requested(requested[family], pools)
             if family in requested
@@ -223,21 +220,11 @@ class _Impossible(Exception):
 class _Choice:
     """The choice of addresses for one Service, among the pools that it may use."""
 
-    def __init__(
-        self,
-        request: Request,
-        taken: Sequence[Taken],
-        pools: Sequence[Pool],
-        in_use: Mapping[str, str],
-    ) -> None:
+    def __init__(self, request: Request, occupied: Occupied, pools: Sequence[Pool]) -> None:
         self._request = request
         self._pools = pools
         self._giving = [pool for pool in pools if pool.auto_assign or pool.name == request.pool]
-        self._in_use = {parse(address): who for address, who in in_use.items()}
-        self._taken: dict[Address | None, list[Taken]] = {}
-        for one in taken:
-            if one.uid != request.uid:
-                self._taken.setdefault(parse(one.address), []).append(one)
+        self._occupied = occupied
         self._current = [parse(text) for text in request.current]
 
     def requested(self, address: Address, all_pools: Sequence[Pool]) -> Address:
@@ -247,7 +234,7 @@ class _Choice:
         if problem := self._conflict(address):
             raise _Impossible(
                 f"the address {address} that the Service asks for {problem}",
-                may_pass=address in self._taken,
+                may_pass=bool(self._others(address)),
             )
         return address
 
@@ -289,18 +276,20 @@ class _Choice:
             if address is not None and any(contains(pool, address) for pool in pools):
                 yield address
 
-    def _shared(self) -> Iterator[Address | None]:
+    def _shared(self) -> Iterator[Address]:
         """Return the addresses of Services with the same sharing key."""
         key = self._request.sharing_key
-        for address, users in self._taken.items():
-            if key and all(user.sharing_key == key for user in users):
-                yield address
+        return self._occupied.shared(key, self._request.uid) if key else iter(())
+
+    def _others(self, address: Address) -> Sequence[Taken]:
+        return self._occupied.by_others(address, self._request.uid)
 
     def _conflict(self, address: Address) -> str:
         """Return why the Service cannot have an address, or ""."""
-        if address in self._in_use and address not in self._current:
-            return f"is in use by {self._in_use[address]}: ask for another one"
-        for one in self._taken.get(address, ()):
+        in_use = self._occupied.in_use
+        if address in in_use and address not in self._current:
+            return f"is in use by {in_use[address]}: ask for another one"
+        for one in self._others(address):
             if not one.sharing_key or one.sharing_key != self._request.sharing_key:
                 return (
                     f"belongs to the Service {one.service}: ask for another one, or give both"

@@ -10,7 +10,8 @@ from proreus.cloudprovider.metrics import REGISTRY
 from proreus.kube.objects import KubeObject, Node, Service
 from proreus.providers.local.addresses import Pool, contains, parse, size
 from proreus.providers.local.plan import Reach, State
-from proreus.providers.local.pools import Taken, taken_by
+from proreus.providers.local.pools import taken_by
+from proreus.providers.local.taken import Taken
 
 _IP_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 TOTAL: Final = Gauge(
@@ -47,16 +48,22 @@ def used(pool: Pool, objects: Iterable[KubeObject]) -> int:
 
 def taken(state: State) -> Iterator[Taken]:
     """Return the addresses that Services have by the kernel's state."""
-    for uid, one in state.balancers.items():
-        ports = frozenset((protocol.upper(), port) for protocol, port in one.ports)
-        for address in one.addresses.values():
-            yield Taken(
-                address=address,
-                uid=uid,
-                service=one.service,
-                ports=ports,
-                sharing_key=one.sharing_key,
-            )
+    for uid in state.balancers:
+        yield from taken_of(state, uid)
+
+
+def taken_of(state: State, uid: str) -> Iterator[Taken]:
+    """Return the addresses that one Service has by the kernel's state."""
+    one = state.balancers[uid]
+    ports = frozenset((protocol.upper(), port) for protocol, port in one.ports)
+    for address in one.addresses.values():
+        yield Taken(
+            address=address,
+            uid=uid,
+            service=one.service,
+            ports=ports,
+            sharing_key=one.sharing_key,
+        )
 
 
 def in_use(nodes: Iterable[KubeObject], reach: Reach) -> Mapping[str, str]:

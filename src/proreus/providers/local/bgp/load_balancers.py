@@ -5,6 +5,7 @@ node that announces an address hands its packets to its own kube-proxy.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Final
 
 from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.errors import CloudError, NotSupported
@@ -19,11 +20,15 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancerRef,
     PartChange,
 )
-from proreus.kube.objects import LoadBalancerIngress, Node, Service
+from proreus.kube.objects import Service
 from proreus.providers.local import pools
 from proreus.providers.local.config import LocalConfig
+from proreus.providers.local.plan import Reach
+from proreus.providers.local.taken import Occupied, Taken
+from proreus.providers.local.usage import in_use
 
-_IP_TYPES = frozenset({"InternalIP", "ExternalIP"})
+_NO_MACHINE: Final = Reach(())
+"""No machine's own addresses: the leader's are in nobody's way, as no traffic comes there."""
 
 
 class AnnouncedLoadBalancers:
@@ -37,7 +42,7 @@ class AnnouncedLoadBalancers:
         """Keep the pools of `settings`."""
         self._context = context
         self._pools = settings.address_pools
-        self._assigned: dict[str, tuple[pools.Taken, ...]] = {}
+        self._assigned: dict[str, tuple[Taken, ...]] = {}
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
         """Return one group for all Services."""
@@ -57,7 +62,17 @@ class AnnouncedLoadBalancers:
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Assign addresses."""
         self._forget()
-        return {lb.ref.uid: self._ensured(lb, self._assigned) for lb in desired}
+        occupied = self._occupied()
+        answers: dict[str, EnsureAnswer] = {}
+        for lb in desired:
+            uid = lb.ref.uid
+            found = self._assign(lb, occupied)
+            if isinstance(found, pools.Refused):
+                answers[uid] = found.error
+            else:
+                self._assigned[uid] = occupied.of(uid)
+                answers[uid] = Ensured(found.ingress)
+        return answers
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Do as `ensure`: the nodes decide for themselves."""
@@ -67,21 +82,20 @@ class AnnouncedLoadBalancers:
         self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """Return the addresses that `ensure` would assign."""
-        assigned = dict(self._assigned)
-        found: dict[str, Sequence[PartChange] | CloudError] = {}
+        occupied = self._occupied()
+        answers: dict[str, Sequence[PartChange] | CloudError] = {}
         for lb in desired:
-            answer = self._ensured(lb, assigned)
-            if isinstance(answer, CloudError):
-                found[lb.ref.uid] = answer
+            found = self._assign(lb, occupied)
+            if isinstance(found, pools.Refused):
+                answers[lb.ref.uid] = found.error
                 continue
-            ingress = answer.ingress if isinstance(answer, Ensured) else ()
             old = {one.ip for one in lb.ref.last_ingress}
-            new = {one.ip for one in ingress}
-            found[lb.ref.uid] = (
+            new = {*found.addresses}
+            answers[lb.ref.uid] = (
                 *(PartChange("create", f"address {one}") for one in sorted(new - old)),
                 *(PartChange("delete", f"address {one}") for one in sorted(old - new)),
             )
-        return found
+        return answers
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Give the addresses back."""
@@ -98,31 +112,23 @@ class AnnouncedLoadBalancers:
         del cluster
         raise NotSupported("nodes announce addresses of Services; there is nothing else to list")
 
-    def _ensured(
-        self, lb: LoadBalancer, assigned: dict[str, tuple[pools.Taken, ...]]
-    ) -> EnsureAnswer:
-        """Assign addresses to one Service, beside what is `assigned`, and add them."""
+    def _occupied(self) -> Occupied:
+        """Return what is taken: what was assigned, whatever the cache shows, and the rest."""
+        occupied = Occupied(
+            pools.taken_by(self._services()),
+            in_use(self._context.listers["nodes"].all(), _NO_MACHINE),
+        )
+        for uid, assigned in self._assigned.items():
+            occupied.give(uid, assigned)
+        return occupied
+
+    def _assign(self, lb: LoadBalancer, occupied: Occupied) -> pools.Assigned | pools.Refused:
+        """Assign addresses to one Service, which then occupies them."""
         request = pools.request_for(lb)
-        taken = [
-            *(one for several in assigned.values() for one in several),
-            *pools.taken_by(one for one in self._services() if one.metadata.uid not in assigned),
-        ]
-        found = pools.assign(request, taken, self._pools, in_use=self._in_use())
-        if isinstance(found, pools.Refused):
-            return found.error
-        assigned[lb.ref.uid] = tuple(
-            pools.Taken(
-                address=address,
-                uid=lb.ref.uid,
-                service=lb.ref.key,
-                ports=request.ports,
-                sharing_key=request.sharing_key,
-            )
-            for address in found.addresses
-        )
-        return Ensured(
-            tuple(LoadBalancerIngress(ip=address, ip_mode="VIP") for address in found.addresses)
-        )
+        found = pools.assign(request, occupied, self._pools)
+        if isinstance(found, pools.Assigned):
+            occupied.give(lb.ref.uid, pools.taken_for(request, lb.ref.key, found))
+        return found
 
     def _forget(self) -> None:
         """Forget what the cache shows."""
@@ -135,13 +141,3 @@ class AnnouncedLoadBalancers:
         for one in self._context.listers["services"].all():
             if isinstance(one, Service):
                 yield one
-
-    def _in_use(self) -> Mapping[str, str]:
-        """Return the addresses of nodes."""
-        return {
-            listed.address: f"the node {node.metadata.name}"
-            for node in self._context.listers["nodes"].all()
-            if isinstance(node, Node)
-            for listed in node.status.addresses
-            if listed.type in _IP_TYPES
-        }

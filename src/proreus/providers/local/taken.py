@@ -1,0 +1,72 @@
+"""Know which addresses are taken: by Services, by nodes, by this machine.
+
+It is made once for a batch of Services, and changes with each that gets addresses: to look at all
+of them anew for each one would take a minute for some thousands.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from proreus.providers.local.addresses import Address, parse
+
+Port = tuple[str, int]
+"""A port: its protocol and number."""
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """An address that a Service has; a Service with two addresses has two of these.
+
+    `service` is namespace/name, for messages. One's own is left out of account by its uid.
+    """
+
+    address: str
+    uid: str
+    service: str
+    ports: frozenset[Port]
+    sharing_key: str = ""
+
+
+class Occupied:
+    """The addresses that are taken, with who has them.
+
+    Attributes:
+        in_use: Addresses that are never given out, with who has them: nodes, this machine.
+    """
+
+    def __init__(
+        self, taken: Iterable[Taken] = (), in_use: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Keep what Services have, and what nobody may get."""
+        self.in_use = {parse(address): who for address, who in in_use.items()}
+        self._of: dict[str, tuple[Taken, ...]] = {}
+        self._at: dict[Address | None, list[Taken]] = {}
+        for one in taken:
+            self._add(one)
+
+    def give(self, uid: str, taken: Iterable[Taken]) -> None:
+        """Let a Service have these, in the place of what it had."""
+        for one in self._of.pop(uid, ()):
+            self._at[parse(one.address)].remove(one)
+        for one in taken:
+            self._add(one)
+
+    def of(self, uid: str) -> tuple[Taken, ...]:
+        """Return what a Service has."""
+        return self._of.get(uid, ())
+
+    def by_others(self, address: Address, uid: str) -> list[Taken]:
+        """Return who has an address besides the Service of that uid."""
+        return [one for one in self._at.get(address, ()) if one.uid != uid]
+
+    def shared(self, key: str, uid: str) -> Iterator[Address]:
+        """Return the addresses whose users, others than that uid, all have the sharing key."""
+        for address in self._at:
+            users = self.by_others(address, uid) if address is not None else []
+            if address is not None and users and all(one.sharing_key == key for one in users):
+                yield address
+
+    def _add(self, one: Taken) -> None:
+        self._of[one.uid] = (*self.of(one.uid), one)
+        self._at.setdefault(parse(one.address), []).append(one)
