@@ -93,8 +93,12 @@ def printed_rights(tool: str) -> str:
 
 def printed_roles(*given: str) -> list[dict[str, Any]]:
     """Return what `proreus roles` prints with these flags."""
+    return _printed("roles", *given)
+
+
+def _printed(*command: str) -> list[dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, "-m", "proreus", "roles", *given],
+        [sys.executable, "-m", "proreus", *command],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -181,6 +185,13 @@ def roles() -> str:
     }
     source = "roles that `proreus roles` prints"
     return GENERATED.replace("source named here", source) + yaml.safe_dump(found, sort_keys=False)
+
+
+def speaker_roles() -> str:
+    """Return the file from which the chart makes the role of BGP speakers."""
+    printed = {"objects": _printed("bgp-speaker", "--roles")}
+    source = "role that `proreus bgp-speaker --roles` prints"
+    return GENERATED.replace("source named here", source) + yaml.safe_dump(printed, sort_keys=False)
 
 
 def rendered(program: Path, values: Path) -> str:
@@ -270,6 +281,7 @@ async def main() -> int:
         write = what == "write"
         first = {file: printed_rights(tool) for file, tool in RIGHTS.items()}
         first[CHART / "files" / "roles.yaml"] = roles()
+        first[CHART / "files" / "bgp-speaker-roles.yaml"] = speaker_roles()
         stale = put(first, write=write)  # first of all: the chart is rendered with the roles
         stale += put(await everything(), write=write)
     except ControlPlaneError as error:

@@ -35,6 +35,13 @@ EVERYTHING: Final[dict[str, Any]] = {
     "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
     "extraTolerations": [{"key": "a", "operator": "Exists"}],
     "args": {"use-service-account-credentials": True},
+    "bgpSpeaker": {
+        "enabled": True,
+        "cloudConfig": {"existingSecret": "speakers"},
+        "passwordsSecret": "peers",
+        "frr": {"image": {"repository": "registry.example/frr", "tag": "10.2"}, "group": 105},
+        "affinity": {"nodeAffinity": {}},
+    },
     "metrics": {
         "readers": [{"name": "prometheus", "namespace": "monitoring"}],
         "serviceMonitor": {"enabled": True, "labels": {"a": "b"}},

@@ -27,6 +27,24 @@ app.kubernetes.io/part-of: proreus
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
+{{- define "ccm.speaker" -}}
+{{- printf "%s-bgp-speaker" (include "ccm.fullname" . | trunc 51 | trimSuffix "-") }}
+{{- end }}
+
+{{/* Other names than the manager's, whose Deployment and Service would select speakers, too. */}}
+{{- define "ccm.speakerSelector" -}}
+app.kubernetes.io/name: {{ printf "%s-bgp-speaker" (include "ccm.name" . | trunc 51 | trimSuffix "-") }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "ccm.speakerLabels" -}}
+{{ include "ccm.speakerSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: bgp-speaker
+app.kubernetes.io/part-of: proreus
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
 {{- define "ccm.serviceAccount" -}}
 {{- if .Values.serviceAccount.name }}
 {{- .Values.serviceAccount.name }}

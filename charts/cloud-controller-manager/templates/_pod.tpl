@@ -143,6 +143,16 @@ spec:
 {{- end }}
 {{- end }}
 
+{{- define "ccm.frrImage" -}}
+{{- with .Values.bgpSpeaker.frr.image }}
+{{- if .digest }}
+{{- printf "%s@%s" .repository .digest | quote }}
+{{- else }}
+{{- printf "%s:%s" .repository .tag | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "ccm.probes" -}}
 {{- /* A slow start must not end in a restart: up to 60 s until the port answers. */ -}}
 startupProbe:
