@@ -129,7 +129,18 @@ async def test_states(emulator: Emulator, state: str, expected: InstanceState) -
     async with started(emulator) as provider:
         found = machine(await describe(provider, node("node-1", PREFIX + id_)), "node-1")
     assert found.state is expected
-    assert found.powered_off is (state == "Stopped")
+
+
+async def test_a_stopped_machine_may_still_run_so_nothing_proves_that_it_has_no_power(
+    emulator: Emulator,
+) -> None:
+    """Of one on a host whose agent is away CloudStack says Stopped, and it goes on writing."""
+    network = emulator.world.add_network()
+    (id_,) = emulator.world.add_machines(["node-1"], network, state="Stopped")
+    async with started(emulator) as provider:
+        found = machine(await describe(provider, node("node-1", PREFIX + id_)), "node-1")
+    assert found.state is InstanceState.STOPPED
+    assert not found.powered_off
 
 
 async def test_a_destroyed_machine_that_users_are_not_shown_is_absent(emulator: Emulator) -> None:

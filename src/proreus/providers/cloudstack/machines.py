@@ -37,6 +37,11 @@ def instance(
 ) -> Instance | CloudError:
     """Make the framework's `Instance` from the description of a machine.
 
+    It never says that a machine is powered off, for CloudStack says `Stopped` of some that run: of
+    one that was stopped with `forced` (documentation of stopVirtualMachine), also by CloudStack
+    itself, on a host whose agent does not answer; of one that its host left out of its reports, as
+    while it was migrated by others (apache/cloudstack, issues 6798 and 3741).
+
     Args:
         machine: By CloudStack.
         region: That of the cloud-config; "" for each machine's zone.
@@ -58,7 +63,6 @@ def instance(
         region=LABEL_VALUE.clean(region) or zone,
         addresses=found,
         state=_STATES.get(str(machine.get("state", "")), InstanceState.RUNNING),
-        powered_off=machine.get("state") == "Stopped",
     )
 
 
