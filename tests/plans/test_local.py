@@ -148,7 +148,7 @@ def test_how_nodes_are_asked(changes: dict[str, Any], expected: Check) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (host("far", "172.16.0.1", "not an address"), "172.16.0.1, not an address is no machine's"),
+        (host("far", "172.16.0.1", "not an address"), "172.16.0.1, not an address is not"),
         (host("bare"), "it has no IPv4 address"),
         (host("six", v6=("fd00:9::6",)), "it has no IPv4 address"),
     ],

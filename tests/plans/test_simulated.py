@@ -319,7 +319,7 @@ def test_ports_that_the_cloud_forwards_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("host", "message"),
     [
-        (node(provider_id="aws:///zone/i-1"), "is no instance of region"),
+        (node(provider_id="aws:///zone/i-1"), "is not an instance of region"),
         (node(ip=""), "it has no IPv4 address"),
     ],
 )

@@ -70,7 +70,7 @@ class FRR:
         self._processes.pop(name).wait()
 
     def commands(self, name: str, *lines: str) -> str:
-        """Run commands as an operator would, in a connection of their own; returns what they show."""
+        """Run commands as an operator would, in a connection of their own; return what they show."""
         shown = ""
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(str(self.directory / f"{name}.vty"))

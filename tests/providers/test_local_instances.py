@@ -158,7 +158,7 @@ async def test_a_machine_that_is_back_in_an_inventory_with_a_mistake_is_not_gone
     file.write_text("machines: [{name: n1}, {name: n2, zoen: rack-1}]")
     said = (await instances.describe([silent]))["n1"]
     assert isinstance(said, CloudError)
-    assert "may be back that it says are gone" in str(said)
+    assert "machines that it says are gone may be back" in str(said)
     assert "zoen" in str(said)
     await cloud.close()
 

@@ -40,7 +40,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command; return the exit code."""
     try:
         question, rest = _question(argv)
         options = command_line.parse(Options, rest, USAGE, DESCRIPTION).options

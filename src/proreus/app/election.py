@@ -82,7 +82,10 @@ def locks(
 
 
 class Elector(Protocol):
-    """A maker of the `LeaderElector` of a lease; `deference` is how long others may go first."""
+    """A function that makes the candidate for a lease.
+
+    Its `deference` returns the seconds for which other candidates may go first.
+    """
 
     def __call__(self, lock: Lock, deference: Callable[[], float], /) -> LeaderElector:
         """Return the candidate for a lease."""
@@ -233,7 +236,10 @@ class Election:
             klog.exception(log, "The lease is no longer watched", err=exc, lease=lock.name)
 
     def _deference(self, name: str) -> float:
-        """Return how long to leave a lease to others: longer, the more are held or preferred."""
+        """Return for how many seconds this lease is left to other candidates.
+
+        They grow with the leases that this process holds, and with the free ones it prefers.
+        """
         held = sum(lock.modest for lock in self._held)
         free = (it for it in self._order[: self._order.index(name)] if not self._won[it].is_set())
         preferred = sum(not self._electors[it].is_taken for it in free)

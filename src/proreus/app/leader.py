@@ -100,7 +100,7 @@ class Leader:
         health.add("leader-started", self._waits)
 
     async def run(self, stop: asyncio.Event) -> int:
-        """Run the chosen controllers until `stop` is set; returns the exit code."""
+        """Run the chosen controllers until `stop` is set; return the exit code."""
         contain_exits(asyncio.get_running_loop(), self._exited)
         self._leads = True
         async with self._clients:

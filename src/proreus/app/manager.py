@@ -58,7 +58,7 @@ LEASE_CHANGES: Final = Resource(
 
 
 async def run(options: Options, given: CloudProvider | None, config: ClientConfig) -> int:
-    """Run the manager until it is told to end; returns the exit code.
+    """Run the manager until it is told to end; return the exit code.
 
     Args:
         options: The flags.
@@ -127,7 +127,7 @@ async def _lead(
     shown: tuple[Health, Source],
     stop: asyncio.Event,
 ) -> int:
-    """Lead until `stop` is set, with replicas only once a lease is won; returns the exit code."""
+    """Lead until `stop` is set, with replicas only once a lease is won; return the exit code."""
     health, state = shown
     chosen = controllers_of(options)
     if not options.leader_elect:

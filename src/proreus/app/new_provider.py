@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the skeleton; returns the exit code: 0, or 2 if nothing was written."""
+    """Write the skeleton; return the exit code: 0, or 2 if nothing was written."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM, description="Write the skeleton of a cloud provider's package."
     )

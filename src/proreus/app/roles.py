@@ -20,7 +20,7 @@ for kubectl apply. Without --cloud-provider they suffice for any provider."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the manifests; returns the exit code, 2 for a wrong command line."""
+    """Print the manifests; return the exit code, 2 for a wrong command line."""
     try:
         found = objects(command_line.parse(Options, argv, PROGRAM, DESCRIPTION).options)
     except (flags.FlagError, ConfigError) as exc:

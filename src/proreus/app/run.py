@@ -25,7 +25,7 @@ and makes load balancers for Services, on the cloud that --cloud-provider names.
 
 
 def main(argv: Sequence[str], *, program: str = "proreus run") -> int:
-    """Run the manager; returns the exit code.
+    """Run the manager; return the exit code.
 
     2 is a wrong command line or configuration, 1 a run that failed, 0 an ordered end.
     """

@@ -162,7 +162,7 @@ class StandbyWork:
         )
 
     async def _run(self) -> None:
-        """Work until cancelled."""
+        """Follow nodes and Services, and mirror them, until cancelled."""
         async with Client(
             self._config, user_agent=f"{USER_AGENT}/standby", gate=_refuse
         ) as client:  # fmt: skip

@@ -96,7 +96,7 @@ class AnnotationReader:
         return word
 
     def names(self, name: str, form: re.Pattern[str], remedy: str) -> tuple[str, ...]:
-        """Return the parts of an annotation between commas, each of which matches a pattern."""
+        """Split an annotation at its commas; report parts that differ from `form` or come twice."""
         found = tuple(filter(None, (part.strip() for part in self.text(name).split(","))))
         if not all(form.fullmatch(part) for part in found):
             self.wrong(name, remedy)

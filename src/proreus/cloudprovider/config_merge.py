@@ -26,8 +26,8 @@ def merge_configs(file: str, secret: str, *, file_source: str, secret_source: st
     Args:
         file: The text of the file.
         secret: The text of the Secret.
-        file_source: Where the first is from, for messages; its suffix may tell the format.
-        secret_source: The same of the second.
+        file_source: Where the file is from, for messages; its suffix may tell the format.
+        secret_source: Where the Secret is from, for messages.
 
     Raises:
         ConfigError: One of them cannot be read; all lines that cannot.

@@ -142,7 +142,7 @@ class Description(msgspec.Struct, frozen=True):
 
     Attributes:
         limit: The most characters; the text is cut, never the UIDs.
-        words: Those that may stand beside the UIDs.
+        words: All words that may stand beside the UIDs.
     """
 
     limit: int

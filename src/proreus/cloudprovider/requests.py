@@ -148,7 +148,7 @@ class Answer(msgspec.Struct, frozen=True):
 class _NoDoctype(ET.TreeBuilder):
     def doctype(self, name: str, *_: str | None) -> None:
         """Refuse a document type, which can define entities."""
-        raise CloudError(f"the answer has a document type ({name}), which is not read")
+        raise CloudError(f"the answer has a document type declaration ({name}), which is refused")
 
 
 @functools.cache

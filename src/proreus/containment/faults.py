@@ -26,7 +26,7 @@ class Unanswered(Fault, CallTimeout):
 
 
 class Kind(StrEnum):
-    """The kinds of faults; raising or answering a `CloudError` is none."""
+    """The kinds of faults of a provider; to raise or answer a `CloudError` is no fault."""
 
     RAISED = "raised"
     """The provider raised something that is no CloudError, such as SystemExit."""

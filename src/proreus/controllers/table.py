@@ -48,11 +48,11 @@ class Sees(Enum):
     """The nodes that a controller sees where there are several clouds, each with its own."""
 
     OWN = "own"
-    """Those that belong to its cloud."""
+    """The nodes that belong to the controller's cloud."""
     HOSTS = "hosts"
-    """All; its cloud may own those of which nobody knows whose they are: they stay hosts."""
+    """All nodes; a node that may belong to any cloud counts as its cloud's own: it stays a host."""
     ALL = "all"
-    """All; its cloud does not own those of which nobody knows whose they are."""
+    """All nodes; a node that may belong to any cloud does not count as its cloud's own."""
 
 
 class Descriptor(msgspec.Struct, frozen=True):

@@ -166,7 +166,7 @@ def read_file(path: Path, where: str, problems: list[str]) -> bytes | None:
 
 
 def checked_token(content: bytes) -> str:
-    """Check that a header can carry the token; raises ValueError without showing it."""
+    """Raise ValueError, which does not show the token, if a header cannot carry it."""
     try:
         token = content.decode("ascii").strip()
     except UnicodeDecodeError:

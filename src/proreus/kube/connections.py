@@ -72,7 +72,7 @@ class Connector(aiohttp.TCPConnector):
         traces: Any,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's
     ) -> Any:
-        """Return a connection for the request; raises what the gate raises."""
+        """Return a connection for the request, or raise what the gate raises."""
         connection = await super().connect(req, traces, timeout)
         if self._gate is not None and (self._reads or req.method != "GET"):
             try:

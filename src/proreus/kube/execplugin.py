@@ -49,7 +49,7 @@ class CredentialSource(Protocol):
         """The command's name, for messages."""
 
     async def run(self) -> Credential:
-        """Return a new credential; raises PluginFailed if there is none."""
+        """Return a new credential, or raise PluginFailed if there is none."""
 
 
 class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):

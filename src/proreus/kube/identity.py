@@ -142,7 +142,7 @@ class _Runner:
         self.valid_until = -math.inf
 
     async def credential(self) -> Credential:
-        """Return the plugin's credential, running it if needed; raises PluginFailed."""
+        """Return the plugin's credential, running it if needed, or raise PluginFailed."""
         if self._clock() >= self.valid_until:
             if self._running is None:
                 self._running = asyncio.create_task(self._run())

@@ -91,7 +91,7 @@ class PulseMeta(ObjectMeta, frozen=True, rename="camel"):
 
 
 class PulseCondition(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """A condition of a Node, with the time at which it was reported last; null is none."""
+    """A condition of a Node, with the time at which it was reported last, if it was."""
 
     type: str
     status: str

@@ -98,7 +98,7 @@ class Transport:
         await self._session.close()
 
     async def exchange(self, request: Request) -> bytes:
-        """Return the body of a 2xx answer within `request.timeout`; raises `KubeError` else."""
+        """Return the body of a 2xx answer within `request.timeout`, or raise `KubeError`."""
         deadline = self._time() + request.timeout
         in_flight = False
         may_renew = True
@@ -208,7 +208,7 @@ class Transport:
             self._gate()
 
     async def _open(self, request: Request, **options: Any) -> aiohttp.ClientResponse:
-        """Send the request; returns when the head of the answer is there."""
+        """Send the request; return when the head of the answer is there."""
         started = self._time()
         code = 0
         try:

@@ -132,7 +132,7 @@ class WorkQueue(Generic[K]):
             self._schedule(key, entry)
 
     def retry(self, key: K, *, priority: Priority, after: float | None = None) -> float:
-        """Count a failure and queue the key again; returns the delay in seconds.
+        """Count a failure and queue the key again; return the delay in seconds.
 
         The delay is `after`, or else the backoff for the failures so far. Call it before `done`.
         """

@@ -32,14 +32,14 @@ class Authenticates(Protocol):
     """A function that identifies the user of a request, as `authentication.Authenticator` does."""
 
     async def authenticate(self, shown: Credentials) -> User:
-        """Return the user of these credentials; raises Unauthenticated, Busy."""
+        """Return the user of these credentials, or raise Unauthenticated or Busy."""
 
 
 class Authorizes(Protocol):
     """A function that decides what a user may do, as `authorization.Authorizer` does."""
 
     async def authorize(self, user: User, verb: str, path: str) -> Decision:
-        """Decide whether the user may do `verb` at a path; raises KubeError, Busy."""
+        """Decide whether the user may do `verb` at a path, or raise KubeError or Busy."""
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):

@@ -132,7 +132,7 @@ class Answers(Generic[K, V]):
         return len(self._kept)
 
     async def get(self, key: K, ask: Callable[[], Awaitable[V]], budget: Budget | None = None) -> V:
-        """Return a valid answer, or a new one from `ask`; raises what `ask` raises.
+        """Return a valid answer, or a new one from `ask`; raise what `ask` raises.
 
         Raises:
             Busy: The `budget` of new questions is used up.

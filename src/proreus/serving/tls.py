@@ -318,7 +318,7 @@ def _from_files(
 
 
 def _check(pair: Pair) -> None:
-    """Check that OpenSSL can serve with the pair; raises ValueError."""
+    """Raise ValueError if OpenSSL cannot serve with the certificate and key."""
     try:
         load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair.certificate, pair.key)
     except ssl.SSLError as exc:

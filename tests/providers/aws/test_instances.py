@@ -245,7 +245,7 @@ async def test_an_id_that_ec2_calls_malformed_is_an_invalid_request_and_no_absen
         calls = aws.calls()
     refused = found[f"node-{id_}"]
     assert isinstance(refused, InvalidRequest)
-    assert f"EC2 takes {id_} as no instance id" in str(refused)
+    assert f"EC2 does not take {id_} as an instance id" in str(refused)
     assert found[f"node-{GONE}"] == NotFound()
     assert all(isinstance(found[f"node-{one}"], Instance) for one in sound)
     assert calls == ["ec2.DescribeInstances"] * 3

@@ -88,7 +88,7 @@ async def test_a_metadata_server_that_does_not_answer_is_named_with_the_remedy(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "no file of Google's credentials"),
+        ("", "not a file of Google's credentials"),
         ('{"type": "gdch_service_account"}', "credentials of the type 'gdch_service_account'"),
         (
             '{"type": "service_account", "client_email": "a@b", "private_key": "x"}',

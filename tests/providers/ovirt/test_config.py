@@ -124,7 +124,7 @@ external = 10.0.0.0/99
         "uri: give a URL",
         "password: is required",
         "username: give it with its profile",
-        "external: '10.0.0.0/99' is no CIDR",
+        "external: '10.0.0.0/99' is not a CIDR",
         "external: has no effect",
     ):
         assert part in told

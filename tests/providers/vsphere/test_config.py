@@ -164,7 +164,7 @@ def test_a_mounted_secret_goes_before_the_file() -> None:
         ("[Global]\nserver = a\nport = 70000\n", "port"),
         (
             "[Global]\nserver = a\n[Nodes]\nexclude-external-network-subnet-cidr = 1.2.3\n",
-            "is no CIDR",
+            "is not a CIDR",
         ),
         ("[Global]\nserver = a\n[Client]\ntimeout = 0s\n", "timeout"),
         ("[Global]\nuser = u\npassword = planted-secret\nport = x\n", "port"),

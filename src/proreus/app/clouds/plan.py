@@ -111,7 +111,7 @@ def found_by(answers: Mapping[str, InstanceAnswer]) -> str | NotFound | CloudErr
 
 
 def heard(node: Node, answer: InstanceAnswer, clouds: Collection[str]) -> InstanceAnswer:
-    """Return what the answer of a node's cloud is worth: an absence is none by a contrary label.
+    """Return the answer of a node's cloud; an absence counts only if no label names another cloud.
 
     A cloud that was taken out of the flags, for a repair for instance, may have ids of the same
     form as one that is left, which knows nothing of its machines. A machine that is found loses

@@ -14,7 +14,7 @@ class Several(CloudProvider):
     """
 
     def __init__(self, members: Mapping[str, CloudProvider]) -> None:
-        """Keep the providers."""
+        """Keep the providers of all clouds."""
         super().__init__(None)
         self.members = members
         self.name = ",".join(members)  # type: ignore[misc]  # of the class, but this is of any

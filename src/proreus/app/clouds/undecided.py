@@ -51,7 +51,7 @@ _MOST: Final = 100
 
 
 class UndecidedCloud(CloudProvider):
-    """What answers in the place of a cloud where there is not one cloud to answer."""
+    """The provider for nodes and Services of which no single cloud is responsible."""
 
     name: ClassVar[str] = UNDECIDED
 
@@ -66,7 +66,7 @@ class UndecidedCloud(CloudProvider):
         self.answer()
 
     def answer(self) -> None:
-        """Set the capabilities."""
+        """Begin to answer for machines and load balancers."""
         self.instances = UndecidedInstances(self._clouds)
         self.load_balancers = UndecidedBalancers(self._clouds)
 
@@ -75,7 +75,7 @@ class UndecidedInstances:
     """The machines that any of several clouds may have."""
 
     def __init__(self, clouds: Clouds) -> None:
-        """Ask these clouds."""
+        """Keep the clouds that are asked."""
         self._clouds = clouds
 
     @property
@@ -157,7 +157,7 @@ class UndecidedBalancers:
         raise InvalidRequest(self._problem(service))
 
     def fingerprint(self, desired: LoadBalancer) -> str:
-        """Return none."""
+        """Return no fingerprint, so that nothing is recorded."""
         del desired
         return ""
 

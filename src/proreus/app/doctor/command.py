@@ -27,7 +27,7 @@ COULD_NOT_LOOK: Final = 2
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command; return the exit code."""
     try:
         options = command_line.parse(DoctorOptions, argv, PROGRAM, DESCRIPTION).options
         wrong = (*clouds.problems(options), *select(options.controllers)[1])

@@ -35,7 +35,7 @@ class PlanOptions(Options, frozen=True, kw_only=True):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command; return the exit code."""
     try:
         options = command_line.parse(PlanOptions, argv, PROGRAM, DESCRIPTION).options
         wrong = (

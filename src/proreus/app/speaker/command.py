@@ -38,7 +38,7 @@ USER_AGENT: Final = f"proreus-bgp-speaker/{__version__}"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns 0 after a signal, 1 if it cannot serve, 2 for wrong flags."""
+    """Run the command; return 0 after a signal, 1 if it cannot serve, 2 for wrong flags."""
     wrong: list[str] = []
     settings: SettingsFile | None = None
     cluster: ClientConfig | None = None

@@ -29,7 +29,7 @@ USER_AGENT: Final = "proreus-bgp-speaker-show"
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to show of a node."""
+    """The state of a node's speaker: its decision, its sessions, and what is wrong."""
 
     decision: Decision
     peers: Mapping[str, str]
@@ -48,7 +48,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def show(options: SpeakerOptions, settings: SettingsFile, cluster: ClientConfig) -> int:
-    """Print the state; returns 0 if all is well, else 1."""
+    """Print the state; return 0 if all is well, else 1."""
     async with readonly.client(cluster, USER_AGENT) as client:
         try:
             shown = await _read(options, settings, client)

@@ -70,7 +70,7 @@ class StatusOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns 0, 1 if nothing could be read, or 2 for wrong flags."""
+    """Run the command; return 0, 1 if nothing could be read, or 2 for wrong flags."""
     try:
         options, _ = flags.parse(StatusOptions, argv, PROGRAM, DESCRIPTION)
         config = kubeconfig.load(options.kubeconfig, options.url or options.master)

@@ -131,7 +131,7 @@ async def replicas(
 
 
 class _Shown(msgspec.Struct, frozen=True):
-    """What is shown of a notice."""
+    """The addresses of a notice that are shown, how many more there are, and since when."""
 
     addresses: tuple[str, ...] = ()
     more: int = 0

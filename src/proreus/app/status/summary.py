@@ -91,9 +91,9 @@ class Deletions(msgspec.Struct, frozen=True):
     """A summary of nodes that look gone, and Ready nodes that the cloud does not know.
 
     Attributes:
-        waiting: Those that wait for more answers.
-        held: Those that the breaker holds.
-        unproven: Those that stay because no Ready node speaks for the answers.
+        waiting: The nodes that wait for more answers.
+        held: The nodes that the breaker holds.
+        unproven: The nodes that stay because no Ready node speaks for the answers.
         unknown: The names of the Ready nodes whose machine the cloud does not know.
     """
 

@@ -134,7 +134,7 @@ def candidates(
 
 
 def can_witness(node: Node, owns: Owns) -> bool:
-    """Tell whether the node can be a witness: its machine exists, as it is Ready."""
+    """Tell whether the node can be a witness: it is Ready, so its machine surely exists."""
     return (
         is_ready(node)
         and bool(node.spec.provider_id)

@@ -71,7 +71,7 @@ class Missing(msgspec.Struct, frozen=True):
 
     Attributes:
         first: When the first call of the row began that did not find it.
-        last: The same of the last call.
+        last: When the last call of the row began.
         sound: The answers of the row that were sound otherwise.
         shown: When a call began that last showed it before; None if none did.
     """

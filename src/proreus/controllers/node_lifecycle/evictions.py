@@ -48,7 +48,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _is_less(one: str, other: str) -> bool:
-    """Compare two values as numbers of 64 bits (KEP-5471); False if one is none."""
+    """Compare two values as numbers of 64 bits (KEP-5471); False if either is not a number."""
     if not _NUMBER.fullmatch(one) or not _NUMBER.fullmatch(other):
         return False
     return -_MOST <= int(one) < int(other) < _MOST
@@ -118,7 +118,7 @@ def confirmed(
     """Return the pods that leave also by what was read anew of their nodes, and the others' uids.
 
     Args:
-        pods: Those that are to leave.
+        pods: The pods that are to leave by what the caches hold.
         nodes: Their nodes by name; a pod stays whose node could not be read, or is gone.
         scheduled: Since when each pod has been on a tainted node, by uid.
         at: The time.

@@ -72,7 +72,7 @@ class VolumeQuestions:
                 await asyncio.sleep(PAUSE)  # what is asked meanwhile waits
 
     async def _next(self) -> Sequence[_Question]:
-        """Return the next questions; none after a while without any."""
+        """Return the next batch of questions; an empty one if none comes within `IDLE` seconds."""
         self._news.clear()
         if not self._waiting:
             try:

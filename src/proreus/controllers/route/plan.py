@@ -42,7 +42,7 @@ class Memory(msgspec.Struct, frozen=True):
         attempts: What failed or is pending.
         doubts: Since when a missing desired route, or a route nobody needs, is unexpected.
         there: The desired routes that the cloud has.
-        problems: Those that have been reported.
+        problems: The problems that have been reported.
     """
 
     attempts: Mapping[Key, Attempt] = {}

@@ -141,7 +141,7 @@ async def find_place(settings: Global, api: "Api", metadata: "Metadata") -> Plac
     """Return region, VPC and tags by the cloud-config; what it leaves out, by this machine.
 
     Raises:
-        CloudError: This machine cannot be asked, or is no instance of this account.
+        CloudError: This machine cannot be asked, or is not an instance of this account.
         ConfigError: Its tags name more than one cluster.
     """
     tags = ClusterTags(settings.cluster_id, is_legacy=bool(settings.kubernetes_cluster_tag))
@@ -167,8 +167,8 @@ async def _this_machine(api: "Api", metadata: "Metadata") -> Described:
     instances = [instance for reservation in found for instance in reservation["Instances"]]
     if len(instances) != 1:
         raise CloudError(
-            f"this machine, {id_}, is no instance of the credential's account: use a credential of"
-            " its account, or give VPC, SubnetID and KubernetesClusterID in [Global] of the"
+            f"this machine, {id_}, is not an instance of the credential's account: use a credential"
+            " of its account, or give VPC, SubnetID and KubernetesClusterID in [Global] of the"
             " cloud-config"
         )
     return dict(instances[0])

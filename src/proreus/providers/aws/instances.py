@@ -131,8 +131,8 @@ def _with_unknown(ids: Iterable[str], shown: Iterable[Described]) -> dict[str, A
 
 def _malformed(id_: str) -> InvalidRequest:
     return InvalidRequest(
-        f"EC2 takes {id_} as no instance id ({_MALFORMED}): spec.providerID, or the name of the"
-        " Node, must hold the id of an instance"
+        f"EC2 does not take {id_} as an instance id ({_MALFORMED}): spec.providerID, or the name of"
+        " the Node, must hold the id of an instance"
     )
 
 

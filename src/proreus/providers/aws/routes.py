@@ -218,7 +218,7 @@ class AWSRoutes:
     ) -> Answer:
         id_ = instance_id(route.target or "")
         if id_ is None:
-            return InvalidRequest(f"route {route.name}: target {route.target!r} is no instance")
+            return InvalidRequest(f"route {route.name}: target {route.target!r} is not an instance")
         interface = targets.get(
             id_, CloudError(f"EC2 did not describe instance {id_}, to which the route leads")
         )

@@ -45,7 +45,7 @@ class AWSVolumes:
                 ids[name] = match[1]
             elif handle:
                 answers[name] = InvalidRequest(
-                    f"{handle!r} is no volume of EBS: it must be like vol-0123456789"
+                    f"{handle!r} is not a volume of EBS: it must be like vol-0123456789"
                 )
             else:
                 answers[name] = {}

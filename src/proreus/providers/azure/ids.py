@@ -79,7 +79,7 @@ def provider_id(id_: str) -> str:
 
 
 def resource_id(id_: str) -> ResourceId | None:
-    """Read a resource's id; None if it is none."""
+    """Read the id of a resource; None if the text has another form."""
     found = _RESOURCE.fullmatch(id_)
     if found is None:
         return None

@@ -49,7 +49,7 @@ class AzureInstances:
         return names.scope(node, self._group)
 
     async def confirmed(self, nodes: Sequence[Node]) -> Collection[str]:
-        """Return which nodes rows of Azure Resource Graph confirm, if the cloud-config wants it."""
+        """Return the nodes that Azure Resource Graph confirms; none if it is not configured."""
         if self._graph is None:
             return ()
         targets = [(node, names.target(node, self._subscription, self._group)) for node in nodes]

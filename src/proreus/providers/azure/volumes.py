@@ -42,7 +42,7 @@ class AzureVolumes:
             return {}
         found = resource_id(id_)
         if found is None or not _KIND.fullmatch(found.kind) or "/" in found.name:
-            raise InvalidRequest(f"{id_!r} is no managed disk of Azure")
+            raise InvalidRequest(f"{id_!r} is not a managed disk of Azure")
         if found.subscription.lower() != self._arm.config.subscription_id.lower():
             raise InvalidRequest(f"the disk {id_} is in another subscription than the cluster")
         disk = await self._arm.find(operations.DISK_GET, id_)

@@ -129,7 +129,7 @@ class Api:
             following = str(answer.get("nextMarker") or "") if answer.get("isTruncated") else ""
             if answer.get("isTruncated") and not following:
                 raise CloudError(
-                    f"baidu.{operation}: a page is not the last, and names no next one"
+                    f"baidu.{operation}: a page is not the last, but has no nextMarker"
                 )
             return items, following
 

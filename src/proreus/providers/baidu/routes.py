@@ -114,7 +114,7 @@ class BaiduRoutes:
     ) -> None:
         hop = parsed(route.target or "")
         if hop is None:
-            raise InvalidRequest(f"{route.target} is no machine of Baidu AI Cloud")
+            raise InvalidRequest(f"{route.target} is not a machine of Baidu AI Cloud")
         for one in there:
             if one.destination == route.destination and one.is_from_everywhere:
                 if one.hop == hop and is_ours(one, cluster, self._cluster_id, {hop}):

@@ -38,7 +38,7 @@ class BaiduVolumes:
         if not id_:
             return {}
         if not _ID.fullmatch(id_):
-            raise InvalidRequest(f"{id_!r} is no volume of CDS: its id must be like v-trb3rQXa")
+            raise InvalidRequest(f"{id_!r} is not a volume of CDS: its id must be like v-trb3rQXa")
         answer = await self._api.find(Call("getVolume", (id_,)))
         if answer is None:
             raise InvalidRequest(f"there is no volume {id_} in the region {self._region}")

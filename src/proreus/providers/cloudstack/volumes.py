@@ -38,7 +38,7 @@ class CloudStackVolumes:
         if not id_:
             return {}
         if not UUID.fullmatch(id_):
-            raise InvalidRequest(f"{id_!r} is no volume of CloudStack: its id must be a UUID")
+            raise InvalidRequest(f"{id_!r} is not a volume of CloudStack: its id must be a UUID")
         try:
             found = await self._api.listed("listVolumes", "volume", {"id": id_})
         except Refused as error:

@@ -83,7 +83,7 @@ def read_key_file(path: str) -> KeyFile | ExternalAccount:
     except OSError as error:
         raise ConfigError((f"{VARIABLE_FILE}: {path}: {error.strerror}",)) from error
     except msgspec.MsgspecError:
-        problem = f"{VARIABLE_FILE}: {path} is no file of Google's credentials in JSON"
+        problem = f"{VARIABLE_FILE}: {path} is not a file of Google's credentials in JSON"
         raise ConfigError((problem,)) from None
     if found.type == "service_account" and found.client_email and found.private_key:
         _private_key(found, path)

@@ -137,8 +137,8 @@ class GCERoutes:
         found = parsed(target)
         if found is None or found[0] != self._place.project:
             raise InvalidRequest(
-                f"route to {route.destination}: its target {target!r} is no instance of the project"
-                f" {self._place.project} ({SCHEME}PROJECT/ZONE/INSTANCE)"
+                f"route to {route.destination}: its target {target!r} is not an instance of the"
+                f" project {self._place.project} ({SCHEME}PROJECT/ZONE/INSTANCE)"
             )
         name = route_name(cluster.name, route.destination, target)
         path = self._place.of_network("routes", name)

@@ -45,7 +45,7 @@ def parse_range(text: str) -> AddressRange:
     if dash:
         ends = parse(first), parse(last)
         if ends[0] is None or ends[1] is None or ends[0].version != ends[1].version:
-            raise ValueError(f"{text!r} is no range such as 192.0.2.10-192.0.2.20")
+            raise ValueError(f"{text!r} is not a range such as 192.0.2.10-192.0.2.20")
         found = AddressRange(ends[0], ends[1])
         if int(found.first) > int(found.last):
             raise ValueError(f"{text!r} ends before it begins")
@@ -64,7 +64,7 @@ def _parse_network(text: str) -> AddressRange:
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
-        problem = f"{text!r} is no CIDR such as 192.0.2.0/27"
+        problem = f"{text!r} is not a CIDR such as 192.0.2.0/27"
         if "host bits" in str(error):
             inside = ipaddress.ip_interface(text)
             problem = f"{text!r} has host bits: write {inside.network} or {inside.ip}"
@@ -104,7 +104,7 @@ def size(pool: Pool) -> int:
 
 @lru_cache(maxsize=65536)
 def parse(text: str) -> Address | None:
-    """Parse an address; return None if the text is none."""
+    """Parse an address; return None if the text is no address."""
     try:
         return ipaddress.ip_address(text)
     except ValueError:

@@ -122,7 +122,7 @@ class Announcer:
             try:
                 await self._move(room)
             except CloudError as error:
-                log.warning("Shares of addresses could not be taken or left: %s", error)
+                log.warning("Could not take or give up addresses that VRRP moved: %s", error)
                 await asyncio.sleep(_BETWEEN)
             self._moved()
 

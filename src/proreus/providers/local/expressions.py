@@ -50,7 +50,7 @@ def lead(key: Json, chains: Sequence[tuple[int, str]]) -> Json:
 
 
 def goto(chain: str) -> Json:
-    """Go on in another chain, for good."""
+    """Continue in another chain, without coming back to this one."""
     return {"goto": {"target": chain}}
 
 

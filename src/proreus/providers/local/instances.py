@@ -213,8 +213,8 @@ def _absent(inventory: Inventory, *, tombstone: bool = False) -> InstanceAnswer:
     One that is not the newest proves neither.
     """
     if inventory.stale:
-        what = "be back that it says are gone" if tombstone else "exist that it lacks"
-        return CloudError(f"the inventory has a mistake, so machines may {what}: {inventory.stale}")
+        which = "that it says are gone may be back" if tombstone else "that it lacks may exist"
+        return CloudError(f"the inventory has a mistake, so machines {which}: {inventory.stale}")
     return NotFound(tombstone=tombstone)
 
 
@@ -225,7 +225,7 @@ def _not_ours(node: Node) -> InvalidRequest | None:
 
 
 def machine_id(provider_id: str) -> str | None:
-    """Return the machine in a provider id; None if it is none or another cloud's. Pure."""
+    """Return the machine that a provider id of this cloud names; None for any other text. Pure."""
     found = provider_id.removeprefix(SCHEME)
     return found if provider_id.startswith(SCHEME) and found.strip(" /") else None
 

@@ -156,9 +156,9 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     """The machines of the inventory, by what they are looked up by.
 
     Attributes:
-        by_id: All of them, by `Machine.machine_id`.
-        by_name: Those that are not gone.
-        by_uuid: Those that are not gone and have a system UUID, by it in small letters.
+        by_id: All machines, by `Machine.machine_id`.
+        by_name: The machines that are not gone, by name.
+        by_uuid: The machines that are not gone, by their system UUIDs in small letters.
         stale: Why it is not the newest, or "" if it is.
     """
 

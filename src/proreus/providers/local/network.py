@@ -136,7 +136,7 @@ def announced(
     before: Collection[tuple[str, str]],
     holding: Holding | None,
 ) -> frozenset[tuple[str, str]]:
-    """Return what this machine announces of `wanted`: all of it, or what it holds."""
+    """Return what this machine announces of `wanted`: all of it, or what VRRP gives a gateway."""
     return frozenset(wanted) if holding is None else gateways.announced(wanted, before, holding)
 
 

@@ -108,7 +108,7 @@ class Settings(msgspec.Struct, frozen=True):
         return self.mask // self._lowest
 
     def mark(self, number: int) -> int:
-        """Return the bits of the mark that stand for a node."""
+        """Return the bits of a packet's mark that stand for the node of this number."""
         return number * self._lowest
 
     @property

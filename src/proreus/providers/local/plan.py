@@ -237,7 +237,7 @@ def _unusable(every: Mapping[str, tuple[str, ...]]) -> str:
     if not any(every.values()):
         return f"it has no {' or '.join(every)} address"
     shown = ", ".join(one for listed in every.values() for one in listed)
-    return f"{shown} is no machine's address in a network of this gateway's interfaces"
+    return f"{shown} is not a machine's address in a network of this gateway's interfaces"
 
 
 def _free_mark(machines: Mapping[str, Machine], most: int) -> int | None:

@@ -24,7 +24,7 @@ class Proof(msgspec.Struct, frozen=True):
     Attributes:
         master: The id of the leading master.
         agents: All agents that it lists.
-        registry: What it has written of them.
+        registry: The record of agents that it keeps through restarts.
     """
 
     master: str

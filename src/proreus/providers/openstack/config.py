@@ -36,17 +36,17 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         tenant_id: The project.
         tenant_name: The project by its name, with a domain.
         domain_id: The domain of user and project, where theirs is not given.
-        domain_name: The same by its name.
+        domain_name: The name of that domain, in place of `domain_id`.
         tenant_domain_id: The project's domain.
-        tenant_domain_name: The same by its name.
+        tenant_domain_name: The name of the project's domain, in place of its id.
         user_domain_id: The user's domain.
-        user_domain_name: The same by its name.
+        user_domain_name: The name of the user's domain, in place of its id.
         trust_id: A trust: the trustee acts for the trustor, in the trust's project.
         trustee_id: The trustee's user id.
         trustee_password: The trustee's password.
         application_credential_id: An application credential, which has its project.
-        application_credential_name: The same by its name, with a user.
-        application_credential_secret: Its secret.
+        application_credential_name: The name of an application credential, with its user.
+        application_credential_secret: The secret of the application credential.
         use_clouds: Take what is left out here from clouds.yaml.
         clouds_file: That file; by default where OpenStack's clients look for it.
         cloud: The name in it.
@@ -186,10 +186,10 @@ class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
 
     Attributes:
         enabled: Whether Services get load balancers.
-        floating_network_id: Where floating IPs come from.
-        floating_subnet_id: In which subnet of it.
-        floating_subnet: The same by a pattern of its name.
-        floating_subnet_tags: The same by its tags.
+        floating_network_id: The network that floating IPs come from.
+        floating_subnet_id: The subnet of that network that floating IPs come from.
+        floating_subnet: A pattern for the name of that subnet, in place of its id.
+        floating_subnet_tags: The tags of that subnet, in place of its id.
         lb_method: How connections are spread.
         lb_provider: Octavia's provider.
         lb_version: Not used any more.

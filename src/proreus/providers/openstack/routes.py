@@ -50,7 +50,7 @@ class _Work(msgspec.Struct):
 
     Attributes:
         hops: Where each route to create leads, or why it cannot.
-        subnets: Those of the router.
+        subnets: The subnets of the router.
         ports: All ports that were read.
         addresses: Those of each node, by its provider id.
         answers: So far.

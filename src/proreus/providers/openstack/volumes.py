@@ -34,7 +34,7 @@ class OpenStackVolumes:
         if not id_:
             return {}
         if not is_uuid(id_):
-            raise InvalidRequest(f"{id_!r} is no volume of Cinder: its id must be a UUID")
+            raise InvalidRequest(f"{id_!r} is not a volume of Cinder: its id must be a UUID")
         found = await self._api.find("cinder", "volume_get", f"volumes/{id_}", "volume")
         if found is None:
             raise InvalidRequest(f"there is no volume {id_} in this project")

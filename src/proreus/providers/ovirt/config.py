@@ -28,11 +28,11 @@ class Order(StrEnum):
     """The addresses that a Node gets, and in which order."""
 
     ALL = "all"
-    """Those of its network cards, as internal ones."""
+    """The addresses of the machine's network cards, as internal addresses."""
     IN_TREE = "in-tree"
-    """The first one, as an internal and an external one: what old Kubernetes did."""
+    """The first address, as an internal and an external one: what old Kubernetes did."""
     EXTERNAL = "external"
-    """Those of its network cards, as external ones: what ovirt-cloud-provider does."""
+    """The addresses of the network cards, as external ones: what ovirt-cloud-provider does."""
 
 
 class Connection(ConfigSection, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ class Filters(ConfigSection, frozen=True, kw_only=True):
 
     @property
     def search(self) -> str:
-        """The search, or ""."""
+        """The search that finds the cluster's machines, or "" for all machines."""
         return (self.vms or self.vmsquery).strip()
 
 
@@ -152,7 +152,7 @@ class Addresses(ConfigSection, frozen=True, kw_only=True):
                 try:
                     ipaddress.ip_network(text, strict=False)
                 except ValueError:
-                    yield f"{key}: {text!r} is no CIDR such as 192.0.2.0/24"
+                    yield f"{key}: {text!r} is not a CIDR such as 192.0.2.0/24"
         if self.external and self.order is not Order.ALL:
             yield f"external: has no effect with order = {self.order}: take out one of them"
 

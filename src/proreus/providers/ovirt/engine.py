@@ -138,7 +138,9 @@ class Engine:
                 return None
             raise
         if root.tag != "vm" or not root.get("id"):
-            raise CloudError("ovirt.vms.get: the answer is not the engine's")
+            raise CloudError(
+                "ovirt.vms.get: the answer is not the engine's: is uri in the cloud-config right?"
+            )
         return machine(root)
 
     async def listed(self, name: str) -> ET.Element:

@@ -50,8 +50,8 @@ class Places:
         """Return the names of clusters with their data centers, and those of instance types.
 
         Args:
-            clusters: The ids that are needed; one that is unknown is looked for.
-            types: The same for instance types.
+            clusters: The ids of clusters that are needed; one that is unknown is looked for.
+            types: The ids of instance types that are needed; one that is unknown is looked for.
 
         Raises:
             CloudError: They cannot be read, and were not known before.

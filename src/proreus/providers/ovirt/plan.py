@@ -20,10 +20,10 @@ class Index:
     """Machines by the keys that find them.
 
     Attributes:
-        by_id: All that are known, by id.
-        listed: Those that the search of the cloud-config finds, by id.
-        by_fqdn: The same by the domain name that the guest reports.
-        by_name: The same by their own name.
+        by_id: All machines that are known, by id.
+        listed: The machines that the search of the cloud-config finds, by id.
+        by_fqdn: The machines of `listed` by the domain name that the guest reports.
+        by_name: The machines of `listed` by their own name.
     """
 
     def __init__(self, listed: Iterable[Machine], looked_up: Iterable[Machine] = ()) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Api(Services[Access]):
-    """A session with one region of one account."""
+    """A session with Rackspace's services in one region, as one account."""
 
     def __init__(self, config: RackspaceConfig, context: "Context") -> None:
         """Keep the settings; send nothing yet.

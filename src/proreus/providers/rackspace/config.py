@@ -31,7 +31,7 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         password: Of the user, where there is no API key.
         api_key: The user's API key; it goes before a password.
         tenant_id: The account's number, where the user has several.
-        tenant_name: The same by its name.
+        tenant_name: The account's name, in place of `tenant_id`.
         domain_id: Not used.
         domain_name: Not used.
         region: The region, such as ORD.

@@ -143,7 +143,7 @@ def targets(desired: LoadBalancer, region: str) -> tuple[dict[str, Target], dict
         id_ = instance_id(region, host.provider_id)
         addresses = host.addresses.get(FAMILY, ())
         if id_ is None:
-            rejected[host.node] = f"{host.provider_id} is no instance of region {region}"
+            rejected[host.node] = f"{host.provider_id} is not an instance of region {region}"
         elif not addresses:
             rejected[host.node] = f"it has no {FAMILY} address"
         else:

@@ -39,7 +39,7 @@ class SimulatedPodCIDRs:
         id_ = self._id(node)
         if id_ is None:
             raise InvalidRequest(
-                f"spec.providerID {node.spec.provider_id!r} is no instance of this cloud"
+                f"spec.providerID {node.spec.provider_id!r} is not an instance of this cloud"
             )
         await self._api.change_pod_cidrs(id_, "assign", cidrs)
 

@@ -133,4 +133,4 @@ def _network(route: Route | RoutePart) -> object:
 
 
 def _no_instance(route: Route) -> InvalidRequest:
-    return InvalidRequest(f"route {route.name}: target {route.target!r} is no instance")
+    return InvalidRequest(f"route {route.name}: target {route.target!r} is not an instance")

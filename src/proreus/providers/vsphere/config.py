@@ -136,9 +136,9 @@ class Nodes(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     Attributes:
         internal_network_subnet_cidr: CIDRs, separated by commas: the internal address is the
             first one in the first of them that has any.
-        external_network_subnet_cidr: The same for the external address.
+        external_network_subnet_cidr: As `internal_network_subnet_cidr`, for the external address.
         internal_vm_network_name: Else it is the first one in this network.
-        external_vm_network_name: The same for the external address.
+        external_vm_network_name: As `internal_vm_network_name`, for the external address.
         exclude_internal_network_subnet_cidr: CIDRs with no internal addresses.
         exclude_external_network_subnet_cidr: CIDRs with no external addresses.
     """
@@ -164,7 +164,7 @@ class Nodes(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
                 try:
                     ipaddress.ip_network(text, strict=False)
                 except ValueError:
-                    yield f"{name.replace('_', '-')}: {text!r} is no CIDR such as 192.0.2.0/24"
+                    yield f"{name.replace('_', '-')}: {text!r} is not a CIDR such as 192.0.2.0/24"
 
 
 class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):

@@ -24,7 +24,7 @@ Verb = Callable[[Started], Awaitable[object]]
 async def interrupted(
     site: Site, verb: Verb, *, after_effect: bool, for_good: bool, only_writes: bool = False
 ) -> AsyncIterator[tuple[Interruption, object]]:
-    """Run the verb with its first call broken, then its second, while there are more."""
+    """Run the verb again and again: its first call interrupted, then its second, up to its last."""
     for at in range(1, _MOST_CALLS + 1):
         interruption = Interruption(
             at, after_effect=after_effect, for_good=for_good, only_writes=only_writes

@@ -16,7 +16,7 @@ class Gate(Protocol):
     """An open port of a load balancer."""
 
     async def open(self, address: str, port: int) -> None:
-        """Listen; raises OSError if that is impossible."""
+        """Listen for connections, or raise OSError if that is impossible."""
 
     async def close(self) -> None:
         """Stop listening and cut all connections; then the port is free."""

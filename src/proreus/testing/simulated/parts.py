@@ -100,7 +100,7 @@ class Parts:
             return self._table_get(self._tokens[kind, token]), False
         foreign = _GIVEN_BY_THE_CLOUD & body.keys()
         if foreign:
-            raise ApiError(400, "BadRequest", f"not to be given on create: {sorted(foreign)}")
+            raise ApiError(400, "BadRequest", f"the cloud itself sets {sorted(foreign)}")
         now = self._now()
         given = {"id": f"{_PREFIXES[kind]}-{self._chance.getrandbits(48):012x}", "created": now}
         if kind is LoadBalancer:
@@ -178,7 +178,7 @@ class Parts:
         if instance.state in {"terminating", "terminated"}:
             return f"the instance is {instance.state}"
         if target.address not in {address.address for address in instance.addresses}:
-            return f"{target.address} is no address of the instance"
+            return f"{target.address} is not an address of the instance"
         return ""
 
     def _put_targets(self, balancer: LoadBalancer, current: Mapping[str, Target]) -> AnyPart:
@@ -300,7 +300,7 @@ def _check_fields(part: AnyPart) -> None:
         try:
             ipaddress.ip_network(cidr)
         except ValueError as error:
-            raise ApiError(400, "BadRequest", f"{cidr!r} is no CIDR") from error
+            raise ApiError(400, "BadRequest", f"{cidr!r} is not a CIDR") from error
 
 
 def _is_in(address: str, pool: ipaddress.IPv4Network) -> bool:

@@ -25,7 +25,7 @@ class Desired(msgspec.Struct, frozen=True):
         listeners: Its listeners.
         health: How hosts are asked.
         targets: Ids of the hosts' instances.
-        attributes: Those that matter.
+        attributes: The load balancer attributes that are compared.
         proxy_protocol: Hosts get the client's address by the PROXY protocol.
         tls_policy: The security policy of TLS; "": AWS' own.
     """

@@ -166,7 +166,7 @@ def set_address_type(balancer: Balancer, address_type: str) -> Step:
 def set_subnets(
     desired: Desired, balancer: Balancer, subnets: Sequence[str], *, source_nat: bool
 ) -> Step:
-    """Return the step to set the subnets; `source_nat`: with IPv6, and a prefix of each."""
+    """Return the step to set the subnets; `source_nat` adds IPv6 and source NAT prefixes."""
     zones = {subnet: zone for zone, subnet in balancer.zones.items()}
     zones |= {placed.subnet: placed.zone for placed in desired.placed}
     fields: dict[str, Any] = {"zones": {zones[subnet]: subnet for subnet in subnets}}

@@ -44,7 +44,7 @@ def placed(jobs: Sequence[Job], state: State, scene: Scene) -> list[Job]:
 
 
 def leaving(jobs: Sequence[Job], state: State, scene: Scene) -> list[Job]:
-    """Return the Services, with no load balancer for those that must leave another one first.
+    """Return the jobs; one whose Service must leave another load balancer first names none.
 
     Azure takes a public address into one load balancer at a time.
     """
@@ -170,7 +170,7 @@ def eligible(
     """Return the configurations on whose load balancers a Service may be, in their order.
 
     Args:
-        several: Those of the cloud-config.
+        several: The configurations of load balancers in the cloud-config.
         service: The Service.
         options: What its annotations ask for.
         current: The one where it is; "" for none.

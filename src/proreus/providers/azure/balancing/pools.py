@@ -69,7 +69,7 @@ def pools(
     """Return the pools of a load balancer, of which none is lost that is not a Service's own.
 
     Args:
-        observed: Those that there are.
+        observed: The pools that the load balancer has.
         jobs: The Services of the pass, placed.
         state: What there is.
         scene: What does not change within the pass.

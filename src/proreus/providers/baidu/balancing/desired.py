@@ -57,7 +57,7 @@ def placed(
         id_ = parsed(host.provider_id)
         machine = machines.get(id_) if id_ else None
         if id_ is None:
-            rejected[host.node] = f"{host.provider_id} is no machine of Baidu AI Cloud"
+            rejected[host.node] = f"{host.provider_id} is not a machine of Baidu AI Cloud"
         elif isinstance(machine, CloudError):
             uncertain[host.node] = id_
         elif machine is None:

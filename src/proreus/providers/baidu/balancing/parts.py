@@ -88,7 +88,7 @@ class Balancer(msgspec.Struct, frozen=True):
         status: The cloud's.
         vpc: The id of its VPC.
         mark: What its description holds.
-        listeners: Those that it has.
+        listeners: The listeners that it has.
         members: The ids of its back ends.
     """
 

@@ -48,7 +48,7 @@ def placed(
     Args:
         lb: What the framework desires.
         machines: By id, None for those that are gone.
-        rules: Those that the Service has.
+        rules: The rules that the Service has.
     """
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     rejected: dict[str, str] = {}
@@ -56,7 +56,7 @@ def placed(
         id_ = parsed(host.provider_id)
         machine = machines.get(id_) if id_ else None
         if id_ is None:
-            rejected[host.node] = f"{host.provider_id} is no machine of CloudStack"
+            rejected[host.node] = f"{host.provider_id} is not a machine of CloudStack"
         elif machine is None:
             rejected[host.node] = "CloudStack has no such machine"
         elif machine.get("state") in GONE:

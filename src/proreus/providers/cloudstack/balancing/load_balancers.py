@@ -72,7 +72,7 @@ class _Case(msgspec.Struct, frozen=True):
 
 
 class _Record:
-    """The record of what a Service's rules were made from, as a tag of one, in one `ensure`."""
+    """The record of what a Service's rules were made from, which is a tag on one of them."""
 
     def __init__(
         self, ref: LoadBalancerRef, described: Sequence[Described], commands: Commands
@@ -209,7 +209,7 @@ class CloudStackLoadBalancers:
     async def _keep(
         self, ref: LoadBalancerRef, observed: Observed, record: "_Record", made_from: str
     ) -> None:
-        """Write the record, on the first rule."""
+        """Tag the first rule with the record of what the Service's rules were made from."""
         bearer = min(one.id for one in observed.rules)
 
         async def write(value: str) -> None:

@@ -247,7 +247,10 @@ def _farewell(surplus: Sequence[Rule], desired: Desired, observed: Observed) -> 
 
 
 def _marks(address: Address, observed: Observed) -> Iterator[Step]:
-    """Mark the Service's objects: the address first, while unmarked rules prove whose it is."""
+    """Mark the Service's objects.
+
+    The address is marked before the rules: while these are unmarked, they prove whose it is.
+    """
     is_claimed = bool(observed.claim) and observed.claim == address.ip and not address.is_shared
     if (is_claimed or address.is_adopted) and not address.is_ours:
         yield MarkAddress(address.id)

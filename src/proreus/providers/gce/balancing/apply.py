@@ -25,7 +25,7 @@ from proreus.providers.gce.place import Place
 
 
 class Applier:
-    """A taker of steps."""
+    """A client of Google that takes the steps of a plan."""
 
     def __init__(self, api: Api, place: Place, observer: Observer) -> None:
         """Keep the client of Google, and the project, region and network of the cluster."""

@@ -203,7 +203,7 @@ def check(lb: LoadBalancer, options: Options, form: Form, subnetwork: str) -> No
 
 
 def family_of(address: str) -> str:
-    """Return the family of an address; "" if it is none."""
+    """Return the IP family of an address; "" if the text is no address."""
     try:
         return f"IPv{ipaddress.ip_address(address).version}"
     except ValueError:

@@ -12,14 +12,14 @@ MOST_IN_GROUP: Final = 1000
 
 
 def machines_of(hosts: Iterable[Host], place: Place) -> tuple[dict[str, Machine], dict[str, str]]:
-    """Return the instances of hosts by node, and why a node cannot be a host, by node."""
+    """Return each node's instance, and for each node that cannot be a host the reason."""
     found: dict[str, Machine] = {}
     rejected: dict[str, str] = {}
     for host in hosts:
         read = parsed(host.provider_id)
         if read is None or read[0] != place.project:
             rejected[host.node] = (
-                f"{host.provider_id} is no instance of the project {place.project}"
+                f"{host.provider_id} is not an instance of the project {place.project}"
             )
         elif region_of(read[1].zone) != place.region:
             rejected[host.node] = f"{host.provider_id} is not in the region {place.region}"

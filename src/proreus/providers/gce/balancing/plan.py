@@ -332,7 +332,7 @@ def former_form(desired: Desired, first: Rule | None, forms: Collection[Form]) -
     Args:
         desired: What is desired.
         first: Its first forwarding rule as it is; a process that ended may have left none.
-        forms: Those that are made here.
+        forms: The forms that this manager makes.
     """
     if first is not None:
         return None if first.form is desired.form else first.form

@@ -107,7 +107,7 @@ class SharedParts:
                 await self._delete_unused(Kind.GROUP, name, zone)
 
     async def _delete_unused(self, kind: Kind, name: str, zone: str = "") -> bool:
-        """Delete a part; return False if something uses it."""
+        """Delete a part; return False if it is used, or a firewall that the host project keeps."""
         try:
             await self._api.delete(f"{kind.method}.delete", self._observer.path(kind, name, zone))
         except Refused as error:

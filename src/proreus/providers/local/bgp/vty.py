@@ -43,7 +43,7 @@ class Vty:
         self._writer = writer
 
     async def command(self, line: str) -> str:
-        """Run a command; returns what it shows.
+        """Run a command of FRR; return what it prints.
 
         Raises:
             Refused: FRR does not take it.
@@ -67,7 +67,7 @@ class Vty:
         return shown
 
     async def configure(self, edits: Iterable[Edit]) -> tuple[str, ...]:
-        """Run commands of the configuration; returns why some are refused.
+        """Run commands of FRR's configuration; return why some are refused.
 
         Raises:
             FRRError: There is no answer, or another program holds the configuration.

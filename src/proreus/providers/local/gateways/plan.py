@@ -42,7 +42,7 @@ class Holding(msgspec.Struct, frozen=True):
     """What this gateway may announce.
 
     Attributes:
-        shares: Those that VRRP gives it.
+        shares: The shares of addresses that VRRP gives it.
         withheld: Those of them that it leaves to another gateway nevertheless.
         settled: Whether VRRP has had the time to say so; before, what is announced stays so.
         heard: Whether the others have heard of this gateway lately; else it is to fall silent.

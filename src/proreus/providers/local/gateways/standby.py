@@ -15,7 +15,7 @@ _ANY_HOST: Final = HostPolicy()
 
 
 class LocalStandby:
-    """The capability `Standby` of the provider `local`: the kernel has what the leader's has."""
+    """The capability `Standby` of `local`: keep in the kernel what the leader's kernel has."""
 
     def __init__(
         self, settings: LocalConfig, room: Room, owns: Callable[[Node], Ownership]

@@ -203,6 +203,6 @@ def _floating_network(options: Options, external: Mapping[str, str]) -> str:
         return next(iter(external))
     names = ", ".join(sorted(external.values())) or "none"
     raise InvalidRequest(
-        f"the external network is not clear ({names}): give floating-network-id in [LoadBalancer],"
-        f" or the annotation {PREFIX}floating-network-id"
+        f"there is not exactly one external network ({names}): give floating-network-id in"
+        f" [LoadBalancer], or the annotation {PREFIX}floating-network-id"
     )

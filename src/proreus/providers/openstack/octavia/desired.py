@@ -72,7 +72,7 @@ def sharing_problem(
         lb: What the framework desires.
         options: What annotations and cloud-config ask.
         named: The load balancer.
-        used: Those that it uses.
+        used: The load balancers that the Service uses already.
         tenants: What Services may name.
         most: How many Services may use one.
     """

@@ -62,7 +62,7 @@ def listener(desired: Listener, tags: Sequence[str], *, whole: bool) -> Document
 
 
 def balancer(desired: Balancer, tags: Sequence[str], *, whole: bool) -> Document:
-    """Return the document to make a load balancer: `whole` with all its parts."""
+    """Return the body that creates a load balancer; `whole` creates its listeners with it."""
     found: Document = {"name": desired.name, "tags": list(tags), **desired.placed, **desired.fields}
     if whole:
         found["listeners"] = [listener(part, tags, whole=True) for part in desired.listeners]

@@ -183,7 +183,7 @@ def departure(observed: Balancer, tags: Sequence[str]) -> Step | None:
 
     Args:
         observed: What there is; of the parts only the Service's.
-        tags: Those that stay.
+        tags: The tags that the load balancer keeps.
     """
     if observed.status != ACTIVE:
         return Broken() if observed.status == ERROR else Wait(observed.status)

@@ -57,7 +57,7 @@ def before(step: Step, described: Described, observed: Balancer, ref: LoadBalanc
     Args:
         step: The next step of the plan.
         described: The load balancer.
-        observed: The same with its parts.
+        observed: The load balancer with its parts.
         ref: The Service.
     """
     record = owners.record_of(described, ref.cluster.uid, ref.uid)

@@ -75,7 +75,7 @@ class Balancer(msgspec.Struct, frozen=True):
         id: Rancher's.
         stack: The id of its stack.
         state: Rancher's.
-        ports: Those that it publishes.
+        ports: The ports that it publishes.
         rules: Which port leads where; none in v1.
         links: The ids of the services that it leads to.
         launch: How its containers are made, by Rancher.

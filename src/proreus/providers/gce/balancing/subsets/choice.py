@@ -30,7 +30,7 @@ def chosen(
 
     Args:
         machines: All that could be in it.
-        current: Those that are in it now.
+        current: The machines that are in the subset now.
         service: The Service, as namespace/name.
         local: Whether `machines` are only those with its pods.
     """

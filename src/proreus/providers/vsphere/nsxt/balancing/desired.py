@@ -30,7 +30,7 @@ _MOST_RANGES: Final = 4000
 
 
 class Material(msgspec.Struct, frozen=True):
-    """What NSX-T has for a class.
+    """The objects of NSX-T that a load balancer class uses.
 
     Attributes:
         pool: The id of the IP pool.

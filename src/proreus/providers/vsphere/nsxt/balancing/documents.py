@@ -39,14 +39,14 @@ NO_SNAT: Final = {"type": "LBSnatDisabled"}
 
 
 class Want(msgspec.Struct, frozen=True):
-    """What a part should be.
+    """The desired state of a part of a load balancer.
 
     Attributes:
-        place: Where it is.
-        key: The port that it is for, or "".
-        fields: Those that matter; None for one that must not be there.
-        tags: The tags that matter.
-        fresh: What it has beside them when it is made.
+        place: Where the part is in the policy API.
+        key: The port that the part is for, or "".
+        fields: The fields that are compared; the value None means that a field must be absent.
+        tags: The tags that are compared.
+        fresh: Further fields that the part is given when it is made, and that are not compared.
     """
 
     place: Place
@@ -155,12 +155,12 @@ def pool_want(desired: Desired, port: Port, monitor: str) -> Want:
 
 
 class References(msgspec.Struct, frozen=True):
-    """What a virtual server refers to.
+    """The parts to which a virtual server refers.
 
     Attributes:
         service: The path of the load balancer service.
-        address: Its address.
-        pool: The path of its pool.
+        address: The IP address of the virtual server.
+        pool: The path of the pool.
         persistence: The path of the persistence profile, or "".
         group: The path of the group of clients, or "".
     """

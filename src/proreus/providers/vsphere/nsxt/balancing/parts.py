@@ -71,7 +71,7 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The kind."""
+        """The kind of the part."""
         return self.place.kind
 
     @property

@@ -42,9 +42,9 @@ class Kept(msgspec.Struct, frozen=True):
     """The parts that stay, each for what it is needed; all others are too much.
 
     Attributes:
-        servers: By the port's key.
-        pools: The same.
-        monitors: The same.
+        servers: The virtual servers by the key of their port.
+        pools: The server pools by the key of their port.
+        monitors: The monitor profiles by the key of their port.
         persistence: The persistence profile, or None.
         group: The group, or None.
         allocation: The allocation of the address, or None.
