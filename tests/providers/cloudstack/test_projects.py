@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from proreus.cloudprovider import Done, Ensured, InvalidRequest, Route
+from proreus.cloudprovider import Done, InvalidRequest, Route
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
+from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.instances import Instance, NotFound
 from proreus.cloudprovider.load_balancers import DeleteAnswer
 from proreus.cloudprovider.refused import Refused
@@ -161,20 +162,57 @@ async def test_a_load_balancer_is_made_changed_and_deleted_in_the_project(
         assert not any(site.world.tags.values())
 
 
-async def test_managers_of_the_account_and_of_a_project_see_nothing_of_one_another(
+@pytest.mark.parametrize("is_admin", [False, True])
+async def test_what_was_made_before_the_project_was_changed_is_not_taken_for_gone(
+    emulator: Emulator, *, is_admin: bool
+) -> None:
+    """With the finalizer gone nobody would ever delete it."""
+    emulator.world.is_admin = is_admin
+    project, other = emulator.world.add_project("shop"), emulator.world.add_project("bank")
+    async with lb_site(emulator, owner=project) as site:
+        made = site.desired()
+        await site.made(made)
+        for section in ("", f"project-id = {other}"):
+            async with started(emulator, section) as moved:
+                assert moved.load_balancers is not None
+                assert not await moved.load_balancers.list_owned(CLUSTER)
+                (answer,) = (await moved.load_balancers.delete([made.ref])).values()
+            assert isinstance(answer, CloudError)
+            assert f"is in the project shop ({project})" in str(answer)
+            assert "project-id in [Global]" in str(answer)
+        assert site.rules()
+        assert len(site.allocated()) == 1
+        assert await site.deleted(made) == Done()
+        (again,) = (await site.balancers.delete([made.ref])).values()
+        assert again == Done(found=False)
+
+
+async def test_an_address_without_rules_in_another_project_is_not_taken_for_gone(
     emulator: Emulator,
 ) -> None:
     project = emulator.world.add_project("shop")
     async with lb_site(emulator, owner=project) as site:
         made = site.desired()
-        assert isinstance(await site.made(made), Ensured)
-        async with started(emulator) as other:
-            assert other.load_balancers is not None
-            assert not await other.load_balancers.list_owned(CLUSTER)
-            (deleted,) = (await other.load_balancers.delete([made.ref])).values()
-            assert deleted == Done(found=False)
-        assert site.rules()
-        assert len(site.allocated()) == 1
+        await site.made(made)
+        site.world.rules.clear()
+        async with started(emulator) as moved:
+            assert moved.load_balancers is not None
+            (answer,) = (await moved.load_balancers.delete([made.ref])).values()
+        assert isinstance(answer, CloudError)
+        assert "public address" in str(answer)
+
+
+async def test_rules_of_others_elsewhere_do_not_keep_a_service(emulator: Emulator) -> None:
+    project = emulator.world.add_project("shop")
+    async with lb_site(emulator, owner=project) as site:
+        await site.made(site.desired())
+        gone = site.desired(uid=OTHER_UID)
+        stranger = site.desired(cluster=ClusterIdentity("test", OTHER_UID))
+        async with started(emulator) as moved:
+            assert moved.load_balancers is not None
+            for ref in (gone.ref, stranger.ref):
+                (answer,) = (await moved.load_balancers.delete([ref])).values()
+                assert answer == Done(found=False)
 
 
 async def test_a_named_address_of_the_account_cannot_be_had_in_a_project(

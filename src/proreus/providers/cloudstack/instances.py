@@ -11,7 +11,7 @@ from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.errors import absent_id
-from proreus.providers.cloudstack.machines import DETAILS, id_of, instance
+from proreus.providers.cloudstack.machines import DETAILS, id_of, instance, misplaced
 from proreus.providers.cloudstack.names import Target, keys_of, ownership, target
 
 BATCH = 500
@@ -158,15 +158,12 @@ class CloudStackInstances:
 
 def in_place(machine: Described, project: str) -> Described | CloudError:
     """Return a machine if it is in the project of the cloud-config; else say where it is. Pure."""
-    there = str(machine.get("projectid") or "").lower()
-    if there == project:
+    where = misplaced(machine, project)
+    if not where:
         return machine
-    names = str(machine.get("project") or there), str(machine.get("account") or "")
-    where = f"the project {names[0]} ({there})" if there else f"the account {names[1]}"
-    expected = f"the project {project}" if project else "the account itself"
     return CloudError(
-        f"the machine {id_of(machine)} is in {where}, and the cloud-config says {expected}: correct"
-        " project-id in [Global], or delete the Node if another cluster has its machine now"
+        f"the machine {id_of(machine)} {where}: correct project-id in [Global], or delete the Node"
+        " if another cluster has its machine now"
     )
 
 

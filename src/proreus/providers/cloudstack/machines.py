@@ -32,6 +32,17 @@ def id_of(described: Mapping[str, Any]) -> str:
     return str(described["id"]).lower()
 
 
+def misplaced(described: Mapping[str, Any], project: str) -> str:
+    """Return where an object is if not in that project, or account for ""; "" if it is there."""
+    there = str(described.get("projectid") or "").lower()
+    if there == project:
+        return ""
+    names = str(described.get("project") or there), str(described.get("account") or "")
+    where = f"the project {names[0]} ({there})" if there else f"the account {names[1]}"
+    expected = f"the project {project}" if project else "the account itself"
+    return f"is in {where}, and the cloud-config says {expected}"
+
+
 def instance(
     machine: Mapping[str, Any], *, region: str, known_as: str, dual_stack: bool
 ) -> Instance | CloudError:

@@ -225,6 +225,8 @@ class CloudStackLoadBalancers:
         observed, network = await self._reader.observe_rest(ref, rules, waits=waits)
         if deletion(observed, network):
             self._deleted.add(ref.uid)
+        elif ref.uid not in self._deleted:
+            await self._reader.check_elsewhere(ref)
         take = functools.partial(self._commands.take, ref, None)
         await converge(observed, lambda now: deletion(now, network), take)
         was_there = ref.uid in self._deleted

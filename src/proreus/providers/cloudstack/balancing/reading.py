@@ -20,7 +20,7 @@ from proreus.providers.cloudstack.balancing.parts import (
     Opening,
     Rule,
 )
-from proreus.providers.cloudstack.machines import id_of
+from proreus.providers.cloudstack.machines import id_of, misplaced
 
 _FREE, _GOING = "Free", "Releasing"
 
@@ -141,6 +141,30 @@ class Reader:
             spare=tuple([await self._spare(one, rules) for one in own.values()]),
         )
         return observed, network
+
+    async def check_elsewhere(self, ref: LoadBalancerRef) -> None:
+        """Check that a Service has nothing where the cloud-config does not look.
+
+        A list shows nothing of other projects: without this, all that was made before `project-id`
+        was changed would be left behind, as if it were gone.
+
+        Raises:
+            CloudError: It has; or CloudStack does not tell.
+        """
+        rules, addresses = await asyncio.gather(
+            self._rules({"keyword": ref.name}, everywhere=True),
+            self._addresses(_tag(MARK_SERVICE_UID, ref.uid), everywhere=True),
+        )
+        found = [
+            *(("load balancer rule", one) for one in rules if owners.verdict_of(one, ref).is_ours),
+            *(("public address", one) for one in addresses if owners.has_tags_of(one, ref)),
+        ]
+        for kind, one in found:
+            if where := misplaced(one, self._api.project):
+                raise CloudError(
+                    f"the Service's {kind} {id_of(one)} {where}: correct project-id in [Global], or"
+                    " delete what is there by hand"
+                )
 
     async def users(self, address: str, rules: Collection[Rule]) -> list[Described]:
         """Return all rules on an address but these, whoever owns them."""
@@ -324,11 +348,17 @@ class Reader:
         found = await self._addresses({"ipaddress": ip, "allocatedonly": "false"})
         return [one for one in found if is_in_zone(one, zone)]
 
-    async def _addresses(self, asked: dict[str, str]) -> list[Described]:
-        return await self._api.listed("listPublicIpAddresses", "publicipaddress", asked)
+    async def _addresses(
+        self, asked: dict[str, str], *, everywhere: bool = False
+    ) -> list[Described]:
+        return await self._api.listed(
+            "listPublicIpAddresses", "publicipaddress", asked, everywhere=everywhere
+        )
 
-    async def _rules(self, asked: dict[str, str]) -> list[Described]:
-        return await self._api.listed("listLoadBalancerRules", "loadbalancerrule", asked)
+    async def _rules(self, asked: dict[str, str], *, everywhere: bool = False) -> list[Described]:
+        return await self._api.listed(
+            "listLoadBalancerRules", "loadbalancerrule", asked, everywhere=everywhere
+        )
 
     async def _openings(self, address: str) -> list[Opening]:
         asked = {"ipaddressid": address}
