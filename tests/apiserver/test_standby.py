@@ -3,14 +3,25 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from proreus.app.board import LeaseBoard, lease_name
 from proreus.app.options import Options
 from proreus.app.standby import StandbyWork, problems
-from proreus.cloudprovider import CloudError, CloudProvider, HostPolicy, LoadBalancer, Ownership
+from proreus.cloudprovider import (
+    CloudError,
+    CloudProvider,
+    ConfigSection,
+    HostPolicy,
+    LoadBalancer,
+    Ownership,
+    RegisterCloudProvider,
+    with_config,
+)
 from proreus.kube import config
 from proreus.kube.client import Client
 from proreus.kube.objects import Node, Service
@@ -96,22 +107,38 @@ async def test_what_cannot_be_posted_is_an_error(boards: tuple[LeaseBoard, Lease
     await boards[0].post("a", "2")
 
 
+class Words(ConfigSection, frozen=True):
+    """The cloud-config of `Standing`."""
+
+    word: str = ""
+    stands: bool = True
+
+
 class Standing(CloudProvider):
     """A provider that notes what it is told as a standby."""
 
     name = "standing"
     needs = frozenset({"nodes", "services", "board"})
+    config_type = Words
+    made: ClassVar[list["Standing"]] = []
+    refused: ClassVar[set[str]] = set()
 
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.standby = self
+    def __init__(self, config: msgspec.Struct | None = None) -> None:
+        super().__init__(config)
+        self.word = config.word if isinstance(config, Words) else ""
+        if not isinstance(config, Words) or config.stands:
+            self.standby = self
         self.mirrored: list[dict[str, tuple[str, ...]]] = []
         self.failures = 0
         self.ended = 0
+        self.closed = 0
+        self.made.append(self)
 
     async def begin(self, context: Any) -> None:
         assert set(context.listers) == {"nodes", "services"}
         assert context.board is not None
+        if self.word in self.refused:
+            raise CloudError(f"refuses {self.word}")
 
     def owns(self, node: Node) -> Ownership:
         return Ownership.NO if node.metadata.name == "foreign" else Ownership.YES
@@ -130,6 +157,12 @@ class Standing(CloudProvider):
 
     async def end(self) -> None:
         self.ended += 1
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+RegisterCloudProvider(Standing.name, Standing)
 
 
 def test_a_lease_for_each_controller_does_not_go_with_standbys() -> None:
@@ -191,3 +224,119 @@ async def test_a_standby_mirrors_services_with_addresses_and_writes_nothing(site
                 await publish("waiting", "192.0.2.4")
                 await asyncio.sleep(0.5)
                 assert len(provider.mirrored) == mirrored
+
+
+class Replica:
+    """A standby whose cloud-config is a file, and a Service for it to mirror."""
+
+    def __init__(self, site: Site, file: Path, work: StandbyWork) -> None:
+        self.site = site
+        self.file = file
+        self.work = work
+        self._services = 0
+
+    @property
+    def at_work(self) -> list[str]:
+        """The words of the providers that have begun, and not ended."""
+        return [one.word for one in Standing.made if one.mirrored and not one.ended]
+
+    async def publish(self) -> str:
+        """Make a Service with an address; returns its name."""
+        self._services += 1
+        name = f"web-{self._services}"
+        await self.site.client.create(SERVICES, service_body(name), "default")
+        body = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}
+        patch = Patch(PatchType.MERGE, body)
+        await self.site.client.patch(SERVICES, name, patch, "default", "status")
+        return name
+
+    async def mirrored(self, word: str) -> None:
+        """Wait until the provider of that word, and no other, mirrors what is new."""
+        name = await self.publish()
+
+        def is_mirrored() -> bool:
+            return any(
+                one.mirrored and name in one.mirrored[-1]
+                for one in Standing.made
+                if one.word == word
+            )
+
+        await until(f"{word} mirrors {name}", is_mirrored)
+        assert self.at_work == [word]
+
+
+@asynccontextmanager
+async def replica(site: Site, tmp_path: Path) -> AsyncIterator[Replica]:
+    Standing.made.clear()
+    Standing.refused.clear()
+    file = tmp_path / "standing.yaml"
+    file.write_text("word: first")
+    kubeconfig = config.load(str(site.plane.kubeconfig_for("standby", [MANAGERS])), env={})
+    provider = with_config("standing", file.read_text(), source=str(file))
+    options = Options(cloud_provider="standing", cloud_config=str(file))
+    async with (
+        client_of(site, "electing") as electing,
+        StandbyWork(options, provider, kubeconfig, electing) as work,
+    ):
+        await work.prepared()
+        with no_writes(site, "standby"):
+            yield Replica(site, file, work)
+
+
+async def test_a_standby_follows_a_changed_cloud_config(site: Site, tmp_path: Path) -> None:
+    async with replica(site, tmp_path) as one:
+        await one.mirrored("first")
+        first = one.work.provider
+        assert isinstance(first, Standing)
+        assert first.word == "first"
+        one.file.write_text("word: second")
+        await until("the second works", lambda: one.at_work == ["second"])
+        await one.mirrored("second")
+        assert (first.ended, first.closed) == (1, 1)
+        assert one.work.provider is Standing.made[-1]
+        one.file.write_text("{word: third, stands: false}")
+        await until("nobody works", lambda: one.at_work == [])
+        assert isinstance(one.work.provider, Standing)
+        assert one.work.provider.word == "third"
+        one.file.write_text("word: fourth")
+        await until("the fourth works", lambda: one.at_work == ["fourth"])
+    fourth = Standing.made[-1]
+    assert (fourth.ended, fourth.closed) == (1, 1)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> str:
+    """The problems in the log that keep an old cloud-config in use."""
+    return "\n".join(
+        str(getattr(one, "klog_fields", {}).get("problem"))
+        for one in caplog.records
+        if "the old one stays" in one.getMessage()
+    )
+
+
+async def test_a_wrong_cloud_config_leaves_a_standby_as_it_was_and_is_told(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with replica(site, tmp_path) as one:
+        one.file.write_text("words: second")
+        await until("it is told", lambda: "words" in told(caplog))
+        await one.mirrored("first")
+        Standing.refused.add("third")
+        one.file.write_text("word: third")
+        await until("it is told", lambda: "refuses third" in told(caplog))
+        await one.mirrored("first")
+        assert all(it.closed for it in Standing.made if it.word == "third")
+        Standing.refused.clear()  # and it is tried again
+        await until("the third works", lambda: one.at_work == ["third"])
+
+
+async def test_a_replica_leads_with_the_provider_that_it_has_got_ready(
+    site: Site, tmp_path: Path
+) -> None:
+    async with replica(site, tmp_path) as one:
+        one.file.write_text("word: second")
+        await until("the second works", lambda: one.at_work == ["second"])
+        await one.work.end()
+        second = one.work.provider
+        assert isinstance(second, Standing)
+        assert second.word == "second"
+    assert (second.ended, second.closed) == (1, 0), "the leader closes it"

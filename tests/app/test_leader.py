@@ -97,3 +97,32 @@ async def test_a_controller_that_could_not_be_made_is_not_notified(bad: int) -> 
         stop.set()
         assert await work == 0
     assert notes.heard == [(bad + 1, "new")]
+
+
+@virtual_time
+async def test_it_leads_with_the_provider_that_the_standby_ended_with() -> None:
+    class Counted(Cloud):
+        starts = 0
+
+        async def start(self, context: Context) -> None:
+            self.starts += 1
+            await super().start(context)
+
+    began_with, succeeding = Counted(None), Counted(None)
+    async with MemoryApiServer() as server:
+        leader = Leader(
+            Options(cloud_provider="there", leader_elect=False),
+            began_with,
+            ClientConfig(server=server.url),
+            Health(),
+            chosen=[],
+            election=Election(),
+        )
+        leader.succeed(succeeding)
+        stop = asyncio.Event()
+        work = asyncio.create_task(leader.run(stop))
+        while not succeeding.starts:
+            await asyncio.sleep(1)
+        stop.set()
+        assert await work == 0
+    assert (began_with.starts, succeeding.starts) == (0, 1)

@@ -82,7 +82,9 @@ class Leader:
         self._faults = Faults(provider.name, self._events.source(NAME))
         self._tasks: list[asyncio.Task[None]] = []
         self._flags: dict[str, Flag] = {}
-        process = Process(
+        self._provider = provider
+        self._chosen = chosen
+        self._process = Process(
             options=options,
             settings=settings_of(options),
             clients=self._clients,
@@ -95,13 +97,18 @@ class Leader:
             now=now,
             board=board,
         )
-        self._members = _members(provider, process, chosen)
+        self._members: tuple[Member, ...] = ()
         self._leads = False
         health.add("leader-started", self._waits)
+
+    def succeed(self, provider: CloudProvider) -> None:
+        """Let `run` begin with this provider: a cloud-config may have changed before it leads."""
+        self._provider = provider
 
     async def run(self, stop: asyncio.Event) -> int:
         """Run the chosen controllers until `stop` is set; return the exit code."""
         contain_exits(asyncio.get_running_loop(), self._exited)
+        self._members = _members(self._provider, self._process, self._chosen)
         self._leads = True
         async with self._clients:
             self._start("nodes", self._nodes.run)

@@ -175,6 +175,7 @@ async def _elected(
         if not await unless_stopped(election.entered(), stop):
             return 0
         await standby.end()
+        leader.succeed(standby.provider)
         leader.show(state)
         return await leader.run(stop)
     finally:

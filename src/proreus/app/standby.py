@@ -9,15 +9,17 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from proreus.app.board import LeaseBoard, lease_name
 from proreus.app.clients import USER_AGENT
-from proreus.app.clouds.several import flags_of, members_of
+from proreus.app.clouds.config import origin_of_member
+from proreus.app.clouds.several import Several, flags_of, members_of
 from proreus.app.cluster_identity import wait_for_identity
 from proreus.app.leader import settings_of
 from proreus.app.member import cancel
 from proreus.app.options import Options
+from proreus.app.reload import Reloader, origin_of
 from proreus.cloudprovider import (
     CloudError,
     CloudProvider,
@@ -55,19 +57,81 @@ QUIET_SECONDS: Final = 0.1
 """Seconds without a look at changes, so that those that come together are one."""
 
 
-def standbys(provider: CloudProvider) -> Mapping[str, tuple[CloudProvider, Standby]]:
+def standbys(provider: CloudProvider) -> Mapping[str, CloudProvider]:
     """Return the providers that work while another replica leads, by the names of their clouds."""
-    return {
-        name: (one, one.standby)
-        for name, one in members_of(provider).items()
-        if one.standby is not None
-    }
+    return {name: one for name, one in members_of(provider).items() if one.standby is not None}
+
+
+class _View(NamedTuple):
+    """What a standby sees of the cluster."""
+
+    cluster: ClusterIdentity
+    nodes: Informer[Node]
+    services: Informer[Service]
+
+
+class _Cloud:
+    """One cloud's provider at work in this replica, until another takes its place."""
+
+    def __init__(self, name: str, provider: CloudProvider) -> None:
+        self.name = name
+        self.provider = provider
+        self._has_begun = False
+        self._turn = asyncio.Lock()
+
+    async def mirror(
+        self,
+        context: Callable[["_Cloud"], Context],
+        desired: Callable[[str, Standby], Iterator[LoadBalancer]],
+    ) -> None:
+        """Begin if need be, and make the machine ready for what is desired.
+
+        Raises:
+            CloudError: Something is left to do.
+            ConfigError: The config is wrong.
+        """
+        async with self._turn:
+            standby = self.provider.standby
+            if standby is None:  # the cloud-config has been changed so
+                return
+            if not self._has_begun:
+                await standby.begin(context(self))
+                self._has_begun = True
+            await standby.mirror([*desired(self.name, standby)])
+
+    async def replace(self, provider: CloudProvider, context: Context) -> None:
+        """Let another provider begin, then end the one in use.
+
+        Raises:
+            CloudError: The other one cannot begin; all stays as it was.
+            ConfigError: Likewise.
+        """
+        async with self._turn:
+            try:
+                if provider.standby is not None:
+                    await provider.standby.begin(context)
+            except BaseException:
+                await provider.close()
+                raise
+            old, was_at_work = self.provider, self._has_begun
+            self.provider, self._has_begun = provider, True
+            try:
+                if was_at_work and old.standby is not None:
+                    await old.standby.end()
+            finally:
+                await old.close()
+
+    async def end(self) -> None:
+        """End the work, if it has begun."""
+        if self._has_begun and self.provider.standby is not None:
+            await self.provider.standby.end()
+        self._has_begun = False
 
 
 def problems(options: Options, provider: CloudProvider) -> tuple[str, ...]:
     """Return which flags do not go with providers that work while another replica leads."""
     if options.leader_elect_per_controller and (found := standbys(provider)):
-        name = next(provider.name for provider, _ in found.values())
+        name = next(one.name for one in found.values())
         problem = (
             f"--leader-elect-per-controller: the cloud-config of {name} has all replicas work"
             " (gateway vrrp), for which one has to lead: leave one of the two out"
@@ -113,14 +177,14 @@ class StandbyWork:
         self.board: LeaseBoard | None = None
         self._options = options
         self._provider = provider
-        self._standbys = standbys(provider)
+        self._clouds = [_Cloud(name, one) for name, one in standbys(provider).items()]
         self._config = config
         self._now = now
         self._hosts = HostSets()
         self._news = asyncio.Event()
         self._ready = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        if self._standbys:
+        if self._clouds:
             name = lease_name(options.leader_elect_resource_name)
             self.board = LeaseBoard(electing, options.leader_elect_resource_namespace, name)
 
@@ -141,12 +205,23 @@ class StandbyWork:
         has_led = "standby" not in self._tasks  # then it has closed them
         await self.end()
         await cancel(self._tasks.values())
-        for provider, _ in () if has_led else self._standbys.values():
-            await provider.close()
+        for one in () if has_led else self._clouds:
+            await one.provider.close()
+
+    @property
+    def provider(self) -> CloudProvider:
+        """The provider to lead with: of each cloud the one at work here, by its newest config."""
+        current = {one.name: one.provider for one in self._clouds}
+        members = members_of(self._provider)
+        if all(members[name] is one for name, one in current.items()):
+            return self._provider
+        if isinstance(self._provider, Several):
+            return Several({**members, **current})
+        return current[""]
 
     async def prepared(self) -> None:
         """Wait until the providers are ready to take over, but not for long: somebody must lead."""
-        if self._standbys:
+        if self._clouds:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
                     await self._ready.wait()
@@ -157,9 +232,7 @@ class StandbyWork:
             await cancel([task])
 
     def _start(self, name: str, factory: Callable[[], Awaitable[None]]) -> None:
-        self._tasks[name] = asyncio.create_task(
-            supervise(name, factory, backoff=RETRY, on_crash=_ignore), name=name
-        )
+        self._tasks[name] = _supervised(name, factory)
 
     async def _run(self) -> None:
         """Follow nodes and Services, and mirror them, until cancelled."""
@@ -169,65 +242,68 @@ class StandbyWork:
             nodes, services = Informer(client, NODES), Informer(client, SERVICES)
             nodes.subscribe(self._node_changed)
             services.subscribe(self._service_changed)
-            following = [
-                asyncio.create_task(supervise(name, one, backoff=RETRY, on_crash=_ignore))
-                for name, one in (("standby-nodes", nodes.run), ("standby-services", services.run))
+            beside = [
+                _supervised("standby-nodes", nodes.run),
+                _supervised("standby-services", services.run),
             ]
             try:
                 cluster = await wait_for_identity(client, self._options.cluster_name, RETRY)
                 await nodes.wait_synced()
                 await services.wait_synced()
-                await self._follow(cluster, nodes, services)
+                view = _View(cluster, nodes, services)
+                reloaders = [self._reloader(one, view, client) for one in self._clouds]
+                beside.extend(
+                    _supervised("standby-cloud-config", one.run) for one in reloaders if one
+                )
+                await self._follow(view)
             finally:
-                await cancel(following)
+                await cancel(beside)
+                for cloud in self._clouds:
+                    await cloud.end()
 
-    async def _follow(
-        self, cluster: ClusterIdentity, nodes: Informer[Node], services: Informer[Service]
-    ) -> None:
-        begun: dict[str, Standby] = {}
+    async def _follow(self, view: _View) -> None:
         failures = 0
-        try:
-            while True:
-                self._news.clear()
-                try:
-                    for name, (provider, standby) in self._standbys.items():
-                        if name not in begun:
-                            await standby.begin(
-                                self._context(cluster, provider, name, nodes, services)
-                            )
-                            begun[name] = standby
-                        desired = self._desired(cluster, name, standby, nodes, services)
-                        await standby.mirror([*desired])
-                except (CloudError, ConfigError) as error:
-                    delay = RETRY.delay(failures)
-                    failures += 1
-                    klog.warning(
-                        log,
-                        "This machine is not ready to take over",
-                        err=error,
-                        retry_seconds=delay,
+        while True:
+            self._news.clear()
+            try:
+                for cloud in self._clouds:
+                    await cloud.mirror(
+                        lambda one: self._context(view, one.name, one.provider),
+                        lambda name, standby: self._desired(view, name, standby),
                     )
-                    await asyncio.sleep(delay)
-                    continue
-                failures = 0
-                self._ready.set()
-                await self._news.wait()
-                await asyncio.sleep(QUIET_SECONDS)
-        finally:
-            for standby in begun.values():
-                await standby.end()
+            except (CloudError, ConfigError) as error:
+                delay = RETRY.delay(failures)
+                failures += 1
+                klog.warning(
+                    log,
+                    "This machine is not ready to take over",
+                    err=error,
+                    retry_seconds=delay,
+                )
+                await asyncio.sleep(delay)
+                continue
+            failures = 0
+            self._ready.set()
+            await self._news.wait()
+            await asyncio.sleep(QUIET_SECONDS)
 
-    def _context(
-        self,
-        cluster: ClusterIdentity,
-        provider: CloudProvider,
-        name: str,
-        nodes: Informer[Node],
-        services: Informer[Service],
-    ) -> Context:
-        offered: Mapping[str, Any] = {"nodes": nodes, "services": services}
+    def _reloader(self, cloud: _Cloud, view: _View, client: Client) -> Reloader | None:
+        """Return what follows the cloud-config, as the leader does; None if there is none."""
+        whole, _ = origin_of(self._options, self._provider, client)
+        origin = origin_of_member(self._options, cloud.name, whole)
+        if origin is None:
+            return None
+
+        async def replace(provider: CloudProvider) -> None:
+            await cloud.replace(provider, self._context(view, cloud.name, provider))
+            self._news.set()
+
+        return Reloader(origin, cloud.provider, replace, _record_nothing, cloud=cloud.name)
+
+    def _context(self, view: _View, name: str, provider: CloudProvider) -> Context:
+        offered: Mapping[str, Any] = {"nodes": view.nodes, "services": view.services}
         return Context(
-            cluster,
+            view.cluster,
             now=self._now,
             events=_Silent(),
             listers={one: offered[one] for one in provider.needs & offered.keys()},
@@ -236,17 +312,10 @@ class StandbyWork:
             cloud=name,
         )
 
-    def _desired(
-        self,
-        cluster: ClusterIdentity,
-        name: str,
-        standby: Standby,
-        nodes: Informer[Node],
-        services: Informer[Service],
-    ) -> Iterator[LoadBalancer]:
+    def _desired(self, view: _View, name: str, standby: Standby) -> Iterator[LoadBalancer]:
         """Yield the load balancers that have an address, of the Services that are ours."""
         classes = classes_of(settings_of(self._options), cloud=name)
-        for service in services.all():
+        for service in view.services.all():
             cloud = service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE, name)
             if not (
                 is_to_have(service, classes)
@@ -257,9 +326,9 @@ class StandbyWork:
             try:
                 yield desired_load_balancer(
                     service,
-                    candidates(nodes.all(), standby.owns),
+                    candidates(view.nodes.all(), standby.owns),
                     standby.host_policy(service),
-                    cluster,
+                    view.cluster,
                     select=self._hosts.select,
                 )
             except InvalidRequest as error:
@@ -280,6 +349,14 @@ def _read_of(service: Service) -> tuple[object, ...]:
     meta = service.metadata
     addresses = service.status.load_balancer.ingress
     return service.spec, meta.annotations, meta.deletion_timestamp, addresses
+
+
+def _supervised(name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+    return asyncio.create_task(supervise(name, work, backoff=RETRY, on_crash=_ignore), name=name)
+
+
+def _record_nothing(type_: str, reason: str, message: str) -> None:
+    """Record no event: the leader tells of the same cloud-config, and this is in the log."""
 
 
 def _ignore(error: Exception | None) -> None:
