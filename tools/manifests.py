@@ -41,6 +41,8 @@ RIGHTS: Final = {
 SOURCE: Final = ROOT / "tools" / "gotools"
 PROGRAMS: Final = ("chart", "queries", "rules")
 NAMESPACE: Final = "kube-system"
+OF_NAMESPACES: Final = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}
+"""The rule for the labels of namespaces, which few cloud-configs need."""
 GENERATED: Final = "# Made by `make manifests`: change the source named here, not this file.\n"
 
 _KEY = re.compile(r"( *)([A-Za-z]\w*):(.*)")
@@ -159,29 +161,39 @@ def what_is_more(
     return found
 
 
+def without(objects: list[dict[str, Any]], rule: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the roles and bindings without that rule."""
+    return [
+        {**one, "rules": [it for it in one["rules"] if it != rule]} if "rules" in one else one
+        for one in objects
+    ]
+
+
 def roles() -> str:
     """Return the file from which the chart makes its roles.
 
-    For one account, and one for each controller; and what each opt-in controller, and
-    each webhook, needs besides.
+    For one account, and one for each controller; and what each opt-in controller, each webhook,
+    and a cloud-config by which namespaces are read, needs besides.
 
     They suffice for every way of election, since a chart does not know which will be asked for.
     """
     found: dict[str, Any] = {}
     opt_in: dict[str, Any] = {}
     for name, flags in {"together": (), "apart": ("--use-service-account-credentials",)}.items():
-        found[name] = printed_roles("--leader-elect-per-controller", *flags)
+        whole = printed_roles("--leader-elect-per-controller", *flags)
+        found[name] = without(whole, OF_NAMESPACES)
         for one in CONTROLLERS:
             if one.opt_in:
                 chosen = f"--controllers=*,{one.name}"
                 more = printed_roles("--leader-elect-per-controller", chosen, *flags)
                 place = opt_in.setdefault(one.alias, {"name": one.name})
-                place[name] = what_is_more(found[name], more, one.alias)
+                place[name] = what_is_more(whole, more, one.alias)
         with_leases_of(found[name], printed_roles("--enable-leader-migration", *flags))
     found["opt-in"] = opt_in
+    whole = printed_roles()
+    found["namespaces"] = what_is_more(without(whole, OF_NAMESPACES), whole, "namespaces")
     found["webhooks"] = {
-        name: what_is_more(printed_roles(), printed_roles(f"--webhooks={name}"), name)
-        for name in WEBHOOKS
+        name: what_is_more(whole, printed_roles(f"--webhooks={name}"), name) for name in WEBHOOKS
     }
     source = "roles that `proreus roles` prints"
     return GENERATED.replace("source named here", source) + yaml.safe_dump(found, sort_keys=False)

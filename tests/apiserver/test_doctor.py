@@ -217,7 +217,7 @@ def account(site: Site) -> Any:
             "resourceNames": [need.name] if need.name else [],
             "verbs": [need.verb],
         }
-        for need in needs(options)
+        for need in needs(options, frozenset())
     ]
     subject = {"kind": "ServiceAccount", "name": "ccm", "namespace": OWN}
     return granted(site.client, "test-ccm", rules, subject)

@@ -118,7 +118,7 @@ class Standing(CloudProvider):
     """A provider that notes what it is told as a standby."""
 
     name = "standing"
-    needs = frozenset({"nodes", "services", "board"})
+    needs = frozenset({"nodes", "services", "namespaces", "board"})
     config_type = Words
     made: ClassVar[list["Standing"]] = []
     refused: ClassVar[set[str]] = set()
@@ -135,7 +135,8 @@ class Standing(CloudProvider):
         self.made.append(self)
 
     async def begin(self, context: Any) -> None:
-        assert set(context.listers) == {"nodes", "services"}
+        assert set(context.listers) == {"nodes", "services", "namespaces"}
+        assert context.listers["namespaces"].get("kube-system") is not None
         assert context.board is not None
         if self.word in self.refused:
             raise CloudError(f"refuses {self.word}")

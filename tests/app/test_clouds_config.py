@@ -12,6 +12,7 @@ from proreus.app.clouds.config import (
     needs_of,
     origin_of_member,
     problems,
+    rights_of,
     rules_of,
 )
 from proreus.app.clouds.plan import Rules
@@ -151,6 +152,7 @@ def test_classes_without_a_cloud_are_the_defaults() -> None:
 
 def test_caches_and_flags_are_those_of_all_providers() -> None:
     assert needs_of("east=simulated,local") == needs_of("local") != frozenset()
+    assert needs_of("gce") < rights_of(options("gce"))
     given = command_line.parse(
         Options, ["--cloud-provider=local,east=openstack", "--user-agent=a"], "run", ""
     ).options

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,8 +16,10 @@ from proreus.cloudprovider import (
     ClusterIdentity,
     Context,
     Done,
+    Endpoints,
     EnsureAnswer,
     Ensured,
+    HostPolicy,
     InstanceAnswer,
     InvalidRequest,
     LoadBalancer,
@@ -25,6 +28,7 @@ from proreus.cloudprovider import (
     Ownership,
     Route,
     confirmed_by,
+    per_service,
     scope,
     scope_of,
 )
@@ -359,6 +363,34 @@ async def test_a_service_without_a_host_policy_has_an_error_instead(deed: str) -
         cloud.host_policy(service("web"))
     cloud.host_policy(service("good"))
     assert site.events.seen == [("web", EVENT)]
+
+
+async def never(_: object) -> Any:
+    """A verb that is not called."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("needs", "good"), [(set[str](), False), ({"endpoint_slices"}, True)])
+@virtual_time
+async def test_endpoints_are_only_asked_for_where_there_are_any(
+    needs: set[str],
+    good: bool,  # noqa: FBT001
+) -> None:
+    site = Site()
+    site.bad.needs |= needs
+    await site.bad.start(site.context)
+    site.bad.load_balancers = per_service(
+        never, never, host_policy=lambda _: HostPolicy(endpoints=Endpoints.NODES)
+    )
+    cloud = guarded(site.bad, site.guard).load_balancers
+    assert cloud is not None
+    if good:
+        assert cloud.host_policy(service("web")).endpoints is Endpoints.NODES
+        assert site.faults() == {}
+    else:
+        with pytest.raises(CloudError, match="endpoint_slices"):
+            cloud.host_policy(service("web"))
+        assert site.faults() == {("host_policy", "wrong_answer"): 1}
 
 
 @pytest.mark.parametrize(("deed", "good"), [("none", False), ("number", False), ("list", True)])

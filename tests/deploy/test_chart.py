@@ -303,14 +303,37 @@ def rights(objects: list[dict[str, Any]]) -> set[tuple[str, ...]]:
 
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize(
+    ("values", "may"),
+    [
+        ({}, False),
+        ({"cloudConfig": {"content": "{}"}}, False),
+        ({"cloudConfig": {"content": '{"serviceNamespaceSelector": {}}'}}, True),
+        ({"rbac": {"namespaces": True}}, True),
+    ],
+)
+def test_namespaces_are_listed_only_where_a_cloud_config_selects_by_them(
+    programs: Programs, values: dict[str, Any], *, may: bool, apart: bool
+) -> None:
+    given: dict[str, Any] = {"args": {"use-service-account-credentials": apart}, **values}
+    found = rights(programs.render(**given))
+    of_namespaces = {one[2:] for one in found if one[2] == "namespaces"}
+    expected = {("namespaces", "get", "kube-system")}
+    if may:
+        expected |= {("namespaces", verb, "") for verb in ("list", "watch")}
+    assert of_namespaces == expected
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(
     "controllers", ["*,kubelet-serving", ["*", "kubelet-serving-approving-controller"]]
 )
 def test_opt_in_controllers_have_their_rights_where_they_are_named(
     programs: Programs, controllers: str | list[str], *, apart: bool
 ) -> None:
     more: dict[str, Any] = {"use-service-account-credentials": apart}
-    without = programs.render(args=more)
-    rendered = programs.render(args={**more, "controllers": controllers})
+    rbac = {"namespaces": True}
+    without = programs.render(args=more, rbac=rbac)
+    rendered = programs.render(args={**more, "controllers": controllers}, rbac=rbac)
     options = Options(
         controllers=("*", "kubelet-serving"),
         use_service_account_credentials=apart,

@@ -577,22 +577,32 @@ def test_rights_are_asked_for_the_managers_account(different: dict[str, Any], us
         ),
         (DoctorOptions(leader_elect=False), ("nodes",), ("leases",)),
         (DoctorOptions(controllers=("cloud-node",)), ("nodes",), ("services/status",)),
-        (DoctorOptions(cloud_provider="simulated"), ("nodes",), ("endpointslices",)),
-        (DoctorOptions(cloud_provider="no-such"), ("nodes",), ("endpointslices",)),
     ],
 )
 def test_the_rights_needed_are_those_of_what_runs(
     options: DoctorOptions, has: tuple[str, ...], has_not: tuple[str, ...]
 ) -> None:
-    found = {need.resource for need in needs(options)}
+    found = {need.resource for need in needs(options, frozenset())}
 
     assert found >= set(has)
     assert not found & set(has_not)
-    assert {need.account for need in needs(options)} == {"cloud-controller-manager"}
+    assert {need.account for need in needs(options, frozenset())} == {"cloud-controller-manager"}
+
+
+def test_the_rights_needed_are_those_of_the_caches_that_the_provider_needs() -> None:
+    options = DoctorOptions()
+    found = set(needs(options, frozenset({"endpoint_slices", "namespaces"})))
+
+    more = {(one.resource, one.verb, one.name) for one in found - {*needs(options, frozenset())}}
+    assert more == {
+        (resource, verb, "")
+        for resource in ("endpointslices", "namespaces")
+        for verb in ("list", "watch")
+    }
 
 
 def test_controllers_with_accounts_of_their_own_need_rights_of_their_own() -> None:
-    found = needs(DoctorOptions(use_service_account_credentials=True))
+    found = needs(DoctorOptions(use_service_account_credentials=True), frozenset())
 
     of_nodes = {(need.resource, need.verb) for need in found if need.account == "node-controller"}
     assert ("nodes/status", "patch") in of_nodes

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from proreus.app.caches import Caches
 from proreus.app.clients import Clients
 from proreus.app.clouds.config import rules_of
 from proreus.app.clouds.plan import UNDECIDED
@@ -25,13 +26,10 @@ from proreus.app.status.source import Source
 from proreus.cloudprovider import CloudProvider, ConfigError
 from proreus.cloudprovider.board import Board
 from proreus.containment.faults import Faults, Kind
-from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
-from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
-from proreus.kube.objects import EndpointSlice
-from proreus.kube.requests import ENDPOINT_SLICES, LEASES, NODES, SERVICES
+from proreus.kube.requests import LEASES, NODES, SERVICES
 from proreus.runtime import klog
 from proreus.runtime.bucket import AdaptiveBucket
 from proreus.runtime.events import EventRecorder, ObjectReference
@@ -75,7 +73,8 @@ class Leader:
         self._client = self._clients.main
         self._nodes = Informer(self._client, NODES)
         self._services = Informer(self._client, SERVICES)
-        self._slices = _slices(provider, self._client)
+        self._caches = Caches(self._client)
+        self._caches.need(provider.needs)
         self._events = EventRecorder(
             self._client, host=socket.gethostname(), busy=self._is_busy, now=now
         )
@@ -90,7 +89,7 @@ class Leader:
             clients=self._clients,
             nodes=self._nodes,
             services=self._services,
-            slices=self._slices,
+            caches=self._caches,
             events=self._events,
             election=election,
             flag=self._flag,
@@ -114,8 +113,7 @@ class Leader:
             self._start("nodes", self._nodes.run)
             self._start("services", self._services.run)
             self._start("events", self._events.run)
-            if self._slices is not None:
-                self._start("endpointslices", self._slices.run)
+            self._caches.start(self._start)
             for member in self._members:
                 if (reloader := member.reloader()) is not None:
                     name = f"cloud-config-{member.name}" if member.name else "cloud-config"
@@ -150,8 +148,8 @@ class Leader:
         """Check readiness: return what a leader still waits for; a standby waits for nothing."""
         if not self._leads:
             return None
-        caches: tuple[Informer[Any] | None, ...] = (self._nodes, self._services, self._slices)
-        missing = [it.resource.plural for it in caches if it is not None and not it.synced]
+        caches: tuple[Informer[Any], ...] = (self._nodes, self._services, *self._caches.informers)
+        missing = [it.resource.plural for it in caches if not it.synced]
         missing += [
             f"the cloud {member.name}" if member.name else "the cloud"
             for member in self._members
@@ -224,13 +222,6 @@ class Leader:
     async def _drain(self) -> None:
         """Begin no more work, and give running work some time to end."""
         await asyncio.gather(*(member.drain() for member in self._members))
-
-
-def _slices(provider: CloudProvider, client: Client) -> Informer[EndpointSlice] | None:
-    """Make the informer of EndpointSlices only for a provider that needs these many objects."""
-    if "endpoint_slices" not in provider.needs:
-        return None
-    return Informer(client, ENDPOINT_SLICES, indexes={SLICES_BY_SERVICE: service_keys})
 
 
 def _members(

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proreus.app.caches import config_maps, needed
+from proreus.app.caches import Caches, config_maps, needed
 from proreus.app.clients import Clients
 from proreus.app.cloud import Cloud
 from proreus.app.clouds.config import origin_of_member
@@ -40,7 +40,7 @@ from proreus.controllers.environment import Environment, Runnable
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, Sees
 from proreus.kube.errors import KubeError
-from proreus.kube.objects import EndpointSlice, KubeObject, Node, Service
+from proreus.kube.objects import KubeObject, Node, Service
 from proreus.runtime import klog, metrics
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.events import EventRecorder
@@ -66,7 +66,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     clients: Clients
     nodes: Informer[Node]
     services: Informer[Service]
-    slices: Informer[EndpointSlice] | None
+    caches: Caches
     events: EventRecorder
     election: Election
     flag: Callable[[str], Flag]
@@ -111,6 +111,7 @@ class Member:
         self._started: set[str] = set()
         self._changing = asyncio.Lock()
         self._environments: Mapping[Sees, Environment] = {}
+        self._context: Context | None = None
         self._cloud = Cloud(
             provider,
             self._faults,
@@ -136,7 +137,7 @@ class Member:
         with self.logged():
             while True:
                 try:
-                    context = await self._context(cluster)
+                    context = self._context = await self._new_context(cluster)
                     async with self._changing:
                         cloud = await self._cloud.start(context)
                         self._environments = self._made(cloud, context, {})
@@ -162,7 +163,11 @@ class Member:
 
         Raises:
             CloudError: It does not start; all stays as it was.
+            ConfigError: It needs something that there is none of.
         """
+        if self._context is not None:  # which outlives a provider, with what is known of quotas
+            listers = await self._listers(provider)
+            self._context.listers = {**self._context.listers, **listers}
         await self._cloud.replace(provider, self._process.nodes.all(), self._change_over)
 
     def reloader(self) -> Reloader | None:
@@ -214,12 +219,12 @@ class Member:
             self._environments = self._made(cloud, former.context, former.heritage)
             await self._start_controllers()
 
-    async def _context(self, cluster: ClusterIdentity) -> Context:
+    async def _new_context(self, cluster: ClusterIdentity) -> Context:
         return Context(
             cluster,
             now=self._process.now,
             events=self._process.events.source(NAME),
-            listers=await self._listers(),
+            listers=await self._listers(self._cloud.provider),
             flags=flags_of(self._provider, self._process.options.provider_flags),
             gate=self._process.election.check,
             cloud=self.name,
@@ -240,7 +245,7 @@ class Member:
             cluster=context.cluster,
             nodes=process.nodes,
             services=process.services,
-            endpoint_slices=process.slices,
+            endpoint_slices=process.caches.slices,
             inventory=None,
             events=process.events,
             now=process.now,
@@ -311,17 +316,18 @@ class Member:
         metrics.MANAGED_CONTROLLERS.labels(descriptor.name, NAME).set(1)
         klog.info(log, "Started", controller=descriptor.name)
 
-    async def _listers(self) -> Mapping[str, Lister[KubeObject]]:
-        """Return the caches that the provider declares to need.
+    async def _listers(self, provider: CloudProvider) -> Mapping[str, Lister[KubeObject]]:
+        """Return the caches that a provider declares to need.
 
         Raises:
             ConfigError: It needs something that there is none of.
         """
-        process, needs = self._process, self._provider.needs
+        process, needs = self._process, provider.needs
+        process.caches.need(needs)
         offered: dict[str, Lister[KubeObject] | None] = {
             "nodes": process.nodes,
             "services": process.services,
-            "endpoint_slices": process.slices,
+            **process.caches.offered(),
         }
         for failures in itertools.count():
             try:
@@ -330,7 +336,8 @@ class Member:
             except KubeError as exc:
                 klog.warning(log, "A ConfigMap cannot be read yet", err=exc)
                 await asyncio.sleep(RESTART.delay(failures))
-        return needed(self._provider.name, needs, {**offered, **read})
+        await process.caches.read(needs)
+        return needed(provider.name, needs, {**offered, **read})
 
     def _named(self, what: str) -> str:
         """Return a name that no other cloud's part has."""

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeVar
 
-from proreus.app.caches import config_maps, needed
+from proreus.app.caches import ENDPOINT_SLICES_NEED, NAMESPACES_NEED, config_maps, needed
 from proreus.app.clouds import config as clouds
 from proreus.app.merging import source_of, with_file
 from proreus.app.options import Options
@@ -28,9 +28,18 @@ from proreus.containment.guarded import guarded
 from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
-from proreus.kube.errors import NotFound, RefusedByGate
-from proreus.kube.objects import EndpointSlice, KubeObject, Node, Secret, Service, key
-from proreus.kube.requests import ENDPOINT_SLICES, NODES, SECRETS, SERVICES
+from proreus.kube.errors import Forbidden, NotFound, RefusedByGate
+from proreus.kube.objects import EndpointSlice, KubeObject, Namespace, Node, Secret, Service, key
+from proreus.kube.requests import (
+    ENDPOINT_SLICES,
+    LABELLED_NAMESPACES,
+    NODES,
+    SECRETS,
+    SERVICES,
+)
+from proreus.runtime import klog
+
+log = klog.logger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -90,11 +99,15 @@ class _OnlyReads:
 def listers(
     nodes: Iterable[Node], services: Iterable[Service], slices: Iterable[EndpointSlice]
 ) -> Mapping[str, Lister[KubeObject]]:
-    """Return the caches that a provider may need, by the names of `CloudProvider.needs`."""
+    """Return the caches that a provider may need, by the names of `CloudProvider.needs`.
+
+    There are no namespaces in it: `besides` reads them.
+    """
     return {
         "nodes": Listed(nodes),
         "services": Listed(services),
-        "endpoint_slices": Listed(slices),
+        ENDPOINT_SLICES_NEED: Listed(slices),
+        NAMESPACES_NEED: Listed(tuple[Namespace, ...]()),
     }
 
 
@@ -126,8 +139,27 @@ async def listed(client: Client, needs: Collection[str]) -> Mapping[str, Lister[
     """
     nodes = (await client.list(NODES)).items if "nodes" in needs else ()
     services = (await client.list(SERVICES)).items if "services" in needs else ()
-    slices = (await client.list(ENDPOINT_SLICES)).items if "endpoint_slices" in needs else ()
-    return {**listers(nodes, services, slices), **await config_maps(client, needs)}
+    slices = (await client.list(ENDPOINT_SLICES)).items if ENDPOINT_SLICES_NEED in needs else ()
+    return {**listers(nodes, services, slices), **await besides(client, needs)}
+
+
+async def besides(client: Client, needs: Collection[str]) -> Mapping[str, Lister[KubeObject]]:
+    """Read what a provider needs beside nodes, Services and EndpointSlices.
+
+    Namespaces that may not be read are none: the provider says of which objects it needs them.
+
+    Raises:
+        KubeError: The API server does not answer.
+    """
+    found: dict[str, Lister[KubeObject]] = dict(await config_maps(client, needs))
+    if NAMESPACES_NEED in needs:
+        try:
+            found[NAMESPACES_NEED] = Listed((await client.list(LABELLED_NAMESPACES)).items)
+        except Forbidden as exc:
+            message = "Reading namespaces is forbidden; the provider goes without them"
+            klog.warning(log, message, err=str(exc))
+            found[NAMESPACES_NEED] = Listed(tuple[Namespace, ...]())
+    return found
 
 
 def client(config: ClientConfig, user_agent: str) -> Client:

@@ -13,7 +13,7 @@ import msgspec
 
 from proreus.app import webhooks
 from proreus.app.board import NEED, lease_name
-from proreus.app.caches import config_map_names
+from proreus.app.caches import ENDPOINT_SLICES_NEED, NAMESPACES_NEED, config_map_names
 from proreus.app.options import Options
 from proreus.controllers.table import ON_BY_DEFAULT, Descriptor, Rule
 
@@ -58,7 +58,7 @@ def roles(
     *,
     chosen: Sequence[Descriptor] = ON_BY_DEFAULT,
     leases: Sequence[str] = (),
-    needs: frozenset[str] = frozenset({"endpoint_slices", NEED}),
+    needs: frozenset[str] = frozenset({ENDPOINT_SLICES_NEED, NAMESPACES_NEED, NEED}),
 ) -> tuple[Role, ...]:
     """Return the roles of a manager with these flags.
 
@@ -95,12 +95,14 @@ def roles(
 def _shared(needs: frozenset[str]) -> tuple[Rule, ...]:
     cached = ("get", "list", "watch")
     slices = (Rule("discovery.k8s.io", "endpointslices", ("list", "watch")),)
+    namespaces = (Rule("", "namespaces", ("list", "watch")),)
     return (
         Rule("", "namespaces", ("get",), (SYSTEM,)),
         Rule("", "nodes", cached),
         Rule("", "services", cached),
         Rule("", "events", ("create", "patch")),
-        *(slices if "endpoint_slices" in needs else ()),
+        *(slices if ENDPOINT_SLICES_NEED in needs else ()),
+        *(namespaces if NAMESPACES_NEED in needs else ()),
     )
 
 

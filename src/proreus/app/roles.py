@@ -6,7 +6,7 @@ from typing import Any, Final
 import yaml
 
 from proreus.app import command_line, ending, flags, migration
-from proreus.app.clouds.config import needs_of
+from proreus.app.clouds.config import rights_of
 from proreus.app.election import locks
 from proreus.app.options import Options
 from proreus.app.rights import manifests, roles
@@ -16,7 +16,8 @@ from proreus.controllers.table import select
 PROGRAM: Final = "proreus roles"
 DESCRIPTION: Final = """\
 Print the service accounts, roles and bindings that the manager needs with these flags, as YAML
-for kubectl apply. Without --cloud-provider they suffice for any provider."""
+for kubectl apply. Without --cloud-provider they suffice for any provider; without a
+--cloud-config that can be read here, for any cloud-config."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -53,6 +54,6 @@ def objects(options: Options, **more: Any) -> list[dict[str, Any]]:
     )
     provider = {}
     if options.cloud_provider:
-        provider = {"needs": needs_of(options.cloud_provider)}
+        provider = {"needs": rights_of(options)}
     names = [lease.name for lease in leases]
     return manifests(roles(options, chosen=chosen, leases=names, **provider), **more)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from proreus.app.board import LeaseBoard, lease_name
+from proreus.app.caches import Caches
 from proreus.app.clients import USER_AGENT
 from proreus.app.clouds.config import origin_of_member
 from proreus.app.clouds.several import Several, flags_of, members_of
@@ -68,6 +69,7 @@ class _View(NamedTuple):
     cluster: ClusterIdentity
     nodes: Informer[Node]
     services: Informer[Service]
+    caches: Caches
 
 
 class _Cloud:
@@ -81,7 +83,7 @@ class _Cloud:
 
     async def mirror(
         self,
-        context: Callable[["_Cloud"], Context],
+        context: Callable[["_Cloud"], Awaitable[Context]],
         desired: Callable[[str, Standby], Iterator[LoadBalancer]],
     ) -> None:
         """Begin if need be, and make the machine ready for what is desired.
@@ -95,7 +97,7 @@ class _Cloud:
             if standby is None:  # the cloud-config has been changed so
                 return
             if not self._has_begun:
-                await standby.begin(context(self))
+                await standby.begin(await context(self))
                 self._has_begun = True
             await standby.mirror([*desired(self.name, standby)])
 
@@ -240,17 +242,19 @@ class StandbyWork:
             self._config, user_agent=f"{USER_AGENT}/standby", gate=_refuse
         ) as client:  # fmt: skip
             nodes, services = Informer(client, NODES), Informer(client, SERVICES)
+            caches = Caches(client)
             nodes.subscribe(self._node_changed)
             services.subscribe(self._service_changed)
             beside = [
                 _supervised("standby-nodes", nodes.run),
                 _supervised("standby-services", services.run),
             ]
+            caches.start(lambda name, run: beside.append(_supervised(f"standby-{name}", run)))
             try:
                 cluster = await wait_for_identity(client, self._options.cluster_name, RETRY)
                 await nodes.wait_synced()
                 await services.wait_synced()
-                view = _View(cluster, nodes, services)
+                view = _View(cluster, nodes, services, caches)
                 reloaders = [self._reloader(one, view, client) for one in self._clouds]
                 beside.extend(
                     _supervised("standby-cloud-config", one.run) for one in reloaders if one
@@ -295,13 +299,19 @@ class StandbyWork:
             return None
 
         async def replace(provider: CloudProvider) -> None:
-            await cloud.replace(provider, self._context(view, cloud.name, provider))
+            await cloud.replace(provider, await self._context(view, cloud.name, provider))
             self._news.set()
 
         return Reloader(origin, cloud.provider, replace, _record_nothing, cloud=cloud.name)
 
-    def _context(self, view: _View, name: str, provider: CloudProvider) -> Context:
-        offered: Mapping[str, Any] = {"nodes": view.nodes, "services": view.services}
+    async def _context(self, view: _View, name: str, provider: CloudProvider) -> Context:
+        view.caches.need(provider.needs)
+        await view.caches.read(provider.needs)
+        offered: Mapping[str, Any] = {
+            "nodes": view.nodes,
+            "services": view.services,
+            **view.caches.offered(),
+        }
         return Context(
             view.cluster,
             now=self._now,

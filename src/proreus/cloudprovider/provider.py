@@ -117,10 +117,15 @@ class CloudProvider:
             leaves out, such as {"HCLOUD_TOKEN": "token", "CATTLE_URL": "global.url"}.
         flags: Its own flags by their names without dashes, such as {"user-agent": ProviderFlag(…)};
             what is given for them is in `Context.flags`.
-        needs: What `context.listers` must offer: "nodes", "services", "endpoint_slices", or
-            "config_maps/NAME", the ConfigMap of that name in kube-system as it was at the start,
-            if there is one; or "board", for `context.board`. Endpoint slices are also needed
-            where a `HostPolicy` asks for endpoints.
+        needs: What `context.listers` must offer: "nodes", "services", "endpoint_slices",
+            "namespaces" (their names and labels, by their names), or "config_maps/NAME", the
+            ConfigMap of that name in kube-system as it was at the start, if there is one; or
+            "board", for `context.board`. Endpoint slices are also needed where a `HostPolicy`
+            asks for endpoints. What only some cloud-configs need is added in `__init__`. A
+            namespace that is not there may only not be there yet, or not be readable: raise a
+            `CloudError` rather than decide without it.
+        may_need: What `needs` may become by a cloud-config: roles that are printed without one
+            give these rights, too.
         left_finalizers: Finalizers that the official manager leaves on Services: they are removed
             with ours, once the load balancer is gone.
         watched_files: Files that `start` reads besides the cloud-config, such as one with
@@ -138,7 +143,8 @@ class CloudProvider:
     config_type: ClassVar[type[msgspec.Struct] | None] = None
     config_environment: ClassVar[Mapping[str, str]] = MappingProxyType({})
     flags: ClassVar[Mapping[str, ProviderFlag]] = MappingProxyType({})
-    needs: ClassVar[frozenset[str]] = frozenset()
+    needs: frozenset[str] = frozenset()
+    may_need: ClassVar[frozenset[str]] = frozenset()
 
     instances: Instances | None = None
     load_balancers: LoadBalancers | None = None

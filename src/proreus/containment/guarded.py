@@ -11,6 +11,7 @@ from proreus.cloudprovider import (
     ClusterIdentity,
     DeleteAnswer,
     Done,
+    Endpoints,
     EnsureAnswer,
     Ensured,
     HostPolicy,
@@ -80,7 +81,10 @@ class _Guarded(CloudProvider):
         if provider.instances is not None:
             self.instances = GuardedInstances(provider.instances, guard)
         if provider.load_balancers is not None:
-            self.load_balancers = GuardedLoadBalancers(provider.load_balancers, guard)
+            has_slices = "endpoint_slices" in provider.needs
+            self.load_balancers = GuardedLoadBalancers(
+                provider.load_balancers, guard, has_slices=has_slices
+            )
         if provider.routes is not None:
             self.routes = GuardedRoutes(provider.routes, guard)
         if provider.pod_cidrs is not None:
@@ -194,9 +198,18 @@ def _is_unreadable(node: Node) -> bool:
 class GuardedLoadBalancers:
     """A guard of `LoadBalancers`: every answer has a type that the interface allows."""
 
-    def __init__(self, load_balancers: LoadBalancers, guard: Guard) -> None:
-        """Guard `load_balancers`."""
+    def __init__(
+        self, load_balancers: LoadBalancers, guard: Guard, *, has_slices: bool = True
+    ) -> None:
+        """Guard `load_balancers`.
+
+        Args:
+            load_balancers: The provider's.
+            guard: Runs its verbs and hooks.
+            has_slices: Whether there are EndpointSlices for the policies that ask for endpoints.
+        """
         self._cloud = load_balancers
+        self._has_slices = has_slices
         self._guard = guard
         self._ensure = Verb(guard, "ensure")
         self._update_hosts = Verb(guard, "update_hosts")
@@ -224,9 +237,13 @@ class GuardedLoadBalancers:
 
         def read() -> HostPolicy | CloudError:
             try:
-                return contract.struct(self._cloud.host_policy(service), HostPolicy)
+                policy = contract.struct(self._cloud.host_policy(service), HostPolicy)
             except CloudError as exc:
                 return exc
+            if policy.endpoints is not Endpoints.NONE and not self._has_slices:
+                # With none at all, every node would lose its traffic.
+                raise contract.Broken("asks for endpoints: `needs` lacks endpoint_slices")
+            return policy
 
         answer = self._guard.hook("host_policy", read, service)
         if isinstance(answer, CloudError):

@@ -287,6 +287,18 @@ class Namespace(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+def only_labels(namespace: Namespace) -> Namespace:
+    """Return a namespace with its name, labels and version alone: annotations can be long."""
+    meta = namespace.metadata
+    kept = ObjectMeta(
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        labels=meta.labels,
+    )
+    return Namespace(kept)
+
+
 class CertificateSigningRequestSpec(msgspec.Struct, frozen=True, rename="camel"):
     """`spec` of a CertificateSigningRequest: what the API server noted of who asks, and for what.
 

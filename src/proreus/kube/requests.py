@@ -16,6 +16,7 @@ from proreus.kube.objects import (
     Secret,
     Service,
     StorageClass,
+    only_labels,
 )
 from proreus.kube.patch import Patch
 from proreus.kube.pods import NodeLease, Pod, Pulse
@@ -41,10 +42,15 @@ def _as_decoded(body: bytes, objects: tuple[T, ...]) -> tuple[T, ...]:  # noqa: 
     return objects
 
 
+def _only_labels(body: bytes, found: tuple[Namespace, ...]) -> tuple[Namespace, ...]:  # noqa: ARG001
+    return tuple(map(only_labels, found))
+
+
 class Resource(msgspec.Struct, Generic[T], frozen=True):
     """A kind of object and where the API server keeps it; `type` is its decoded form.
 
-    `completed` adds to the objects decoded from a body what only the body itself tells.
+    `completed` adds to the objects decoded from a body what only the body itself tells, or leaves
+    out what nobody reads.
     """
 
     group: str
@@ -116,6 +122,10 @@ STORAGE_CLASSES = Resource(
     "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, type=StorageClass
 )
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=Namespace)
+LABELLED_NAMESPACES = Resource(
+    "", "v1", "namespaces", "Namespace", namespaced=False, type=Namespace, completed=_only_labels
+)
+"""Namespaces with nothing but what a cache of their labels needs."""
 CERTIFICATE_SIGNING_REQUESTS = Resource(
     "certificates.k8s.io",
     "v1",

@@ -9,6 +9,7 @@ or in the provider's own dialect as a text.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -73,6 +74,19 @@ def needs_of(text: str) -> frozenset[str]:
         ConfigError: One is not known or cannot be imported.
     """
     return frozenset[str]().union(*(one.needs for one in providers(text)))
+
+
+def rights_of(options: Options) -> frozenset[str]:
+    """Return the caches that the providers need with their cloud-config, or may need without it.
+
+    Raises:
+        ConfigError: A provider is not known or cannot be imported.
+    """
+    found = providers(options.cloud_provider)
+    if options.cloud_config and not options.cloud_config_secret:
+        with suppress(ConfigError):  # it may be on another machine
+            return configured(options).needs
+    return frozenset[str]().union(*(one.needs | one.may_need for one in found))
 
 
 def problems(options: Options) -> tuple[str, ...]:

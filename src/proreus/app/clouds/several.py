@@ -18,7 +18,7 @@ class Several(CloudProvider):
         super().__init__(None)
         self.members = members
         self.name = ",".join(members)  # type: ignore[misc]  # of the class, but this is of any
-        self.needs = frozenset[str]().union(*(one.needs for one in members.values()))  # type: ignore[misc]
+        self.needs = frozenset[str]().union(*(one.needs for one in members.values()))
         self.webhooks = {
             name: webhook
             for one in reversed(tuple(members.values()))  # the first of a name counts

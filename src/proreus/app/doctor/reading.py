@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from proreus.app import readonly
-from proreus.app.caches import config_maps
 from proreus.app.clouds.config import named, rules_of
 from proreus.app.clouds.looking import Look, looks
 from proreus.app.clouds.plan import labels_of_all
@@ -29,7 +28,7 @@ from proreus.app.doctor.observed import (
     Workload,
 )
 from proreus.app.doctor.options import DoctorOptions, as_stated
-from proreus.app.doctor.rights import Need, needs
+from proreus.app.doctor.rights import Need, needed_caches, needs
 from proreus.app.leases import Lease, of_manager
 from proreus.app.rights import ACCOUNT
 from proreus.cloudprovider import (
@@ -252,6 +251,7 @@ async def _rights(
         note = "the manager's rights were not checked: its service account is not known"
         return msgspec.structs.replace(observed, notes=(*observed.notes, note))
     accounts = {ACCOUNT: user}
+    needed = await needed_caches(options, reader.client)
     async with Client(config, user_agent=USER_AGENT) as reviewer:
         answers = await reader.optional(
             "the manager's rights",
@@ -260,7 +260,7 @@ async def _rights(
                     _review(
                         reviewer, accounts.get(need.account, f"{_OF_SYSTEM}{need.account}"), need
                     )
-                    for need in needs(options)
+                    for need in needs(options, needed)
                 ]
             ),
         )
@@ -320,7 +320,7 @@ async def _cloud(client: Client, observed: Observed, options: DoctorOptions) -> 
         identity = await read_identity(client, options.cluster_name)
         listers = {
             **readonly.listers(observed.nodes, observed.services, observed.slices or ()),
-            **await config_maps(client, provider.needs),
+            **await readonly.besides(client, provider.needs),
         }
         objects = (observed.nodes, observed.services)
         async with looks(provider, identity, listers, objects, options) as found:

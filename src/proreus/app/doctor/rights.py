@@ -1,15 +1,19 @@
-"""List the rights that the manager's service accounts need. Pure but for the provider."""
+"""List the rights that the manager's service accounts need."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
+from proreus.app import readonly
 from proreus.app.clouds.config import needs_of
 from proreus.app.doctor.options import DoctorOptions
 from proreus.app.election import locks
 from proreus.app.rights import roles
-from proreus.cloudprovider import ConfigError
+from proreus.cloudprovider import CloudError, ConfigError
 from proreus.controllers.table import select
+from proreus.kube.client import Client
+from proreus.kube.errors import KubeError
 
 
 class Need(msgspec.Struct, frozen=True, order=True):
@@ -26,12 +30,17 @@ class Need(msgspec.Struct, frozen=True, order=True):
     name: str = ""
 
 
-def needs(options: DoctorOptions) -> tuple[Need, ...]:
-    """Return the rights that the manager and its controllers' accounts need."""
-    return tuple(sorted(set(_needs(options))))
+def needs(options: DoctorOptions, needed: frozenset[str]) -> tuple[Need, ...]:
+    """Return the rights that the manager and its controllers' accounts need.
+
+    Args:
+        options: The flags.
+        needed: The caches that the provider needs.
+    """
+    return tuple(sorted(set(_needs(options, needed))))
 
 
-def _needs(options: DoctorOptions) -> Iterator[Need]:
+def _needs(options: DoctorOptions, needed: frozenset[str]) -> Iterator[Need]:
     chosen, _ = select(options.controllers)
     leases = locks(
         options.leader_elect_resource_name,
@@ -43,7 +52,7 @@ def _needs(options: DoctorOptions) -> Iterator[Need]:
         options,
         chosen=chosen,
         leases=[lease.name for lease in leases],
-        needs=_caches(options),
+        needs=needed,
     )
     for role in all_roles:
         for rule in role.rules:
@@ -52,11 +61,16 @@ def _needs(options: DoctorOptions) -> Iterator[Need]:
                     yield Need(role.account, rule.group, rule.resource, verb, role.namespace, name)
 
 
-def _caches(options: DoctorOptions) -> frozenset[str]:
-    """Return the caches that the provider needs; none if the provider is unknown."""
+async def needed_caches(options: DoctorOptions, client: Client) -> frozenset[str]:
+    """Return the caches that the provider needs; none if the provider is unknown.
+
+    With a cloud-config that cannot be read they are those that every one needs.
+    """
     if not options.cloud_provider:
         return frozenset()
     try:
-        return needs_of(options.cloud_provider)
-    except ConfigError:  # reported as a finding about the cloud
+        return (await readonly.configured(options, client)).needs
+    except (CloudError, KubeError):  # reported as a finding about the cloud
+        with suppress(ConfigError):
+            return needs_of(options.cloud_provider)
         return frozenset()

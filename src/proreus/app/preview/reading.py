@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from proreus.app import readonly
-from proreus.app.caches import config_maps
 from proreus.app.clouds.looking import Look, looks
 from proreus.app.clouds.plan import UNDECIDED
 from proreus.app.cluster_identity import read_identity
@@ -102,7 +101,7 @@ async def observe(options: Options, config: ClientConfig) -> Preview:
         slices = (await client.list(ENDPOINT_SLICES)).items if is_needed else ()
         listers = {
             **readonly.listers(nodes, all_services, slices),
-            **await config_maps(client, provider.needs),
+            **await readonly.besides(client, provider.needs),
         }
         async with looks(provider, cluster, listers, (nodes, all_services), options) as found:
             read = _Read(options, client, cluster, slices, {})

@@ -31,7 +31,7 @@ class AWSCloud(CloudProvider):
 
     name: ClassVar[str] = "aws"
     config_type: ClassVar[type[msgspec.Struct] | None] = AWSConfig
-    needs: ClassVar[frozenset[str]] = frozenset({"nodes"})
+    needs: frozenset[str] = frozenset({"nodes"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config; what it leaves out, this machine's metadata tell.

@@ -31,7 +31,7 @@ class BaiduCloud(CloudProvider):
 
     name: ClassVar[str] = "cce"
     names: ClassVar[tuple[str, ...]] = ("baidu", "baiducloud")
-    needs: ClassVar[frozenset[str]] = frozenset({"endpoint_slices"})
+    needs: frozenset[str] = frozenset({"endpoint_slices"})
     config_type: ClassVar[type[msgspec.Struct] | None] = BaiduConfig
 
     def __init__(self, config: msgspec.Struct | None) -> None:

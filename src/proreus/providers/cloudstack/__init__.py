@@ -31,7 +31,7 @@ class CloudStackCloud(CloudProvider):
 
     name: ClassVar[str] = "cloudstack"
     names: ClassVar[tuple[str, ...]] = ("external-cloudstack",)
-    needs: ClassVar[frozenset[str]] = frozenset({"endpoint_slices"})
+    needs: frozenset[str] = frozenset({"endpoint_slices"})
     config_type: ClassVar[type[msgspec.Struct] | None] = CloudStackConfig
 
     def __init__(self, config: msgspec.Struct | None) -> None:

@@ -43,7 +43,8 @@ class GCECloud(CloudProvider):
 
     name: ClassVar[str] = "gce"
     config_type: ClassVar[type[msgspec.Struct] | None] = GCEConfig
-    needs: ClassVar[frozenset[str]] = frozenset({NEED})
+    needs: frozenset[str] = frozenset({NEED})
+    may_need: ClassVar[frozenset[str]] = frozenset({"endpoint_slices"})
     left_finalizers: tuple[str, ...] = (INTERNAL_BEFORE,)
     flags: ClassVar[Mapping[str, ProviderFlag]] = FLAGS
 
@@ -59,7 +60,7 @@ class GCECloud(CloudProvider):
         self._config = config or GCEConfig()
         if self._config.load_balancer.subsetting:
             # Only nodes with pods serve Services of local traffic.
-            self.needs = frozenset({*self.needs, "endpoint_slices"})  # type: ignore[misc]
+            self.needs |= {"endpoint_slices"}
         path = key_file_path(self._config.global_)
         self.watched_files = (path,) if path else ()
 

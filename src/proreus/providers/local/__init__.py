@@ -39,7 +39,7 @@ class LocalCloud(CloudProvider):
 
     name: ClassVar[str] = "local"
     config_type: ClassVar[type[msgspec.Struct] | None] = LocalConfig
-    needs: ClassVar[frozenset[str]] = frozenset({"nodes", "services", "board"})
+    needs: frozenset[str] = frozenset({"nodes", "services", "board"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config; without one there is no inventory and there are no pools.

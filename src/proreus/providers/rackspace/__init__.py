@@ -30,7 +30,7 @@ class RackspaceCloud(CloudProvider):
 
     name: ClassVar[str] = "rackspace"
     config_type: ClassVar[type[msgspec.Struct] | None] = RackspaceConfig
-    needs: ClassVar[frozenset[str]] = frozenset({"endpoint_slices"})
+    needs: frozenset[str] = frozenset({"endpoint_slices"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config.

@@ -28,7 +28,7 @@ class RancherCloud(CloudProvider):
     """An environment of a Rancher server, as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "rancher"
-    needs: ClassVar[frozenset[str]] = frozenset({"endpoint_slices"})
+    needs: frozenset[str] = frozenset({"endpoint_slices"})
     config_type: ClassVar[type[msgspec.Struct] | None] = RancherConfig
     config_environment: ClassVar[Mapping[str, str]] = VARIABLES
 
