@@ -8,6 +8,9 @@ import pytest
 import yaml
 
 from proreus.app import command_line
+from proreus.app.clouds.config import rights_of
+from proreus.app.doctor.options import DoctorOptions
+from proreus.app.doctor.rights import needed_caches
 from proreus.app.flags import FlagError
 from proreus.app.options import Options, problems
 from proreus.app.rights import roles
@@ -16,6 +19,7 @@ from proreus.cloudprovider.config import read
 from proreus.cloudprovider.errors import ConfigError
 from proreus.providers.azure import AzureCloud
 from proreus.providers.azure.config import AzureConfig
+from proreus.providers.azure.multiple import NAMESPACE
 
 from .site import settings
 
@@ -125,10 +129,6 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
             {"nodeSelector": {"matchExpressions": [{"key": "k", "operator": "In"}]}},
             "values: give some with In and NotIn",
         ),
-        (
-            {"serviceNamespaceSelector": {"matchLabels": {"team": "a"}}},
-            "serviceNamespaceSelector: select by the label kubernetes.io/metadata.name alone",
-        ),
     ],
 )
 def test_a_wrong_load_balancer_of_several_is_told(entry: dict[str, Any], told: str) -> None:
@@ -140,6 +140,46 @@ def test_a_wrong_load_balancer_of_several_is_told(entry: dict[str, Any], told: s
     }
     with pytest.raises(ConfigError, match=told):
         config({**AKS, **given})
+
+
+@pytest.mark.parametrize(
+    ("second", "more"),
+    [
+        (None, set[str]()),
+        ({}, {"endpoint_slices"}),
+        (
+            {"serviceNamespaceSelector": {"matchLabels": {NAMESPACE: "a"}}},
+            {"endpoint_slices"},
+        ),
+        (
+            {"serviceNamespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}},
+            {"endpoint_slices", "namespaces"},
+        ),
+    ],
+)  # fmt: skip
+async def test_the_cloud_config_says_what_is_read_of_the_cluster(
+    tmp_path: Path, second: dict[str, Any] | None, more: set[str]
+) -> None:
+    given = dict(AKS)
+    if second is not None:
+        given |= {
+            "loadBalancerBackendPoolConfigurationType": "nodeIP",
+            "multipleStandardLoadBalancerConfigurations": [
+                {"name": "a", "primaryVMSet": "x"},
+                {"name": "b", "primaryVMSet": "y", **second},
+            ],
+        }
+    file = tmp_path / "azure.json"
+    file.write_text(json.dumps(given))
+    expected = {"nodes", "services"} | more
+    assert AzureCloud(config(given)).needs == expected
+    flags: dict[str, Any] = {"cloud_provider": "azure", "cloud_config": str(file)}
+    assert rights_of(Options(**flags)) == expected
+    client: Any = None
+    assert await needed_caches(DoctorOptions(**flags), client) == expected
+    file.unlink()
+    assert rights_of(Options(**flags)) == {"nodes", "services", "endpoint_slices", "namespaces"}
+    assert await needed_caches(DoctorOptions(**flags), client) == {"nodes", "services"}
 
 
 def test_several_load_balancers_need_pools_by_address() -> None:

@@ -1,17 +1,18 @@
 """Several standard load balancers: which one Services and nodes come to, and that they stay."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
-from proreus.cloudprovider import Ensured, InvalidRequest
+from proreus.cloudprovider import CloudError, Context, Ensured, InvalidRequest, Previews
 from proreus.cloudprovider.load_balancers import EndpointTarget, LoadBalancer
-from proreus.kube.objects import Node, NodeAddress, Service
+from proreus.kube.objects import Namespace, Node, NodeAddress, ObjectMeta, Service
 from proreus.providers.azure import AzureCloud
 from proreus.testing import objects
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .balancing import (
     addresses,
     answers,
@@ -173,6 +174,88 @@ async def test_selectors_choose_the_load_balancer(
     async with started(azure, **several(**second)) as provider:
         await ensure(provider, nodes, one, service(2, {NAMED: "kubernetes"}))
     assert base(1) in owners(azure)[expected]
+
+
+TEAMS = {"serviceNamespaceSelector": {"matchLabels": {"team": "a"}}}
+
+
+def of_teams(**teams: str) -> Context:
+    """A context with namespaces of these teams, and the nodes' own."""
+    spaces = [
+        Namespace(ObjectMeta(name=name, labels={"team": team})) for name, team in teams.items()
+    ]
+    found = context()
+    found.listers = {**found.listers, "namespaces": Objects(spaces)}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("second", "space", "expected"),
+    [
+        (TEAMS, "one", "second"),
+        (TEAMS, "two", "kubernetes"),
+        (
+            {"serviceNamespaceSelector": {"matchExpressions": [
+                {"key": "team", "operator": "NotIn", "values": ["a"]}]}},
+            "two", "second",
+        ),
+        (
+            {"serviceNamespaceSelector": {"matchLabels": {
+                "team": "a", "kubernetes.io/metadata.name": "two"}}},
+            "one", "kubernetes",
+        ),
+        (
+            # Officially both must select it.
+            {**TEAMS, "serviceLabelSelector": {"matchLabels": {"tier": "web"}}},
+            "one", "kubernetes",
+        ),
+    ],
+)  # fmt: skip
+async def test_labels_of_namespaces_choose_the_load_balancer(
+    azure: Emulator, second: dict[str, Any], space: str, expected: str
+) -> None:
+    nodes = machines(azure)
+    one = service(1, namespace=space)
+    async with started(azure, of_teams(one="a", two="b"), **several(**second)) as provider:
+        await ensure(provider, nodes, one, service(2, {NAMED: "kubernetes"}, namespace="two"))
+    assert base(1) in owners(azure)[expected]
+
+
+async def test_a_service_moves_when_it_is_looked_at_and_its_namespace_is_selected_no_more(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    one = service(1, namespace="one")
+    async with started(azure, of_teams(one="a"), **several(**TEAMS)) as provider:
+        first = await ensure(provider, nodes, one)
+        assert owners(azure)["second"] == {base(1)}
+    async with started(azure, of_teams(one="b"), **several(**TEAMS)) as provider:
+        assert await ensure(provider, nodes, one) == first
+        assert owners(azure) == {"kubernetes": {base(1)}, "second": set()}
+
+
+async def test_a_service_whose_namespace_is_not_known_stays_and_the_others_go_on(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    lost, other = service(1, namespace="lost"), service(2, namespace="two")
+    async with started(azure, of_teams(lost="a"), **several(**TEAMS)) as provider:
+        await ensure(provider, nodes, lost)
+    before = parts(azure, "loadBalancingRules", "second")
+    async with started(azure, of_teams(two="b"), **several(**TEAMS)) as provider:
+        assert provider.load_balancers is not None
+        found = await answers(provider, nodes, lost, other)
+        assert "labels of the namespace lost are not known" in str(found["web-1"])
+        assert not isinstance(found["web-1"], InvalidRequest)  # it is tried again
+        assert isinstance(found["web-2"], Ensured)
+        assert owners(azure) == {"kubernetes": {base(2)}, "second": {base(1)}}
+        assert parts(azure, "loadBalancingRules", "second") == before
+        foreseen = await cast("Previews", provider.load_balancers).preview(
+            [desired(provider, lost, nodes)]
+        )
+        assert isinstance(foreseen[lost.metadata.uid], CloudError)
+        await delete(provider, lost)
+        assert owners(azure) == {"kubernetes": {base(2)}, "second": set()}
 
 
 async def test_a_load_balancer_that_takes_no_services_keeps_those_that_it_has(

@@ -41,7 +41,8 @@ class AzureCloud(CloudProvider):
         }
     )
     flags: ClassVar[Mapping[str, ProviderFlag]] = FLAGS
-    needs: ClassVar[frozenset[str]] = frozenset({"nodes", "services"})
+    needs: frozenset[str] = frozenset({"nodes", "services"})
+    may_need: ClassVar[frozenset[str]] = frozenset({"endpoint_slices", "namespaces"})
     timeout: ClassVar[float] = 60.0
     """Seconds for an answer of Azure."""
 
@@ -53,6 +54,12 @@ class AzureCloud(CloudProvider):
         """
         super().__init__(config)
         self._config = self.config_as(AzureConfig)
+        several = self._config.multiple_standard_load_balancer_configurations
+        if several:
+            # Services of local traffic have pools of the nodes with their pods.
+            self.needs |= {"endpoint_slices"}
+        if any(one.reads_namespaces for one in several):
+            self.needs |= {"namespaces"}
 
     @classmethod
     def config_secret(cls, flags: Mapping[str, Any]) -> str:

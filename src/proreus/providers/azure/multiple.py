@@ -10,7 +10,7 @@ from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.selectors import Selector
 
 NAMESPACE: Final = "kubernetes.io/metadata.name"
-"""The label that each namespace has: its name. By others no namespace is selected here."""
+"""The label that each namespace has: its name. Only for others must namespaces be read."""
 
 
 def _rename(field: str) -> str:
@@ -42,17 +42,17 @@ class Configuration(ConfigSection, frozen=True, kw_only=True, rename=_rename):
     active_nodes_: Any = None
 
     def problems(self) -> Iterator[str]:
-        """Report what is missing, and selectors that cannot be followed."""
+        """Report what is missing."""
         if not self.name:
             yield "name: give the load balancer's name"
         if not self.primary_vm_set:
             yield "primaryVMSet: give the scale set whose nodes are always this load balancer's"
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """Whether it selects Services by labels of their namespaces other than the name."""
         spaces = self.service_namespace_selector
-        if spaces is not None and spaces.keys - {NAMESPACE}:
-            yield (
-                f"serviceNamespaceSelector: select by the label {NAMESPACE} alone: other labels of"
-                " namespaces are not read"
-            )
+        return spaces is not None and bool(spaces.keys - {NAMESPACE})
 
 
 def several_problems(found: tuple[Configuration, ...]) -> Iterator[str]:

@@ -82,7 +82,7 @@ class AzureLoadBalancers:
         jobs = []
         for lb in desired:
             try:
-                jobs.append(Job(lb.ref, lb, read_options(lb.service)))
+                jobs.append(self._job(lb))
             except CloudError as error:
                 answers[lb.ref.uid] = error
         return {**answers, **await self._all(jobs, self._ensure)}
@@ -107,11 +107,31 @@ class AzureLoadBalancers:
         found: dict[str, Sequence[PartChange] | CloudError] = {}
         for lb in desired:
             try:
-                job = Job(lb.ref, lb, read_options(lb.service))
-                found[lb.ref.uid] = await self._foresee(job)
+                found[lb.ref.uid] = await self._foresee(self._job(lb))
             except CloudError as error:
                 found[lb.ref.uid] = error
         return found
+
+    def _job(self, lb: LoadBalancer) -> Job:
+        """Return a Service as a job, with what is known of its namespace.
+
+        Raises:
+            CloudError: Its namespace counts, and is not known: a Service must not move for that.
+            InvalidRequest: Its annotations are wrong.
+        """
+        options = read_options(lb.service)
+        several = self._config.multiple_standard_load_balancer_configurations
+        if not any(one.reads_namespaces for one in several):
+            return Job(lb.ref, lb, options)
+        namespaces = self._arm.context.listers.get("namespaces")
+        found = None if namespaces is None else namespaces.get(lb.ref.namespace)
+        if found is None:
+            raise CloudError(
+                f"the labels of the namespace {lb.ref.namespace} are not known, by which"
+                " serviceNamespaceSelector in the cloud-config chooses the load balancer: if this"
+                " lasts, let the manager list and watch namespaces"
+            )
+        return Job(lb.ref, lb, options, space=found.metadata.labels)
 
     async def _foresee(self, job: Job) -> Sequence[PartChange]:
         scene = self._scene(job.ref.cluster, [job])

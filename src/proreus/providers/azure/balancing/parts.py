@@ -22,12 +22,14 @@ class Job(msgspec.Struct, frozen=True):
         lb: The desired load balancer.
         options: The options of its annotations.
         balancer: The name of the load balancer that it is placed on (`placement.placed`).
+        space: The labels of its namespace, as far as load balancers are chosen by them.
     """
 
     ref: LoadBalancerRef
     lb: LoadBalancer | None = None
     options: Options = Options()
     balancer: str = ""
+    space: Mapping[str, str] = {}
 
 
 class Scene(msgspec.Struct, frozen=True):

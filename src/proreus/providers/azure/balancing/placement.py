@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.kube.objects import Service
 from proreus.providers.azure.balancing.annotations import PREFIX, Options
 from proreus.providers.azure.balancing.desired import Place, base_of
 from proreus.providers.azure.balancing.documents import named_id, named_ids
@@ -85,7 +84,7 @@ class _Finding:
         several = self._place.config.multiple_standard_load_balancer_configurations
         internal, base = job.options.internal, job.ref.name
         current = self._current(base, internal=internal)
-        allowed = eligible(several, job.lb.service, job.options, current)
+        allowed = eligible(several, job, current)
         key = self._address(job.options)
         pinned = self._pinned.get(key) or self._at_address(key, internal=internal) if key else ""
         if pinned and pinned not in allowed:
@@ -164,24 +163,21 @@ class _Finding:
                 )
 
 
-def eligible(
-    several: Sequence[Configuration], service: Service, options: Options, current: str
-) -> list[str]:
+def eligible(several: Sequence[Configuration], job: Job, current: str) -> list[str]:
     """Return the configurations on whose load balancers a Service may be, in their order.
 
     Args:
         several: The configurations of load balancers in the cloud-config.
-        service: The Service.
-        options: What its annotations ask for.
+        job: The Service, what its annotations ask for, and the labels of its namespace.
         current: The one where it is; "" for none.
 
     Raises:
         InvalidRequest: There is none.
     """
-    asked = {name.lower() for name in options.configurations}
+    asked = {name.lower() for name in job.options.configurations}
     named = [one for one in several if not asked or one.name.lower() in asked]
     open_ = [one for one in named if one.allow_service_placement or one.name == current]
-    chosen = [one for one in open_ if _selects(one, service)]
+    chosen = [one for one in open_ if _selects(one, job)]
     by_selector = [one for one in chosen if _has_selector(one)]
     if not chosen:
         known = ", ".join(one.name for one in several)
@@ -197,11 +193,11 @@ def _has_selector(one: Configuration) -> bool:
     return not (one.service_label_selector is None and one.service_namespace_selector is None)
 
 
-def _selects(one: Configuration, service: Service) -> bool:
-    meta = service.metadata
+def _selects(one: Configuration, job: Job) -> bool:
+    given = {} if job.lb is None else job.lb.service.metadata.labels
     labels, spaces = one.service_label_selector, one.service_namespace_selector
-    return (labels is None or labels.matches(meta.labels)) and (
-        spaces is None or spaces.matches({NAMESPACE: meta.namespace})
+    return (labels is None or labels.matches(given)) and (
+        spaces is None or spaces.matches({**job.space, NAMESPACE: job.ref.namespace})
     )
 
 
