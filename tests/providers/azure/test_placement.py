@@ -24,6 +24,7 @@ from ..changes import Change, happen, make  # noqa: TID252
 from .balancing import name_of, parts
 from .emulator import seed
 from .emulator.server import Emulator
+from .placing import slice_
 from .site import emulated, settings
 
 BALANCERS = ("kubernetes", "second")
@@ -106,14 +107,6 @@ async def clustered(plane: ControlPlane, directory: Path) -> AsyncIterator[Clust
             yield cluster
         finally:
             await cluster.label(team=None)
-
-
-def slice_(service: str, node: str) -> dict[str, Any]:
-    """A ready pod of a Service on this node, as its controller would write it."""
-    meta = {"name": f"{service}-1", "labels": {"kubernetes.io/service-name": service}}
-    pod = {"addresses": ["10.244.0.9"], "conditions": {"ready": True}, "nodeName": node}
-    ports = [{"name": "http", "port": 80}]
-    return {"metadata": meta, "addressType": "IPv4", "endpoints": [pod], "ports": ports}
 
 
 def annotated(**more: str) -> Mapping[str, str]:

@@ -10,11 +10,13 @@ import pytest
 
 from proreus.kube.errors import NotFound
 from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import NODES
+from proreus.kube.requests import ENDPOINT_SLICES, NAMESPACES, NODES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.waiting import until
 
-from ...changes import Change, happen, make  # noqa: TID252 - pytest imports tests by path
+from ....apiserver.read_only import existing  # noqa: TID252 - pytest imports tests by path
+from ...changes import Change, happen, make  # noqa: TID252
+from ..placing import slice_  # noqa: TID252
 from .stage import PATIENCE, Stage, build, port, service, staged
 
 pytestmark = pytest.mark.long
@@ -138,12 +140,15 @@ SEVERAL: Final = {
             "name": "second",
             "primaryVMSet": "none",
             "nodeSelector": {"matchLabels": {"side": "second"}},
+            "serviceNamespaceSelector": {"matchLabels": {"team": "a"}},
         },
     ],
 }
 ON_SEVERAL: Final = {
     "plain": service(port(80, 30080), load_balancer_configurations="kubernetes"),
     "other": service(port(80, 30180), load_balancer_configurations="second"),
+    "chosen": service(port(80, 30380)),
+    "near": service(port(80, 30580), spec={"externalTrafficPolicy": "Local"}),
     "inside": service(
         port(80, 30280),
         load_balancer_internal="true",
@@ -156,10 +161,17 @@ async def test_a_cluster_with_several_load_balancers_moves_there_and_back(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     program = await build(tmp_path)
-    async with staged(control_plane, tmp_path, **SEVERAL) as stage:
+    async with (
+        staged(control_plane, tmp_path, **SEVERAL) as stage,
+        contextlib.AsyncExitStack() as stack,
+    ):
         await stage.initialise()
         label = Patch(PatchType.MERGE, {"metadata": {"labels": {"side": "second"}}})
         await stage.site.client.patch(NODES, "alone-1", label)
+        team = Patch(PatchType.MERGE, {"metadata": {"labels": {"team": "a"}}})
+        await stage.site.client.patch(NAMESPACES, "default", team)
+        slices = existing(stage.site.client, ENDPOINT_SLICES, slice_("near", "alone-1"), "default")
+        await stack.enter_async_context(slices)
         theirs = stage.official(program)
         await theirs.start()
         await stage.initialised()
