@@ -91,9 +91,11 @@ def test_agents_of_one_host_are_all_named() -> None:
 @pytest.mark.parametrize(
     ("agents", "registry", "expected"),
     [
-        # An operator has marked it as gone, whatever else there is on its host.
+        # An operator has marked it as gone.
         ([], Registry(MASTER, gone=marked("a-S1", "a-S0")), NotFound(tombstone=True)),
-        ([agent("b-S0")], Registry(MASTER, gone=marked("a-S0")), NotFound(tombstone=True)),
+        ([agent("b-S0", "n2")], Registry(MASTER, gone=marked("a-S0")), NotFound(tombstone=True)),
+        # But the machine may have a new agent.
+        ([agent("b-S0")], Registry(MASTER, gone=marked("a-S0")), IdentityConflict),
         # Nothing is known of it any more.
         ([], Registry(MASTER), NotFound()),
         ([agent("b-S0", "n2")], Registry(MASTER, admitted(info("c-S0", "n3"))), NotFound()),

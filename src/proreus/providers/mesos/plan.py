@@ -1,6 +1,6 @@
 """Decide which agent a Node is, and what proves that its agent is gone. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -109,8 +109,9 @@ def absence(
 
     Mesos says that it is gone in one of two ways: an operator has marked it so, or it has left
     both the cluster and the list of those that are unreachable, and cannot have been forgotten.
-    The latter counts only where no other agent runs on the Node's host, which could be the same
-    machine with a new id. A Node may have another name than its host, and a host get another one.
+    Either counts only where no other agent runs on the Node's host, which could be the same machine
+    with a new id: of one that has lost its directory the former agent is marked as gone, too. A
+    Node may have another name than its host, and a host get another one.
 
     Args:
         node: Its Node.
@@ -125,32 +126,36 @@ def absence(
             f"the agent {id_} is not listed, and the registry was not read from the leading master"
             f" {proof.master}: it is read again"
         )
-    if any(one.id.value == id_ for one in registry.gone.slaves):
-        return NotFound(tombstone=True)
-    if any(one.id.value == id_ for one in registry.unreachable.slaves):
+    is_marked = any(one.id.value == id_ for one in registry.gone.slaves)
+    if not is_marked and any(one.id.value == id_ for one in registry.unreachable.slaves):
         return _unreachable(node, id_)
-    return _unknown(node, id_, proof, seen, now)
-
-
-def _unknown(
-    node: Node, id_: str, proof: Proof, seen: Sightings, now: datetime
-) -> NotFound | CloudError:
-    """Return the answer about an agent that is neither listed nor marked in the registry."""
-    registry = proof.registry
     admitted = {one.info.id.value: one.info.hostname.lower() for one in registry.slaves.slaves}
     admitted |= {agent.id: agent.host for agent in proof.agents}
     if id_ in admitted:
         return CloudError(f"the agent {id_} has just come back: it is asked again")
+    if conflict := _conflict(node, id_, proof, seen, admitted):
+        return conflict
+    return NotFound(tombstone=True) if is_marked else _unknown(id_, seen, now)
+
+
+def _conflict(
+    node: Node, id_: str, proof: Proof, seen: Sightings, admitted: Mapping[str, str]
+) -> IdentityConflict | None:
+    """Return the answer that other agents are on the host of an agent; None if there are none."""
     hosts = {node.metadata.name.lower(), seen.host(id_)}
     addresses = {one.address for one in node.status.addresses}
     others = {other for other, host in admitted.items() if host in hosts}
     others |= {agent.id for agent in proof.agents if own_address(agent) in addresses}
-    if others:
-        return IdentityConflict(
-            f"the agent {id_} has been removed, but on its host there is"
-            f" {', '.join(sorted(others))}: if"
-            " that is the same machine, delete the Node object, so that its kubelet makes it anew"
-        )
+    if not others:
+        return None
+    return IdentityConflict(
+        f"the agent {id_} has been removed, but on its host there is {', '.join(sorted(others))}:"
+        " delete the Node object; if that is the same machine, its kubelet makes it anew"
+    )
+
+
+def _unknown(id_: str, seen: Sightings, now: datetime) -> NotFound | CloudError:
+    """Return the answer about an agent that is neither listed nor marked in the registry."""
     until = seen.until(id_)
     if until is None or until <= now:
         return CloudError(
