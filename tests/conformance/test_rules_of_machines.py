@@ -25,7 +25,7 @@ from proreus.kube.objects import Node, NodeAddress
 from proreus.providers.simulated import SimulatedCloud
 from proreus.providers.simulated.instances import SimulatedInstances
 from proreus.providers.simulated.routes import SimulatedRoutes
-from proreus.testing.conformance import machines, routes, scopes
+from proreus.testing.conformance import machines, names, routes, scopes
 from proreus.testing.conformance.site import CLUSTER
 
 from .broken import fails, failures
@@ -95,6 +95,23 @@ class BelievesNodes(Changed):
 
 class ReportsThatItBelievesNodes(BelievesNodes):
     reported = True
+
+
+class RepeatsTheName(Changed):
+    """Calls a machine what its Node is called, where the cloud calls it otherwise."""
+
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        if not isinstance(answer, Instance):
+            return answer
+        return msgspec.structs.replace(answer, name=node.metadata.name)
+
+
+class RepeatsTheHostname(Changed):
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        if not isinstance(answer, Instance):
+            return answer
+        repeated = NodeAddress("Hostname", node.metadata.name)
+        return msgspec.structs.replace(answer, addresses=(*answer.addresses, repeated))
 
 
 class NeverAbsent(Changed):
@@ -262,6 +279,7 @@ BROKEN: dict[str, type] = {
     "machine-found": NoNames,
     "provider-id": IdFromMemory,
     "addresses": OddAddress,
+    "names": RepeatsTheName,
     "absence-said": NeverAbsent,
     "identity": FallsBackToNames,
     "owns": OwnsEverything,
@@ -281,7 +299,8 @@ BROKEN: dict[str, type] = {
 
 def test_each_rule_has_a_broken_copy() -> None:
     # That `lacks` is true is a rule about the fixture: test_suite.
-    rules = {*machines.RULES, *scopes.RULES, *routes.RULES} - {machines.lacks_true}
+    rules = {*machines.RULES, *names.RULES, *scopes.RULES, *routes.RULES}
+    rules -= {machines.lacks_true}
     assert set(BROKEN) == {rule.id for rule in rules}
 
 
@@ -301,6 +320,12 @@ async def test_a_provider_that_repeats_what_a_node_says_must_say_so() -> None:
     found = await failures(BelievesNodes, machines.addresses)
     assert "198.18.255.254, which only the Node says" in found["addresses"]
     assert await failures(ReportsThatItBelievesNodes, machines.addresses) == {}
+
+
+async def test_a_host_name_that_only_the_node_has_is_not_the_clouds() -> None:
+    found = await failures(RepeatsTheHostname, names.names)
+    assert "under the name claimed-" in found["names"]
+    assert await failures(ReportsThatItBelievesNodes, names.names) == {}
 
 
 async def test_an_id_that_names_no_machine_is_not_owned() -> None:

@@ -26,7 +26,8 @@ _LARGEST_BATCH = 200
 _PROVIDER_ID = re.compile(r"[a-z][a-z0-9.-]*://\S+")
 _CLAIMED = NodeAddress("InternalIP", "198.18.255.254")
 _IP_TYPES = {"InternalIP", "ExternalIP"}
-_NAME_TYPES = {"Hostname", "InternalDNS", "ExternalDNS"}
+NAME_TYPES = {"Hostname", "InternalDNS", "ExternalDNS"}
+"""The types of addresses that are names."""
 
 
 @rule()
@@ -145,7 +146,7 @@ async def addresses(site: Site) -> None:
 
 def _check_address(address: NodeAddress) -> None:
     text = f"there is an address {address.address!r} of type {address.type!r}"
-    if address.type not in _IP_TYPES | _NAME_TYPES or not address.address:
+    if address.type not in _IP_TYPES | NAME_TYPES or not address.address:
         raise Violated(text)
     if address.type in _IP_TYPES:
         try:

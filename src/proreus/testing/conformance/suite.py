@@ -11,6 +11,7 @@ from proreus.testing.conformance import (
     interruptions,
     load_balancers,
     machines,
+    names,
     ownership,
     process,
     routes,
@@ -25,6 +26,7 @@ from proreus.testing.conformance.site import Site
 
 RULES: tuple[Rule, ...] = (
     *machines.RULES,
+    *names.RULES,
     *scopes.RULES,
     *load_balancers.RULES,
     *interruptions.RULES,
