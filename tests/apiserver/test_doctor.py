@@ -141,6 +141,64 @@ async def test_what_is_in_the_way_of_the_provider_local_is_named(
     doctor.check_only_read()
 
 
+BGP: Final = """
+instances: {enabled: false}
+routes: {enabled: false}
+gateway: {enabled: false}
+pools: {default: {addresses: [192.0.2.64/27]}}
+bgp:
+  as: 64512
+  peers:
+    tor: {address: 10.9.0.1, as: 64513}
+    rack: {address: 10.9.0.2, as: 64513, node-selectors: [{match-labels: {rack: "1"}}]}
+"""
+
+
+async def test_speakers_that_are_not_well_are_named(
+    site: Site, doctor: Reader, tmp_path: Path
+) -> None:
+    config = tmp_path / "local.yaml"
+    local = ("--cloud-provider=local", f"--cloud-config={config}", "--patience=0s", "--json")
+    labels = {"app.kubernetes.io/component": "bgp-speaker"}
+    container = {"name": "bgp-speaker", "image": "localhost/none"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    speaker = {
+        "metadata": {"name": "cloud-controller-manager-bgp-speaker", "labels": labels},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+    pod_ = {
+        "metadata": {"name": "speaker-one", "labels": labels},
+        "spec": {"nodeName": "one", "containers": [container]},
+    }
+    status = {"name": "bgp-speaker", "image": "", "imageID": "", "ready": False, "restartCount": 0}
+    said = {"containerStatuses": [status], "conditions": [{"type": "Ready", "status": "False"}]}
+    proxy = {"metadata": {"name": "kube-proxy"}, "data": {"config.conf": "mode: ipvs"}}
+    await site.join("one", "two")
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(existing(site.client, DAEMON_SETS, speaker, OWN))
+        await stack.enter_async_context(existing(site.client, CONFIG_MAPS, proxy, SYSTEM))
+        await stack.enter_async_context(existing(site.client, PODS, pod_, OWN))
+        patch = Patch(PatchType.MERGE, {"status": said})
+        await site.client.patch(PODS, "speaker-one", patch, OWN, subresource="status")
+        config.write_text(BGP)
+        ran = await doctor.run("doctor", f"--namespace={OWN}", *local)
+        config.write_text(BGP.replace("as: 64513}", "as: 64512, ebgp-multihop: true}"))
+        wrong = await doctor.run("doctor", f"--namespace={OWN}", *local)
+
+    found = {(one["check"], one["about"]) for one in ran.json["findings"]}
+    assert found >= {
+        ("bgp-not-established", f"pod/{OWN}/speaker-one"),
+        ("bgp-speaker-missing", "node/two"),
+        ("bgp-peer-without-nodes", "bgp-peer/rack"),
+    }
+    checks = {check for check, _ in found}
+    assert not checks & {"strict-arp-off", "cloud-config", "cloud-unavailable"}
+    assert not [about for _, about in found if about.startswith("daemonset/")], "it is no manager"
+    (config_,) = [one for one in wrong.json["findings"] if one["check"] == "cloud-config"]
+    assert "peers tor ebgp-multihop: take it out, the peer has our own AS" in config_["evidence"]
+    doctor.check_only_read()
+
+
 async def test_a_refused_token_and_an_account_without_rights_are_reported(
     site: Site, doctor: Reader, tmp_path: Path
 ) -> None:

@@ -3,11 +3,17 @@
 import asyncio
 import json
 import socket
-from typing import Any
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
 
+from proreus.app.doctor.observed import PODS
+from proreus.kube.patch import Patch, PatchType
+from proreus.kube.requests import ENDPOINT_SLICES, SERVICES
 from proreus.testing import programs
 from proreus.testing.waiting import until
 
+from .read_only import existing
 from .site import Site
 
 
@@ -36,6 +42,48 @@ async def test_it_shows_nodes_services_and_who_leads(site: Site) -> None:
     assert "default/pending" in shown
     assert "LEASE      cloud-controller-manager: " in shown
     assert "give --url" in shown
+
+
+SPEAKER: Final[dict[str, Any]] = {
+    "metadata": {"labels": {"app.kubernetes.io/component": "bgp-speaker"}},
+    "spec": {"containers": [{"name": "bgp-speaker", "image": "proreus"}]},
+}
+
+
+async def test_it_shows_what_bgp_speakers_announce(site: Site, tmp_path: Path) -> None:
+    await site.join("one", "two")
+    async with AsyncExitStack() as stack:
+        for name, ready in (("one", "True"), ("two", "False")):
+            meta = {**SPEAKER["metadata"], "name": f"speaker-{name}"}
+            body = {"metadata": meta, "spec": {**SPEAKER["spec"], "nodeName": name}}
+            await stack.enter_async_context(existing(site.client, PODS, body, "default"))
+            said = {"conditions": [{"type": "Ready", "status": ready}]}
+            patch = Patch(PatchType.MERGE, {"status": said})
+            await site.client.patch(PODS, meta["name"], patch, "default", "status")
+        await site.create_service("web")
+        shown_at = {"loadBalancer": {"ingress": [{"ip": "192.0.2.65"}, {"ip": "198.51.100.1"}]}}
+        patch = Patch(PatchType.MERGE, {"status": shown_at})
+        await site.client.patch(SERVICES, "web", patch, "default", "status")
+        slice_ = {
+            "metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.1"]}],
+            "ports": [],
+        }
+        await stack.enter_async_context(existing(site.client, ENDPOINT_SLICES, slice_, "default"))
+        asked = (f"--kubeconfig={site.plane.kubeconfig}", "--once")
+        _, without, _ = await status(*asked)
+        config = tmp_path / "local.yaml"
+        config.write_text("pools: {default: {addresses: [192.0.2.64/27]}}")
+        _, shown, _ = await status(*asked, f"--cloud-config={config}")
+        config.write_text("pools: 1")
+        code, _, refused = await status(*asked, f"--cloud-config={config}")
+
+    assert "SPEAKER    one: announces 192.0.2.65, 198.51.100.1\n" in without
+    assert "SPEAKER    one: announces 192.0.2.65\n" in shown
+    assert "SPEAKER    two: its pod is Pending; is to announce 192.0.2.65\n" in shown
+    assert code == 2
+    assert "pools" in refused
 
 
 async def test_a_manager_knows_more(site: Site) -> None:

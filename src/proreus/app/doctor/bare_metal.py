@@ -7,6 +7,7 @@ import msgspec
 import yaml
 
 from proreus.app.doctor.observed import Finding, Observed, Workload
+from proreus.app.doctor.speakers import is_bgp
 
 KUBE_PROXY: Final = "kube-proxy"
 """The name of kube-proxy's ConfigMap, as kubeadm makes it."""
@@ -54,7 +55,7 @@ def findings(observed: Observed) -> Iterator[Finding]:
         check, problem, remedy = _OTHERS[other]
         about = f"daemonset/{meta.namespace}/{meta.name}"
         yield Finding(check, about, problem, "the DaemonSet is there", remedy)
-    if observed.kube_proxy is not None:
+    if observed.kube_proxy is not None and not is_bgp(observed):
         yield from _answering(observed.kube_proxy)
 
 

@@ -12,6 +12,7 @@ from proreus.app.doctor import (
     nodes,
     out_of_service,
     services,
+    speakers,
     volumes,
 )
 from proreus.app.doctor.observed import Finding, Observed
@@ -47,6 +48,7 @@ def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagno
             *nodes.findings(observed),
             *out_of_service.findings(observed),
             *certificates.findings(observed),
+            *speakers.missing(observed),
         ),
         observed,
     )
@@ -60,6 +62,7 @@ def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagno
             *cloud.findings(observed),
             *manager.findings(observed),
             *bare_metal.findings(observed),
+            *speakers.findings(observed),
             *about_nodes,
             *about_services,
             *about_volumes,

@@ -14,6 +14,7 @@ from proreus.app.doctor.observed import (
     ago,
     span,
 )
+from proreus.app.speaker.pods import is_speaker
 from proreus.controllers.cloud_node_lifecycle.questions import is_ready
 from proreus.kube.objects import TAINT_UNINITIALIZED, ObjectMeta, Taint, condition, has_taint
 
@@ -39,7 +40,12 @@ _TAINTS_BY_CLUSTER: Final = (
 
 
 def is_manager(meta: ObjectMeta) -> bool:
-    """Tell whether an object is a cloud-controller-manager's, by name or the usual labels."""
+    """Tell whether an object is a cloud-controller-manager's, by name or the usual labels.
+
+    Speakers of the same chart have its name in theirs.
+    """
+    if is_speaker(meta.labels):
+        return False
     texts = (meta.name, *(meta.labels.get(label, "") for label in _LABELS))
     return any(_KNOWN.search(text) for text in texts)
 
@@ -101,7 +107,7 @@ def _spec(
     about: str, spec: PodSpec, taints: Iterable[Taint], *, needs_host: bool
 ) -> Iterator[Finding]:
     for taint in taints:
-        if not any(_tolerates(toleration, taint) for toleration in spec.tolerations):
+        if not any(tolerates(toleration, taint) for toleration in spec.tolerations):
             line = f"- {{key: {taint.key}, operator: Exists, effect: {taint.effect}}}"
             yield Finding(
                 "toleration-missing",
@@ -128,7 +134,8 @@ def _spec(
         )
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Tell whether a toleration lets a pod run in spite of a taint."""
     if toleration.effect not in ("", taint.effect):
         return False
     if toleration.operator == "Exists":

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from proreus.kube.objects import (
     Service,
 )
 from proreus.kube.requests import Resource
+from proreus.providers.local.config import LocalConfig
 
 
 class Toleration(msgspec.Struct, frozen=True):
@@ -40,13 +42,16 @@ class Container(msgspec.Struct, frozen=True):
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of a pod's spec that can keep a manager from running."""
+    """The part of a pod's spec that can keep it from running, or from a node."""
 
     service_account_name: str = "default"
     host_network: bool = False
     dns_policy: str = "ClusterFirst"
     tolerations: tuple[Toleration, ...] = ()
     containers: tuple[Container, ...] = ()
+    node_name: str = ""
+    node_selector: Mapping[str, str] = {}
+    affinity: Mapping[str, Any] = {}
 
 
 class PodTemplate(msgspec.Struct, frozen=True):
@@ -89,6 +94,7 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     restart_count: int = 0
     state: ContainerState = ContainerState()
+    ready: bool = False
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -135,13 +141,20 @@ class Held(msgspec.Struct, frozen=True):
     at: datetime
 
 
+class Speakers(msgspec.Struct, frozen=True):
+    """The DaemonSets and pods of BGP speakers."""
+
+    sets: tuple[Workload, ...] = ()
+    pods: tuple[Pod, ...] = ()
+
+
 class Cloud(msgspec.Struct, frozen=True):
     """The provider's answers; there are none if it could not be started because of `error`.
 
     `answers` and `owns` are by node name; `policies` by Service key, where the provider refuses
     a Service it is the error; `volumes` are the labels of those that lack some, by name. `members`
     are the clouds where there are several, each with its name in the place of the provider's; then
-    the rest holds what all of them say.
+    the rest holds what all of them say. `local` is the cloud-config of the provider `local`.
     """
 
     provider: str
@@ -152,6 +165,7 @@ class Cloud(msgspec.Struct, frozen=True):
     policies: Mapping[str, HostPolicy | CloudError] = {}
     volumes: Mapping[str, Mapping[str, str] | CloudError] = {}
     members: tuple["Cloud", ...] = ()
+    local: LocalConfig | None = None
 
     def of(self, about: str) -> str:
         """Return the name of the cloud that an object belongs to; "" if there is only one.
@@ -172,7 +186,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     None. `elects` is whether the manager works only while it holds a lease. `patience` are the
     seconds in which a manager that works has said something of a new node or Service. `volumes`
     are there only where the manager is to label them; `balancers`, the DaemonSets of other load
-    balancers, and `kube_proxy`, the data of its ConfigMap, only with the provider `local`.
+    balancers, `kube_proxy`, the data of its ConfigMap, and `speakers` only with the provider
+    `local`.
     """
 
     now: datetime
@@ -191,6 +206,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     in_service: tuple[Held, ...] = ()
     balancers: tuple[Workload, ...] = ()
     kube_proxy: Mapping[str, str] | None = None
+    speakers: Speakers | None = None
     cloud: Cloud | None = None
     patience: float = 60.0
     unread: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ server keeps none of them.
 import asyncio
 from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from proreus.app import readonly
 from proreus.app.clouds.config import named, rules_of
 from proreus.app.clouds.looking import Look, looks
 from proreus.app.clouds.plan import labels_of_all
+from proreus.app.clouds.several import members_of
 from proreus.app.cluster_identity import read_identity
 from proreus.app.doctor import bare_metal, manager
 from proreus.app.doctor.observed import (
@@ -25,14 +26,18 @@ from proreus.app.doctor.observed import (
     Held,
     Observed,
     Right,
+    Speakers,
     Workload,
 )
 from proreus.app.doctor.options import DoctorOptions, as_stated
+from proreus.app.doctor.reader import Reader
 from proreus.app.doctor.rights import Need, needed_caches, needs
 from proreus.app.leases import Lease, of_manager
 from proreus.app.rights import ACCOUNT
+from proreus.app.speaker.pods import SPEAKERS, is_speaker
 from proreus.cloudprovider import (
     CloudError,
+    CloudProvider,
     ClusterIdentity,
     ConfigError,
     HostPolicy,
@@ -50,7 +55,7 @@ from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, Classes
 from proreus.controllers.table import select
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
-from proreus.kube.errors import Forbidden, KubeError
+from proreus.kube.errors import KubeError
 from proreus.kube.objects import Service, key
 from proreus.kube.requests import (
     CERTIFICATE_SIGNING_REQUESTS,
@@ -63,10 +68,8 @@ from proreus.kube.requests import (
     PERSISTENT_VOLUMES,
     SERVICES,
     Request,
-    Resource,
 )
-
-T = TypeVar("T")
+from proreus.providers.local.config import LocalConfig
 
 USER_AGENT: Final = "proreus-doctor"
 LOCAL: Final = "local"
@@ -96,36 +99,6 @@ class _Event(msgspec.Struct, frozen=True, rename="camel"):
     last_timestamp: datetime | None = None
 
 
-class _Reader:
-    """A reader of the API server, which notes what it may not read."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.unread: list[str] = []
-
-    async def optional(self, what: str, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return the answer of a read, or None if the API server forbids it.
-
-        Raises:
-            KubeError: It does not answer, or with another error.
-        """
-        try:
-            return await work
-        except Forbidden as exc:
-            self.unread.append(f"{what}: {exc.message}")
-            return None
-
-    async def items(
-        self, resource: Resource[T], namespace: str = "", *, field_selector: str = ""
-    ) -> tuple[T, ...] | None:
-        """Return all objects of a kind, or None if they may not be read."""
-        listing = await self.optional(
-            resource.plural,
-            self.client.list(resource, namespace, field_selector=field_selector),
-        )
-        return None if listing is None else listing.items
-
-
 async def observe(options: DoctorOptions, config: ClientConfig) -> Observed:
     """Read everything that the doctor judges.
 
@@ -133,7 +106,7 @@ async def observe(options: DoctorOptions, config: ClientConfig) -> Observed:
         KubeError: The API server cannot be asked.
     """
     async with readonly.client(config, USER_AGENT) as client:
-        reader = _Reader(client)
+        reader = Reader(client)
         observed = await _cluster(reader, options)
         options = as_stated(options, manager.stated_flags(observed))
         observed = msgspec.structs.replace(
@@ -158,7 +131,7 @@ async def observe(options: DoctorOptions, config: ClientConfig) -> Observed:
         return msgspec.structs.replace(observed, unread=tuple(reader.unread))
 
 
-async def _cluster(reader: _Reader, options: DoctorOptions) -> Observed:
+async def _cluster(reader: Reader, options: DoctorOptions) -> Observed:
     """Read nodes, Services and the manager's objects."""
     namespace = options.namespace
     nodes = await reader.items(NODES)
@@ -196,7 +169,7 @@ async def _cluster(reader: _Reader, options: DoctorOptions) -> Observed:
     )
 
 
-async def _for_controllers(reader: _Reader, observed: Observed, options: DoctorOptions) -> Observed:
+async def _for_controllers(reader: Reader, observed: Observed, options: DoctorOptions) -> Observed:
     """Read what only some controllers work on, where those are on: not every reader may list it."""
     chosen = {one.alias for one in select(options.controllers)[0]}
     if "pvlabel" in chosen:
@@ -212,20 +185,23 @@ async def _for_controllers(reader: _Reader, observed: Observed, options: DoctorO
     return observed
 
 
-async def _for_local(reader: _Reader, observed: Observed) -> Observed:
+async def _for_local(reader: Reader, observed: Observed) -> Observed:
     """Read what may be in the way of load balancers on bare metal."""
     sets = await reader.items(DAEMON_SETS) or ()
     maps = await reader.items(
         CONFIG_MAPS, "kube-system", field_selector=f"metadata.name={bare_metal.KUBE_PROXY}"
     )
+    pods = await reader.items(PODS, label_selector=SPEAKERS)
+    own = tuple(one for one in sets if is_speaker(one.metadata.labels))
     return msgspec.structs.replace(
         observed,
         balancers=tuple(one for one in sets if bare_metal.balancer_of(one)),
         kube_proxy=maps[0].data if maps else None,
+        speakers=None if pods is None else Speakers(own, pods),
     )
 
 
-async def _recent_events(reader: _Reader, reason: str) -> tuple[Held, ...]:
+async def _recent_events(reader: Reader, reason: str) -> tuple[Held, ...]:
     now = datetime.now(UTC)
     items = await reader.items(EVENTS, EVENTS_OF_NODES, field_selector=f"reason={reason}")
     events = msgspec.convert(items or (), tuple[_Event, ...])
@@ -236,14 +212,14 @@ async def _recent_events(reader: _Reader, reason: str) -> tuple[Held, ...]:
     )
 
 
-async def _leases(reader: _Reader, options: DoctorOptions) -> tuple[Lease, ...] | None:
+async def _leases(reader: Reader, options: DoctorOptions) -> tuple[Lease, ...] | None:
     """Read the manager's lease and those of single controllers, which begin with its name."""
     items = await reader.items(LEASES, options.leader_elect_resource_namespace)
     return None if items is None else of_manager(items, options.leader_elect_resource_name)
 
 
 async def _rights(
-    reader: _Reader, observed: Observed, options: DoctorOptions, config: ClientConfig
+    reader: Reader, observed: Observed, options: DoctorOptions, config: ClientConfig
 ) -> Observed:
     """Check whether the manager's service account has its rights."""
     user = manager.service_account(observed)
@@ -314,9 +290,10 @@ async def _review(client: Client, user: str, need: Need) -> Right:
 
 async def _cloud(client: Client, observed: Observed, options: DoctorOptions) -> Cloud:
     """Start the provider, and ask it about the nodes and Services."""
-    name = options.cloud_provider
+    name, local = options.cloud_provider, None
     try:
         provider = await readonly.configured(options, client)
+        local = _local_config(provider)
         identity = await read_identity(client, options.cluster_name)
         listers = {
             **readonly.listers(observed.nodes, observed.services, observed.slices or ()),
@@ -324,11 +301,18 @@ async def _cloud(client: Client, observed: Observed, options: DoctorOptions) -> 
         }
         objects = (observed.nodes, observed.services)
         async with looks(provider, identity, listers, objects, options) as found:
-            return _together([await _look_at(one, identity, observed, options) for one in found])
+            seen = [await _look_at(one, identity, observed, options) for one in found]
+            return msgspec.structs.replace(_together(seen), local=local)
     except CloudError as exc:
-        return Cloud(name, error=exc)
+        return Cloud(name, error=exc, local=local)
     except KubeError as exc:
         return Cloud(name, error=ConfigError((f"--cloud-config-secret: {exc}",)))
+
+
+def _local_config(provider: CloudProvider) -> LocalConfig | None:
+    """Return the cloud-config of the provider `local`, if it is one of the clouds."""
+    configs = (one.config for one in members_of(provider).values())
+    return next((one for one in configs if isinstance(one, LocalConfig)), None)
 
 
 async def _look_at(

@@ -13,13 +13,18 @@ import msgspec
 from proreus.app import ending, flags, readonly
 from proreus.app.flag_values import above, boolean, duration
 from proreus.app.flags import Flag
-from proreus.app.status import source, text
+from proreus.app.status import source, speakers, text
 from proreus.app.status.summary import Summary, summarise
+from proreus.cloudprovider import ConfigError as CloudConfigError
+from proreus.cloudprovider import config_text
+from proreus.cloudprovider.config import read as read_config
 from proreus.kube import config as kubeconfig
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import ConfigError, KubeError
 from proreus.kube.requests import NODES, SERVICES, Request
+from proreus.providers.local.addresses import Pool
+from proreus.providers.local.config import LocalConfig
 from proreus.runtime.informer import Informer
 
 PROGRAM: Final = "proreus status"
@@ -59,6 +64,13 @@ class StatusOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease_name: Annotated[str, Flag("status", "Prefix of the names of the manager's leases.")] = (
         "cloud-controller-manager"
     )
+    cloud_config: Annotated[
+        str,
+        Flag(
+            "status",
+            "The cloud-config of the provider local: only addresses of its pools are announced.",
+        ),
+    ] = ""
     interval: Annotated[
         float, Flag("status", "Time between two refreshes.", duration, above(0))
     ] = 2.0
@@ -74,21 +86,33 @@ def main(argv: Sequence[str]) -> int:
     try:
         options, _ = flags.parse(StatusOptions, argv, PROGRAM, DESCRIPTION)
         config = kubeconfig.load(options.kubeconfig, options.url or options.master)
-    except (flags.FlagError, ConfigError) as exc:
+        pools = _pools(options.cloud_config)
+    except (flags.FlagError, ConfigError, CloudConfigError) as exc:
         return ending.refused(PROGRAM, exc.problems, 2)
     if options.url and options.insecure_skip_tls_verify:
         config = msgspec.structs.replace(config, insecure_skip_tls_verify=True, ca=None)
     try:
-        return ending.run(_show(options, config))
+        return ending.run(_show(options, config, pools))
     except KeyboardInterrupt:
         return ENDED
 
 
-async def _show(options: StatusOptions, config: ClientConfig) -> int:
+def _pools(path: str) -> Sequence[Pool] | None:
+    """Return the pools of a cloud-config of `local`; None without one.
+
+    Raises:
+        CloudConfigError: It is missing or wrong.
+    """
+    if not path:
+        return None
+    return read_config(config_text(path), LocalConfig, source=path).address_pools
+
+
+async def _show(options: StatusOptions, config: ClientConfig, pools: Sequence[Pool] | None) -> int:
     once = options.once or options.json or not sys.stdout.isatty()
     async with AsyncExitStack() as stack:
         try:
-            observe = await _observer(options, config, stack, once=once)
+            observe = await _observer(options, config, pools, stack, once=once)
             while True:
                 _print(await observe(), options, once=once)
                 if once:
@@ -100,13 +124,18 @@ async def _show(options: StatusOptions, config: ClientConfig) -> int:
 
 
 async def _observer(
-    options: StatusOptions, config: ClientConfig, stack: AsyncExitStack, *, once: bool
+    options: StatusOptions,
+    config: ClientConfig,
+    pools: Sequence[Pool] | None,
+    stack: AsyncExitStack,
+    *,
+    once: bool,
 ) -> Observe:
     client = await stack.enter_async_context(readonly.client(config, USER_AGENT))
     if options.url:
         return lambda: client.send(Request("GET", "/status.json"), Summary)
     if once:
-        return lambda: _listed(client, options)
+        return lambda: _listed(client, options, pools)
     nodes, services = Informer(client, NODES), Informer(client, SERVICES)
     for informer in (nodes, services):
         task = asyncio.create_task(informer.run())
@@ -125,16 +154,24 @@ async def _observer(
             cluster=config.server,
             leases=leases,
             gateways=gateways,
+            speakers=await speakers.read(client, nodes.all(), services.all(), pools),
         )
 
     return observe
 
 
-async def _listed(client: Client, options: StatusOptions) -> Summary:
+async def _listed(client: Client, options: StatusOptions, pools: Sequence[Pool] | None) -> Summary:
     nodes = (await client.list(NODES)).items
     services = (await client.list(SERVICES)).items
     leases, gateways = await source.replicas(client, options.lease_namespace, options.lease_name)
-    return summarise(nodes, services, datetime.now(UTC), leases=leases, gateways=gateways)
+    return summarise(
+        nodes,
+        services,
+        datetime.now(UTC),
+        leases=leases,
+        gateways=gateways,
+        speakers=await speakers.read(client, nodes, services, pools),
+    )
 
 
 def _print(summary: Summary, options: StatusOptions, *, once: bool) -> None:

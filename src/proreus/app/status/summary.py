@@ -124,6 +124,18 @@ class GatewayRow(msgspec.Struct, frozen=True):
     renewed: float
 
 
+class SpeakerRow(msgspec.Struct, frozen=True):
+    """A node that announces addresses by BGP; `more` are not listed.
+
+    `problem` is why its speaker is not well, or "": then FRR has what is listed, and a peer.
+    """
+
+    node: str
+    problem: str
+    addresses: tuple[str, ...]
+    more: int
+
+
 class Inside(msgspec.Struct, frozen=True):
     """The state that only the manager itself knows."""
 
@@ -145,6 +157,7 @@ class Summary(msgspec.Struct, frozen=True):
     leases: tuple[LeaseRow, ...] = ()
     inside: Inside | None = None
     gateways: tuple[GatewayRow, ...] = ()
+    speakers: tuple[SpeakerRow, ...] = ()
 
 
 def summarise(
@@ -156,6 +169,7 @@ def summarise(
     leases: Iterable[LeaseRow] = (),
     inside: Inside | None = None,
     gateways: Iterable[GatewayRow] = (),
+    speakers: Iterable[SpeakerRow] = (),
 ) -> Summary:
     """Sum up the state of a cluster."""
     return Summary(
@@ -170,6 +184,7 @@ def summarise(
         leases=tuple(leases),
         inside=inside,
         gateways=tuple(gateways),
+        speakers=tuple(speakers),
     )
 
 

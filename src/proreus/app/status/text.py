@@ -1,8 +1,17 @@
 """Render the state as a table for a terminal. Pure."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from proreus.app.status.summary import GatewayRow, Inside, Row, State, Summary, counts
+from proreus.app.status.summary import (
+    GatewayRow,
+    Inside,
+    Row,
+    SpeakerRow,
+    State,
+    Summary,
+    counts,
+)
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 SILENT = 20
@@ -20,6 +29,7 @@ def render(summary: Summary, *, width: int = 100, rows: int = 20, everything: bo
         holder = lease.holder or "nobody"
         lines.append(f"LEASE      {lease.name}: {holder}, renewed {age(lease.renewed)} ago")
     lines += [f"GATEWAY    {one.name}: {_served(one)}" for one in summary.gateways]
+    lines += _speakers(summary.speakers, sys.maxsize if everything else rows)
     lines += _section("NODES", summary.nodes, rows, everything=everything)
     lines += _section("SERVICES", summary.services, rows, everything=everything)
     lines.append(f"ROUTES     {_routes(summary.nodes)}")
@@ -30,8 +40,25 @@ def render(summary: Summary, *, width: int = 100, rows: int = 20, everything: bo
 def _served(gateway: GatewayRow) -> str:
     if gateway.renewed > SILENT:
         return f"silent, last heard of {age(gateway.renewed)} ago"
-    others = f" and {gateway.more} more" if gateway.more else ""
-    return f"answers for {', '.join(gateway.addresses) or 'no address'}{others}"
+    return f"answers for {_addresses(gateway)}"
+
+
+def _addresses(row: GatewayRow | SpeakerRow) -> str:
+    others = f" and {row.more} more" if row.more else ""
+    return f"{', '.join(row.addresses) or 'no address'}{others}"
+
+
+def _speakers(speakers: Sequence[SpeakerRow], rows: int) -> list[str]:
+    """Render which node announces what; of one that is not well, what it is to announce."""
+    lines = [
+        f"SPEAKER    {one.node}: "
+        + (f"{one.problem}; is to announce " if one.problem else "announces ")
+        + _addresses(one)
+        for one in speakers[:rows]
+    ]
+    if len(speakers) > rows:
+        lines.append(f"  and {len(speakers) - rows} more: --all shows them")
+    return lines
 
 
 def _section(title: str, listed: Sequence[Row], rows: int, *, everything: bool) -> list[str]:

@@ -35,6 +35,22 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     withheld: Mapping[Address, str] = MappingProxyType({})
 
 
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """An address of Services that any node may announce, and where it can be served.
+
+    Attributes:
+        address: The address.
+        services: The Services that have it, by name.
+        elsewhere: Those with an endpoint that only nodes with one can serve, and these nodes.
+        anywhere: Those with an endpoint that every node can serve.
+    """
+
+    address: Address
+    services: tuple[str, ...]
+    elsewhere: Mapping[str, frozenset[str]]
+    anywhere: tuple[str, ...]
+
+
 def decide(
     services: Iterable[Service], slices: SlicesOf, node: Node | None, pools: Sequence[Pool]
 ) -> Decision:
@@ -50,18 +66,49 @@ def decide(
         node: The node; None if it has no Node.
         pools: The pools of the addresses that may be announced.
     """
+    return decided(candidates(services, slices, pools), node)
+
+
+def candidates(
+    services: Iterable[Service], slices: SlicesOf, pools: Sequence[Pool] | None
+) -> tuple[Candidate, ...]:
+    """Return what there is to decide for every node; without pools, of every address."""
     users: dict[Address, list[Service]] = {}
     for service in services:
         for address in _addresses(service, pools):
             users.setdefault(address, []).append(service)
+    return tuple(_candidate(address, several, slices) for address, several in users.items())
+
+
+def _candidate(address: Address, services: Sequence[Service], slices: SlicesOf) -> Candidate:
+    family = family_of(address)
+    elsewhere: dict[str, frozenset[str]] = {}
+    anywhere = []
+    for one in services:
+        if serving := _serving(one, slices, family):
+            name = _name(one)
+            if one.spec.external_traffic_policy == LOCAL:
+                elsewhere[name] = frozenset(serving)
+            else:
+                anywhere.append(name)
+    return Candidate(
+        address=address,
+        services=tuple(map(_name, services)),
+        elsewhere=elsewhere,
+        anywhere=tuple(anywhere),
+    )
+
+
+def decided(candidates: Iterable[Candidate], node: Node | None) -> Decision:
+    """Decide what a node announces of what there is."""
     excluded = _excluded(node)
+    name = node.metadata.name if node is not None else ""
     announced, withheld = set(), {}
-    for address, several in users.items():
-        reason = excluded or _reason(address, several, slices, node)
-        if reason:
-            withheld[address] = reason
+    for one in candidates:
+        if reason := excluded or _reason(one, name):
+            withheld[one.address] = reason
         else:
-            announced.add(address)
+            announced.add(one.address)
     return Decision(announced=frozenset(announced), withheld=withheld)
 
 
@@ -77,7 +124,7 @@ def _excluded(node: Node | None) -> str:
     return ""
 
 
-def _addresses(service: Service, pools: Sequence[Pool]) -> Iterator[Address]:
+def _addresses(service: Service, pools: Sequence[Pool] | None) -> Iterator[Address]:
     """Return the addresses of our pools that packets for the Service may have.
 
     With the IP mode Proxy kube-proxy does not know the address.
@@ -86,37 +133,26 @@ def _addresses(service: Service, pools: Sequence[Pool]) -> Iterator[Address]:
         return
     for one in service.status.load_balancer.ingress:
         address = parse(one.ip) if one.ip and one.ip_mode != "Proxy" else None
-        if address is not None and any(contains(pool, address) for pool in pools):
+        if address is not None and (pools is None or any(contains(it, address) for it in pools)):
             yield address
 
 
-def _reason(
-    address: Address, services: Sequence[Service], slices: SlicesOf, node: Node | None
-) -> str:
-    """Return why the address is not announced, or ""."""
-    family = family_of(address)
-    name = node.metadata.name if node is not None else ""
-    living = [one for one in services if any(_serving(one, slices, family))]
-    if not living:
-        return f"{_names(services)}: no endpoint is ready"
-    elsewhere = [
-        one
-        for one in living
-        if one.spec.external_traffic_policy == LOCAL and name not in _serving(one, slices, family)
-    ]
-    if not elsewhere:
+def _reason(one: Candidate, node: str) -> str:
+    """Return why the address is not announced by the node of that name, or ""."""
+    if not (one.elsewhere or one.anywhere):
+        return f"{_listed(one.services)}: no endpoint is ready"
+    missing = [name for name, nodes in one.elsewhere.items() if node not in nodes]
+    if not missing:
         return ""
-    why = f"{_names(elsewhere)}: no endpoint on this node is ready, and the policy is Local"
-    if len(elsewhere) < len(living):
-        others = [one for one in living if one not in elsewhere]
-        why += f"; {_names(others)} with the same address could be served"
+    why = f"{_listed(missing)}: no endpoint on this node is ready, and the policy is Local"
+    if others := [name for name in (*one.elsewhere, *one.anywhere) if name not in missing]:
+        why += f"; {_listed(others)} with the same address could be served"
     return why
 
 
 def _serving(service: Service, slices: SlicesOf, family: str) -> list[str]:
     """Return the nodes of the endpoints that take connections; "?" where none is named."""
-    meta = service.metadata
-    found = slices.get(f"{meta.namespace}/{meta.name}", ())
+    found = slices.get(_name(service), ())
     return [
         endpoint.node_name or "?"
         for endpoint in chain.from_iterable(
@@ -136,5 +172,9 @@ def can_serve(conditions: EndpointConditions) -> bool:
     return ready or (conditions.serving is True)
 
 
-def _names(services: Sequence[Service]) -> str:
-    return ", ".join(sorted(f"{one.metadata.namespace}/{one.metadata.name}" for one in services))
+def _name(service: Service) -> str:
+    return f"{service.metadata.namespace}/{service.metadata.name}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
