@@ -14,8 +14,9 @@ from proreus.cloudprovider.selectors import Selector
 from proreus.kube.objects import Node
 from proreus.providers.local.addresses import Pool, parse_range
 from proreus.providers.local.bgp import frr
+from proreus.providers.local.bgp.changes import parse
 from proreus.providers.local.bgp.config import BGP, Advertisement, BFDProfile, Peer
-from proreus.providers.local.bgp.engine import Applied, Engine
+from proreus.providers.local.bgp.engine import Applied, Engine, too_old
 from proreus.providers.local.bgp.vty import FRRError
 from proreus.testing import objects
 
@@ -308,3 +309,24 @@ async def test_what_would_be_changed_is_told_without_changing_it(own: FRR) -> No
     assert own.configuration() == before
     assert (await engine.apply(wanted)).changed == found.changed
     assert await engine.differences(wanted) == Applied()
+
+
+@pytest.mark.parametrize(
+    ("first", "named"),
+    [
+        ("frr version 7.5.1", True),
+        ("frr version 8.3", True),
+        ("frr version 8.4.4", False),
+        ("frr version 10.2.1-my-build", False),
+        ("frr version unknown", False),
+        ("router bgp 1", False),
+    ],
+)
+def test_an_old_frr_is_named_beside_what_it_does_not_take(first: str, named: object) -> None:
+    assert bool(too_old("bgpd", parse(f"{first}\nfrr defaults traditional"))) is named
+
+
+async def test_the_version_is_where_a_real_frr_shows_it(shared: FRR) -> None:
+    (line,) = [one for one in parse(shared.configuration()) if one[0].startswith("frr version")]
+    assert too_old("bgpd", [line]) == ()
+    assert too_old("bgpd", [("frr version 7.2",), line]) != ()

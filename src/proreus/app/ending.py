@@ -6,10 +6,12 @@ daemons would all be waited for, for ever.
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Coroutine, Iterable
+from types import FrameType
 from typing import Any, Final
 
 from proreus.runtime import klog, threads
@@ -32,6 +34,26 @@ def run(work: Coroutine[Any, Any, int]) -> int:
             _end_soon(asyncio.get_running_loop(), code)
 
     return asyncio.run(main())
+
+
+def stop_at_signals(stop: asyncio.Event) -> None:
+    """Set `stop` at the first signal to end; end the process at once at the second, as Go does."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+
+    def second(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler's
+        os._exit(1)
+
+    def first() -> None:
+        if stop.is_set():  # both have come before the loop could look
+            os._exit(1)
+        stop.set()
+        for number in numbers:  # not through the loop from now on: it may be what hangs
+            loop.remove_signal_handler(number)
+            signal.signal(number, second)
+
+    for number in numbers:
+        loop.add_signal_handler(number, first)
 
 
 def refused(program: str, problems: Iterable[str], code: int) -> int:

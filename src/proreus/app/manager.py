@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from proreus import __version__
+from proreus.app import ending
 from proreus.app.clients import USER_AGENT
 from proreus.app.clouds import config as clouds
 from proreus.app.election import SHARED_IDENTITY, WATCH_BACKOFF, Election, Lock, locks
@@ -69,7 +70,7 @@ async def run(options: Options, given: CloudProvider | None, config: ClientConfi
         ServersError: What the flags ask for cannot be served.
     """
     stop = asyncio.Event()
-    _obey_signals(stop)
+    ending.stop_at_signals(stop)
     health = Health()
     health.add("shutdown", lambda: "the process is ending" if stop.is_set() else None)
     klog.info(log, "Starting", version=__version__, cloud_provider=options.cloud_provider)
@@ -80,26 +81,6 @@ async def run(options: Options, given: CloudProvider | None, config: ClientConfi
             return 0
         async with admission(options, provider, config):
             return await _lead(options, provider, config, (health, state), stop)
-
-
-def _obey_signals(stop: asyncio.Event) -> None:
-    """Set `stop` at the first signal to end; exit at once at the second."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-
-    def second(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler's
-        os._exit(1)
-
-    def first() -> None:
-        if stop.is_set():  # both have come before the loop could look
-            os._exit(1)
-        stop.set()
-        for number in numbers:  # not through the loop from now on: it may be what hangs
-            loop.remove_signal_handler(number)
-            signal.signal(number, second)
-
-    for number in numbers:
-        loop.add_signal_handler(number, first)
 
 
 async def _from_secret(

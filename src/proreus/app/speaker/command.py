@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 from collections.abc import Sequence
 from typing import Final
 
@@ -72,9 +71,7 @@ def main(argv: Sequence[str]) -> int:
 
 async def _run(options: SpeakerOptions, settings: SettingsFile, cluster: ClientConfig) -> int:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    ending.stop_at_signals(stop)
     health = Health()
     health.add("shutdown", lambda: "the process is ending" if stop.is_set() else None)
     klog.info(log, "Starting", version=__version__, node=options.node_name)

@@ -4,6 +4,7 @@ Nothing is remembered: each time what FRR has is read, and only what differs is 
 that has started anew, or that somebody has changed, is right after the next look.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,11 @@ from proreus.providers.local.bgp.vty import FRRError, Vty, connected
 
 ROUNDS: Final = 3
 """How often what differs is changed before FRR is taken at its word."""
+
+
+OLDEST: Final = (8, 4)
+"""The oldest FRR that the speaker is tried with."""
+_VERSION: Final = re.compile(r"frr version (\d+)\.(\d+)")
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -101,9 +107,11 @@ class Engine:
                     return Applied(tuple(changed), found.problems)
                 refused = await vty.configure(found.changed)
                 changed += found.changed
-            left = _compared(lines, await _running(vty), held)
+            running = await _running(vty)
+            left = _compared(lines, running, held)
         if left.changed:
             refused += tuple(f"{name} of FRR does not take {one.text!r}" for one in left.changed)
+            refused += too_old(name, running)
         else:
             refused = ()
         return Applied(tuple(changed), (*left.problems, *refused))
@@ -121,6 +129,19 @@ def _compared(lines: Sequence[Line], running: Sequence[Line], held: frozenset[st
     )
     others = foreign(lines, running)
     return Applied(changed, (problem.format(", ".join(others)),) if others else ())
+
+
+def too_old(name: str, running: Sequence[Line]) -> tuple[str, ...]:
+    """Return that a daemon is older than what the speaker is tried with, by what it shows first."""
+    for line in running:
+        if len(line) == 1 and (found := _VERSION.match(line[0])):
+            if tuple(map(int, found.groups())) >= OLDEST:
+                return ()
+            oldest = ".".join(map(str, OLDEST))
+            return (
+                f"{name} is of FRR {found[1]}.{found[2]}: what it does not take needs {oldest}",
+            )
+    return ()
 
 
 def _all(several: Sequence[Applied]) -> Applied:
