@@ -1,6 +1,5 @@
 """Speakers as processes: a real API server, real FRRs, a real router, and a client's traffic."""
 
-import contextlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack
@@ -13,7 +12,6 @@ import pytest
 
 from proreus.app.rights import manifests
 from proreus.app.speaker.rights import NAME, ROLE
-from proreus.kube.errors import AlreadyExists
 from proreus.kube.objects import LABEL_EXCLUDE_LB
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import ENDPOINT_SLICES, NODES, SERVICES, Request
@@ -77,7 +75,7 @@ class Cluster:
         self.config.write_text(dedent(text).replace("PASSWORD", str(self.password)))
 
     async def begin(self, stack: AsyncExitStack) -> None:
-        await self._grant()
+        await self._grant(stack)
         stack.push_async_callback(self._tidy)
         for name, both in ADDRESSES.items():
             addresses = [{"type": "InternalIP", "address": one} for one in both]
@@ -105,8 +103,8 @@ class Cluster:
             if one.metadata.namespace == "default" and one.metadata.name != "kubernetes":
                 await self.site.client.delete(ENDPOINT_SLICES, one.metadata.name, "default")
 
-    async def _grant(self) -> None:
-        """Give speakers the rights that they declare, and wait until they count."""
+    async def _grant(self, stack: AsyncExitStack) -> None:
+        """Give speakers the rights that they declare until the end; wait until they count."""
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": SPEAKERS}
         made = tuple(manifests([ROLE], {NAME: subject}))
         for one in made:
@@ -114,8 +112,9 @@ class Cluster:
             path = f"/apis/{one['apiVersion']}/{plural}"
             body = json.dumps(one).encode()
             request = Request("POST", path, body=body, content_type="application/json")
-            with contextlib.suppress(AlreadyExists):  # a test before has made it
-                await self.site.client.send(request, dict[str, Any])
+            await self.site.client.send(request, dict[str, Any])
+            undo = Request("DELETE", f"{path}/{one['metadata']['name']}")
+            stack.push_async_callback(self.site.client.send, undo, dict[str, Any])
         await until("the rights count", lambda: count(self.site.client, made))
 
     async def serve(self, name: str, *nodes: str, policy: str = "Local", **metadata: Any) -> None:
