@@ -32,7 +32,7 @@ def web(*addresses: str, name: str = "web", nodes: tuple[str, ...] = ("one",), *
 
 
 def state(*desired: LoadBalancer, before: State | None = None, leave: float = 0.0) -> State:
-    return mirrored(before or State(), desired, POOLS, REACH, leave)
+    return mirrored(before or State(), desired, POOLS, REACH, leave, cluster=CLUSTER.uid)
 
 
 def addresses(found: State) -> dict[str, dict[str, str]]:
@@ -60,6 +60,12 @@ def test_what_is_gone_is_left_out() -> None:
         "default/web": {"IPv4": "192.0.2.3"}
     }
     assert addresses(state(before=before)) == {}
+
+
+def test_what_another_cluster_has_on_the_gateway_stays() -> None:
+    before = state(web("192.0.2.3"), web("192.0.2.4", name="shop"))
+    for desired in ([], [web("192.0.2.9")]):
+        assert mirrored(before, desired, POOLS, REACH, 0.0, cluster="another") == before
 
 
 def test_a_node_that_is_no_host_any_more_drains_as_with_the_leader() -> None:

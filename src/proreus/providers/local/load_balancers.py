@@ -176,7 +176,7 @@ class LocalLoadBalancers:
         return await self.ensure(desired)
 
     async def mirror(self, desired: Sequence[LoadBalancer]) -> None:
-        """Have these load balancers and no others, each with the addresses in its status.
+        """Have these load balancers and no others of the cluster, with the addresses in statuses.
 
         Raises:
             CloudError: The kernel refuses, or its settings do not let traffic pass.
@@ -186,8 +186,9 @@ class LocalLoadBalancers:
             if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
             leave = self._now() + draining if draining else 0.0
-            return mirrored(state, desired, self._settings.address_pools, self._reach, leave)
+            return mirrored(state, desired, given, self._reach, leave, cluster=cluster)
 
+        given, cluster = self._settings.address_pools, self._context.cluster.uid
         draining = self._settings.draining.total_seconds()
         await self._change(edit)
 

@@ -20,11 +20,13 @@ def mirrored(
     given: Sequence[Pool],
     reach: Reach,
     leave: float,
+    *,
+    cluster: str,
 ) -> State:
-    """Return the state with these load balancers and no others of their clusters.
+    """Return the state with these load balancers and no others of the cluster.
 
     One that has no address of a pool is another's, or not served yet; it is left out, and so is
-    one that the leader refuses.
+    one that the leader refuses. Those of other clusters stay as they are.
 
     Args:
         state: What is there.
@@ -32,13 +34,16 @@ def mirrored(
         given: The pools.
         reach: What this machine reaches.
         leave: When nodes that are no hosts any more lose their connections, 0 for at once.
+        cluster: The cluster's UID.
     """
+    foreign = {uid for uid, one in state.balancers.items() if one.cluster != cluster}
     wanted = {}
     for lb in desired:
         addresses = _addresses(lb, given)
-        if addresses and all(one.protocol in _PROTOCOLS for one in lb.frontends):
+        is_served = lb.ref.uid not in foreign
+        if is_served and addresses and all(one.protocol in _PROTOCOLS for one in lb.frontends):
             wanted[lb.ref.uid] = (lb, addresses)
-    for uid in state.balancers.keys() - wanted.keys():
+    for uid in state.balancers.keys() - wanted.keys() - foreign:
         state = plan.deleted(state, uid)
     for lb, addresses in wanted.values():
         key = pools.request_for(lb).sharing_key
