@@ -6,6 +6,7 @@ Everything that a provider needs is imported from here; Kubernetes objects are i
 
 from proreus.cloudprovider.adapters import per_route, per_service
 from proreus.cloudprovider.annotations import AnnotationReader
+from proreus.cloudprovider.background import Background
 from proreus.cloudprovider.board import Board, Notice
 from proreus.cloudprovider.collection import Collection
 from proreus.cloudprovider.config import ConfigSection
@@ -42,6 +43,7 @@ from proreus.cloudprovider.firewalls import (
     free_numbers,
 )
 from proreus.cloudprovider.flags import ProviderFlag
+from proreus.cloudprovider.hints import Hints
 from proreus.cloudprovider.identity import (
     MARK_CLUSTER,
     MARK_CLUSTER_UID,
@@ -166,6 +168,7 @@ __all__ = [
     "AdmissionResponse",
     "AnnotationReader",
     "Answer",
+    "Background",
     "Board",
     "Body",
     "CallHooks",
@@ -193,6 +196,7 @@ __all__ = [
     "EventSink",
     "Frontend",
     "HealthCheck",
+    "Hints",
     "Host",
     "HostPolicy",
     "IdentityConflict",

@@ -18,6 +18,7 @@ import msgspec
 
 from proreus.cloudprovider.board import Board
 from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled
+from proreus.cloudprovider.hints import Hints
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.refusals import Refusals
@@ -105,6 +106,7 @@ class Context:
         gate: Raises if this replica may not act any more; `call` asks it, clients may, too.
         board: Where replicas leave notices for one another, for a provider that needs "board";
             None if there are no others.
+        hints: Where the provider says that machines may have changed.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class Context:
         self.calls: deque[CallRecord] = deque(maxlen=CALLS_KEPT)
         self.gate = gate
         self.board = board
+        self.hints = Hints()
         self._prefix = f"{cloud}/" if cloud else ""
         self._hooks = hooks
         self._new_bucket = bucket

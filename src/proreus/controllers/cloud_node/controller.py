@@ -1,7 +1,8 @@
 """Initialise nodes and keep their addresses and labels current: watch, observe, apply.
 
-A node event that matters queues the node; only a tainted node, or a node in the refresh pass,
-costs a question to the cloud, and all nodes that are ready at once are asked about together.
+A node event that matters queues the node; only a tainted node, one in the refresh pass, or one of
+which the provider hints that its machine has changed, costs a question to the cloud. All nodes that
+are ready at once are asked about together.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from proreus.containment.batches import outage
 from proreus.controllers.cloud_node import plan as plans
 from proreus.controllers.cloud_node.plan import Change
 from proreus.controllers.environment import Environment
+from proreus.controllers.hinted import Hinted
 from proreus.kube.objects import Node
 from proreus.runtime import by_cloud, klog, metrics
 from proreus.runtime.backoff import Backoff
@@ -51,6 +53,9 @@ class CloudNodeController:
         self._events = env.events.source(CONTROLLER)
         self._queue: WorkQueue[str] = WorkQueue(env.named("Nodes"), backoff=BACKOFF)
         self._refresh: set[str] = set()
+        # Of these the cloud itself is asked: another source (`Confirms`) may lag behind the hint.
+        self._doubtful: set[str] = set()
+        self._hinted = Hinted(env, self._instances)
         # The nodes of this cloud that are not initialised yet. Each scrape of the metrics asks for
         # them, and must not look at all nodes.
         self._waiting: dict[str, Node] = {}
@@ -65,15 +70,17 @@ class CloudNodeController:
         env.nodes.subscribe(self._on_node)
 
     async def run(self) -> None:
-        """Run the loop and the refresh pass."""
+        """Run the loop and the refresh pass, and follow hints."""
         await self._env.nodes.wait_synced()
         refresher, cloud = asyncio.create_task(self._refresh_periodically()), self._env.cloud
+        hints = asyncio.create_task(self._hinted.run(self._look))
         by_cloud.NODES_UNINITIALIZED.set_function(cloud, lambda: len(self._waiting))
         by_cloud.OLDEST_UNINITIALIZED.set_function(cloud, self._longest_wait)
         try:
             await self._loop.run()
         finally:
             refresher.cancel()
+            hints.cancel()
             by_cloud.NODES_UNINITIALIZED.set_function(cloud, lambda: 0)  # nobody knows any more
             by_cloud.OLDEST_UNINITIALIZED.set_function(cloud, lambda: 0)
 
@@ -90,6 +97,8 @@ class CloudNodeController:
         if new is None:
             if old is not None:
                 self._refresh.discard(old.metadata.name)
+                self._doubtful.discard(old.metadata.name)
+                self._hinted.forget(old.metadata.name)
                 self._waiting.pop(old.metadata.name, None)
                 self._inventory.forget(old.metadata.uid)
                 self._queue.forget(old.metadata.name)
@@ -99,7 +108,7 @@ class CloudNodeController:
         if plans.relevant(old, new):
             urgent = plans.needs_instance(new)
             self._queue.add(name, Priority.USER if urgent else Priority.RESYNC)
-        elif plans.is_settled(new) and name not in self._refresh:
+        elif plans.is_settled(new) and name not in self._refresh and name not in self._doubtful:
             # Mostly by what we have just written: it is not looked at once more.
             self._queue.withdraw(name)
 
@@ -109,6 +118,11 @@ class CloudNodeController:
             self._waiting[node.metadata.name] = node
         else:
             self._waiting.pop(node.metadata.name, None)
+
+    def _look(self, node: Node, delay: float) -> None:
+        """Compare a node with its machine, which may have changed, in so many seconds."""
+        self._doubtful.add(node.metadata.name)
+        self._queue.add(node.metadata.name, Priority.CHECK, after=delay)
 
     async def _refresh_periodically(self) -> None:
         while True:
@@ -126,6 +140,18 @@ class CloudNodeController:
 
     async def observe(self, keys: Sequence[str]) -> Mapping[str, Observed]:
         """Ask the cloud about all nodes of the batch that need it, together."""
+        doubtful = self._doubtful.intersection(keys)
+        self._doubtful -= doubtful  # What is hinted from now on needs another question.
+        self._refresh |= doubtful
+        try:
+            return await self._observe(keys, doubtful)
+        except BaseException:
+            self._doubtful |= doubtful
+            raise
+
+    async def _observe(
+        self, keys: Sequence[str], doubtful: Collection[str]
+    ) -> Mapping[str, Observed]:
         nodes = {
             key: node
             for key in keys
@@ -134,7 +160,9 @@ class CloudNodeController:
             and self._instances.owns(node) is not Ownership.NO
         }
         now = asyncio.get_running_loop().time()
-        same = await self._confirmed(nodes.values(), now)
+        same = await self._confirmed(
+            (node for key, node in nodes.items() if key not in doubtful), now
+        )
         rest = [node for key, node in nodes.items() if key not in same]
         answers = await self._inventory.get(rest, not_before=now)
         if error := outage(answers):

@@ -2,12 +2,14 @@
 
 Every `--node-monitor-period` the whole fleet is looked at in one pass, or the part of it that
 matters while no node is in question (`outstanding`). Only nodes that are not Ready cost a question,
-and all of them go in as few calls as the cloud allows. A new provider, and so any change of the
-cloud-config or its credentials, starts the controller anew: what was learned of the answers of
-another one is not used.
+and all of them go in as few calls as the cloud allows. A hint of the provider that the machine of
+such a node has changed brings the next pass forward, and does nothing else. A new provider, and so
+any change of the cloud-config or its credentials, starts the controller anew: what was learned of
+the answers of another one is not used.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -17,7 +19,11 @@ from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle import out_of_service, plan
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
-from proreus.controllers.cloud_node_lifecycle.outstanding import Outstanding, is_quiet
+from proreus.controllers.cloud_node_lifecycle.outstanding import (
+    Outstanding,
+    is_quiet,
+    stands_out,
+)
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Known,
@@ -30,6 +36,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
 from proreus.controllers.cloud_node_lifecycle.taints import may_return
 from proreus.controllers.environment import Environment
 from proreus.controllers.events import PlannedEvent
+from proreus.controllers.hinted import Hinted
 from proreus.controllers.settings import Settings
 from proreus.kube.errors import Conflict, NotFound
 from proreus.kube.objects import Node
@@ -62,6 +69,9 @@ class CloudNodeLifecycleController:
         """The names of the Ready nodes whose machine the cloud does not know."""
         self._turn = 0
         self._stopped = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._waker: asyncio.TimerHandle | None = None
+        self._hinted = Hinted(env, self._instances)
         self._events = env.events.source(CONTROLLER)
         self._outstanding = Outstanding()
         env.nodes.subscribe(self._ages.on_node)
@@ -72,17 +82,25 @@ class CloudNodeLifecycleController:
         """Make a pass every period until stopped; the period starts when a pass ends."""
         await self._env.nodes.wait_synced()
         priority.current.set(Priority.CHECK)
-        while not self._stopped.is_set():
-            await self._pass()
-            try:
-                async with asyncio.timeout(self._env.settings.node_monitor_period):
-                    await self._stopped.wait()
-            except TimeoutError:
-                continue
+        hints = asyncio.create_task(self._hinted.run(self._look))
+        try:
+            while not self._stopped.is_set():
+                self._woken.clear()  # What is hinted from now on needs another pass.
+                await self._pass()
+                if self._stopped.is_set():
+                    return
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._env.settings.node_monitor_period):
+                        await self._woken.wait()
+        finally:
+            hints.cancel()
+            if self._waker is not None:
+                self._waker.cancel()
 
     def stop(self) -> None:
         """Make no further pass."""
         self._stopped.set()
+        self._woken.set()
 
     @property
     def is_busy(self) -> bool:
@@ -92,6 +110,19 @@ class CloudNodeLifecycleController:
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if new is None and old is not None:
             self._inventory.forget(old.metadata.uid)
+            self._hinted.forget(old.metadata.name)
+
+    def _look(self, node: Node, delay: float) -> None:
+        """Bring the next pass forward, if a pass asks about the node at all."""
+        if not stands_out(node):
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + delay
+        if self._waker is not None and not self._waker.cancelled():
+            if loop.time() < self._waker.when() <= due:
+                return
+            self._waker.cancel()
+        self._waker = loop.call_at(due, self._woken.set)
 
     async def _pass(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,82 @@
+"""Run a provider's own work beside its verbs, such as a call that waits for the cloud's news.
+
+    self.closing(Background("tiny-news", self._listen))
+
+Whatever it raises harms nothing else: it is begun again, after a delay that grows.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.runtime import klog, priority
+from proreus.runtime.backoff import Backoff
+from proreus.runtime.priority import Priority
+from proreus.runtime.tasks import supervise
+
+log = klog.logger(__name__)
+
+BACKOFF: Final = Backoff(first=1.0, cap=60.0, jitter=0.5)
+
+_GRACE: Final = 1.0
+"""Seconds that cancelled work gets to tidy up; then it is left behind."""
+
+
+class Background:
+    """Work of a provider that goes on until it returns or is closed: make it in `start`."""
+
+    def __init__(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Begin at once.
+
+        Args:
+            name: Its name in logs, and in `proreus_crashes_total`.
+            work: What to do. A CloudError says that the cloud fails: it is logged, and the work
+                begun again after a backoff; that goes for any other exception, too, which is
+                counted as a crash.
+        """
+        self._name = name
+        self._work = work
+        self._task = asyncio.create_task(self._run(), name=name)
+
+    async def close(self) -> None:
+        """Cancel the work, and give it a moment to end."""
+        self._task.cancel()
+        await asyncio.wait({self._task}, timeout=_GRACE)
+
+    async def _run(self) -> None:
+        priority.current.set(Priority.RESYNC)
+        await supervise(self._name, self._attempts, backoff=BACKOFF, on_crash=lambda _: None)
+
+    async def _attempts(self) -> None:
+        """Do the work, again whenever the cloud has failed."""
+        loop, failures = asyncio.get_running_loop(), 0
+        while True:
+            begun = loop.time()
+            try:
+                await self._contained()
+            except CloudError as error:
+                if loop.time() - begun > BACKOFF.cap:
+                    failures = 0
+                delay = BACKOFF.delay(failures, random.random())  # noqa: S311 - jitter
+                failures += 1
+                klog.warning(
+                    log,
+                    "The cloud fails in the background",
+                    err=error,
+                    task=self._name,
+                    restart_seconds=round(delay, 2),
+                )
+                await asyncio.sleep(delay)
+            else:
+                return
+
+    async def _contained(self) -> None:
+        """Do the work; what would end the task becomes an exception that is dealt with."""
+        try:
+            await self._work()
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            raise RuntimeError(f"{self._name} raised {type(error).__name__}") from error
