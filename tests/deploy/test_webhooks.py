@@ -106,7 +106,7 @@ def test_what_a_webhook_reads_is_a_right_only_where_it_is_enabled(
         }
 
     plain, label, both = (
-        rights(programs.render(args=args, webhooks=values))
+        rights(programs.render(args=args, rbac={"namespaces": True}, webhooks=values))
         for values in ({}, {"persistentVolumeLabel": True}, BOTH)
     )
     assert label == plain
