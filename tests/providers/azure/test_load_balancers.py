@@ -218,7 +218,13 @@ async def test_an_edit_is_told_from_what_others_have_set(azure: Emulator) -> Non
             {
                 "name": "aks",
                 "id": f"{stored['id']}/outboundRules/aks",
-                "properties": {"protocol": "All"},
+                "properties": {
+                    "protocol": "All",
+                    "frontendIPConfigurations": [
+                        {"id": f"{stored['id']}/frontendIPConfigurations/{NAME}"}
+                    ],
+                    "backendAddressPool": {"id": f"{stored['id']}/backendAddressPools/kubernetes"},
+                },
             }
         ]
         stored["tags"]["theirs"] = "yes"

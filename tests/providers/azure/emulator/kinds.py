@@ -276,6 +276,21 @@ def _rules(lb: Resource) -> None:
                 )
             backends.add(back)
         properties["backendAddressPools"] = [properties["backendAddressPool"]]
+    _outbound_rules(lb, ids["frontendIPConfigurations"] | ids["backendAddressPools"])
+
+
+def _outbound_rules(lb: Resource, there: set[str]) -> None:
+    for rule in lb["properties"].get("outboundRules") or ():
+        found = rule["properties"]
+        frontends = found.get("frontendIPConfigurations") or ()
+        if not frontends or "backendAddressPool" not in found:
+            raise invalid("InvalidRequestFormat", "An outbound rule has frontends and a pool.")
+        for one in (*frontends, found["backendAddressPool"]):
+            if one["id"].lower() not in there:
+                raise invalid(
+                    "InvalidResourceReference",
+                    f"Resource {one['id']} referenced by resource {rule['id']} was not found.",
+                )
 
 
 def public_ip(store: Store, address: Resource, old: Resource | None) -> Resource:

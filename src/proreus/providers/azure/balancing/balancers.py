@@ -194,8 +194,8 @@ def balancer(
         before.get(_FRONTENDS) or (),
         frontends,
         lambda one: (
-            (_is_of_any(one, bases) and f"{base}{one['name']}".lower() not in used)
-            or str(one["name"]) in orphans
+            (_is_of_any(one, bases) or str(one["name"]) in orphans)
+            and f"{base}{one['name']}".lower() not in used
         ),
     )
     content[POOLS] = pools(before.get(POOLS) or (), jobs, state, scene, name)

@@ -37,6 +37,7 @@ from proreus.providers.azure.balancing.annotations import (
 )
 from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, Place, is_of
+from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.observation import Observer
 from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.balancing.placement import placed
@@ -219,9 +220,8 @@ class AzureLoadBalancers:
         scene = self._scene(jobs[0].ref.cluster, jobs)
         work = Work(self._arm, scene)
         state = await Observer(self._arm, scene).observe(jobs)
-        if any(_is_foreign(state, job.ref) for job in jobs):
-            # Nothing of this cluster can be there.
-            return {job.ref.uid: Done(found=False) for job in jobs}
+        # In another cluster's load balancer there can be nothing of this one: it is not looked at.
+        state = _without_foreign(state, jobs[0].ref)
         found = {job.ref.uid: _is_there(job, state) for job in jobs}
         await self._converged(jobs, state, scene, work)
         return {job.ref.uid: Done(found=found[job.ref.uid]) for job in jobs}
@@ -301,10 +301,21 @@ def _last_options(ref: LoadBalancerRef) -> Options:
         return Options()
 
 
-def _is_foreign(state: State, ref: LoadBalancerRef) -> bool:
-    return any(
-        one is not None and marks.is_of_another_cluster(one, ref.cluster)
-        for one in state.balancers.values()
+def _without_foreign(state: State, ref: LoadBalancerRef) -> State:
+    """Return the state without other clusters' load balancers and the addresses of these."""
+    foreign = {
+        name: one
+        for name, one in state.balancers.items()
+        if one is not None and marks.is_of_another_cluster(one, ref.cluster)
+    }
+    theirs = {
+        named_id(frontend, "publicIPAddress")
+        for one in foreign.values()
+        for frontend in part(one, "frontendIPConfigurations") or ()
+    }
+    return state.having(
+        balancers={**state.balancers, **dict.fromkeys(foreign)},
+        addresses={id_: one for id_, one in state.addresses.items() if id_ not in theirs},
     )
 
 

@@ -14,6 +14,8 @@ from proreus.providers.azure.ids import last
 from proreus.providers.azure.machines import Resource, part, properties
 
 POOLS: Final = "backendAddressPools"
+_RULES: Final = "loadBalancingRules"
+_USERS: Final = (_RULES, "outboundRules", "inboundNatRules")
 _LONGEST: Final = 80
 
 
@@ -152,11 +154,14 @@ def _is_left(
         return False
     own = {of(job.ref, one) for job in jobs for one in FAMILIES for of in (local_pool, pool_by_uid)}
     bases = {job.ref.name for job in jobs}
-    rules = part(state.balancers.get(balancer) or {}, "loadBalancingRules") or ()
+    users = (
+        rule
+        for field in _USERS
+        for rule in part(state.balancers.get(balancer) or {}, field) or ()
+        if field != _RULES or base_of(str(rule["name"])) not in bases
+    )
     return name in own and not any(
-        last(named_id(rule, "backendAddressPool")) == name
-        and base_of(str(rule["name"])) not in bases
-        for rule in rules
+        last(named_id(rule, "backendAddressPool")) == name for rule in users
     )
 
 
