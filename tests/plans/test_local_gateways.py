@@ -244,3 +244,11 @@ def test_owners_are_those_who_claim_and_do_not_give_way() -> None:
     assert owners([address], apart, "a") == {address: "a and b"}
     blind = {**both, "a": msgspec.structs.replace(both["a"], reaches=False)}
     assert owners([address], blind, "c") == {address: "b"}
+
+
+@pytest.mark.parametrize("claim", ["", "eth0", "eth0/", "eth0/x", "eth0/-1", "eth0/64", "eth0/²"])
+def test_a_claim_that_names_no_share_is_none(claim: str) -> None:
+    """A note may be of another version, or edited by hand."""
+    address = next(one for one in ADDRESSES if share_of(one) == ONE[1])
+    notes = {"a": note(Note(), {ONE}), "b": Note(number=1, claims={claim: 1})}
+    assert owners([address], notes, "c") == {address: "a"}

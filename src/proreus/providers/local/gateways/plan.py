@@ -34,6 +34,7 @@ Announcement = tuple[str, str]
 _FIRST_OCTETS: Final = "127.118"
 _HIGHEST_PRIORITY: Final = 254  # 255 is for a router that owns the address
 _SHOWN: Final = 20
+_NUMBERS: Final = {str(one): one for one in range(SHARES)}
 HANDICAP: Final = -253
 """What is added to the priorities of a gateway that is not fit: one that is, comes first."""
 
@@ -286,22 +287,26 @@ def _rank(gateway: str, note: Note, share: Share) -> tuple[bool, int, str]:
     return note.reaches, priority(gateway, share[1], note.named), gateway
 
 
+def _share_in(text: str) -> Share | None:
+    """Return the share of a name in notes; None if it is none, as another version may write it."""
+    interface, _, number = text.rpartition("/")
+    return (interface, _NUMBERS[number]) if number in _NUMBERS else None
+
+
 def owners(addresses: Iterable[str], notes: Mapping[str, Note], own: str) -> dict[str, str]:
     """Return the names of the gateways that answer for addresses, by the address.
 
     Several are named if an address has one on each interface. An address that nobody claims is
     left out. Of two that claim it, a dead one may be the other, whose note is still there; so it
-    is the gateway `own`, which asks, if it is one of them.
+    is the gateway `own`, which asks, if it is one of them. A claim that names no share is none.
     """
-    winners: dict[str, tuple[tuple[bool, bool, int, str], str]] = {}
+    winners: dict[Share, tuple[tuple[bool, bool, int, str], str]] = {}
     for name, note in notes.items():
-        for one in note.claims:
-            interface, _, number = one.rpartition("/")
-            rank = _rank(name, note, (interface, int(number)))
-            claim = ((name == own, *rank), name)
-            winners[one] = max(winners.get(one, claim), claim)
+        for share in filter(None, map(_share_in, note.claims)):
+            claim = ((name == own, *_rank(name, note, share)), name)
+            winners[share] = max(winners.get(share, claim), claim)
     by_share: dict[int, set[str]] = {}
-    for one, (_, name) in winners.items():
-        by_share.setdefault(int(one.rpartition("/")[2]), set()).add(name)
+    for (_, number), (_, name) in winners.items():
+        by_share.setdefault(number, set()).add(name)
     found = {address: by_share.get(share_of(address), set()) for address in addresses}
     return {address: " and ".join(sorted(names)) for address, names in found.items() if names}
