@@ -393,6 +393,7 @@ def test_what_services_are_given_takes_the_place_of_what_they_had(
 
     occupied, had = Occupied(before), before
     for uid, given_ in changes:
+        occupied.first_free(pool("p", "192.0.2.0/30"), "IPv4")  # and it remembers what is taken
         occupied.give(uid, owned(uid, given_))
         had = [one for one in had if one.uid != uid] + owned(uid, given_)
     anew = Occupied(had)
@@ -401,6 +402,8 @@ def test_what_services_are_given_takes_the_place_of_what_they_had(
             assert occupied.by_others(address, uid) == anew.by_others(address, uid)
             for key in ("", "k"):
                 assert sorted(occupied.shared(key, uid)) == sorted(anew.shared(key, uid))
+        four = pool("p", "192.0.2.0/30")
+        assert occupied.first_free(four, "IPv4") == Occupied(had).first_free(four, "IPv4")
     assert {uid: sorted(occupied.of(uid), key=str) for uid in "abcde"} == {
         uid: sorted(anew.of(uid), key=str) for uid in "abcde"
     }

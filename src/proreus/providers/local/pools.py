@@ -24,7 +24,6 @@ from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.local.addresses import (
     Address,
     Pool,
-    addresses,
     contains,
     family_of,
     parse,
@@ -243,12 +242,13 @@ class _Choice:
 
         Or None.
         """
-        known = (*self._held(self._current, self._pools), *self._held(self._shared(), self._giving))
-        for address in known:
+        own = [parse(one.address) for one in self._occupied.of(self._request.uid)]
+        has = self._held((*self._current, *own), self._pools)
+        for address in (*has, *self._held(self._shared(), self._giving)):
             if family_of(address) == family and not self._conflict(address):
                 return address
-        every = (one for pool in self._giving for one in addresses(pool, family))
-        return next((one for one in every if not self._conflict(one)), None)
+        every = (self._occupied.first_free(pool, family) for pool in self._giving)
+        return next((one for one in every if one is not None), None)
 
     def exhausted(self, families: Sequence[str]) -> Refused:
         """Return why no address is left."""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from proreus.providers.local.addresses import Address, parse
+from proreus.providers.local.addresses import Address, Pool, addresses, parse
 
 Port = tuple[str, int]
 """A port: its protocol and number."""
@@ -28,6 +28,17 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     sharing_key: str = ""
 
 
+class _Search:
+    """The addresses of a pool that are still to be looked at; `head` is the first of them."""
+
+    def __init__(self, every: Iterator[Address]) -> None:
+        self._every = every
+        self.head = next(every, None)
+
+    def advance(self) -> None:
+        self.head = next(self._every, None)
+
+
 class Occupied:
     """The addresses that are taken, with who has them.
 
@@ -42,6 +53,7 @@ class Occupied:
         self.in_use = {parse(address): who for address, who in in_use.items()}
         self._of: dict[str, tuple[Taken, ...]] = {}
         self._at: dict[Address | None, list[Taken]] = {}
+        self._searches: dict[tuple[str, str], _Search] = {}
         for one in taken:
             self._add(one)
 
@@ -49,6 +61,7 @@ class Occupied:
         """Let a Service have these, in the place of what it had."""
         for one in self._of.pop(uid, ()):
             self._at[parse(one.address)].remove(one)
+            self._searches.clear()
         for one in taken:
             self._add(one)
 
@@ -59,6 +72,18 @@ class Occupied:
     def by_others(self, address: Address, uid: str) -> list[Taken]:
         """Return who has an address besides the Service of that uid."""
         return [one for one in self._at.get(address, ()) if one.uid != uid]
+
+    def first_free(self, pool: Pool, family: str) -> Address | None:
+        """Return the first address of a pool that nobody has, or None.
+
+        What was found taken is not looked at again until somebody gives an address back.
+        """
+        key = (pool.name, family)
+        if (search := self._searches.get(key)) is None:
+            search = self._searches[key] = _Search(addresses(pool, family))
+        while search.head is not None and (self._at.get(search.head) or search.head in self.in_use):
+            search.advance()
+        return search.head
 
     def shared(self, key: str, uid: str) -> Iterator[Address]:
         """Return the addresses whose users, others than that uid, all have the sharing key."""
