@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +20,12 @@ from proreus.app.rights import manifests
 from proreus.app.speaker.options import SpeakerOptions
 from proreus.app.speaker.rights import ROLE
 from proreus.cloudprovider import read_config
+from proreus.providers.local.bgp import frr
+from proreus.providers.local.bgp.config import BGP, BFDProfile, Peer
+from proreus.providers.local.bgp.engine import Engine
 from proreus.providers.local.config import LocalConfig
-from proreus.testing.waiting import block_until
+from proreus.testing import objects
+from proreus.testing.waiting import block_until, until
 
 from .charts import ROOT, Programs, Refused, only, pod
 
@@ -292,3 +298,35 @@ def test_frr_runs_with_the_rights_of_the_pod_and_the_speaker_s_open_its_sockets(
             assert process.poll() is None
         nobody = ["setpriv", "--reuid=65532", "--regid=65532", "--clear-groups"]
         assert asked(node, nobody, "bgpd") == ""
+
+
+@pytest.mark.long
+async def test_passwords_and_bfd_work_with_the_rights_of_the_pod(programs: Programs) -> None:
+    from ..providers.bgp_fabric import POOLS, WEB, Fabric  # noqa: PLC0415, TID252 - skips without FRR
+    from ..providers.traffic import NODES  # noqa: PLC0415, TID252 - likewise
+
+    made = speakers(programs, IMAGE)
+    template, found = daemon_set(made), containers(made)
+    del found["bgp-speaker"]
+    rights = {name: confined(template, one) for name, one in found.items()}
+    peer = Peer(
+        address="10.9.0.1", as_=64513, bfd_profile="fast", password_file="there",
+        connect_time=timedelta(seconds=1),
+    )  # fmt: skip
+    bgp = BGP(as_=64512, peers={"tor": peer}, bfd_profiles={"fast": BFDProfile()})
+    with ExitStack() as stack:
+        fabric = Fabric(stack, rights)
+        fabric.route(neighbor=("password s3cret", "bfd"))
+        engines = {name: Engine(str(one.directory)) for name, one in fabric.frrs.items()}
+        for name, engine in engines.items():
+            node_ = objects.node(name, addresses=NODES[name])
+            desired = frr.desired(bgp, POOLS, node_, [ip_address(WEB)], {"tor": "s3cret"})
+            assert (await engine.apply(desired)).problems == ()
+        for engine in engines.values():
+
+            async def is_up(engine: Engine = engine) -> bool:
+                session = (await engine.sessions())["10.9.0.1"]
+                return session.is_up and session.bfd == "Up"
+
+            await until("the session and BFD are up", is_up)
+        fabric.sent_to(WEB, *NODES)

@@ -9,6 +9,7 @@ The nodes have the load balancers' addresses, as kube-proxy gives them, and answ
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from ipaddress import ip_address
 from pathlib import Path
@@ -30,7 +31,7 @@ ROUTER = "10.9.0.1"
 class Fabric:
     """The machines and their FRRs."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, rights: Mapping[str, Sequence[str]] = {}) -> None:
         self.router = Machine(stack, "router")
         self.client = Machine(stack, "client")
         self.nodes = {name: Machine(stack, name) for name in NODES}
@@ -38,7 +39,7 @@ class Fabric:
         for name, node in self.nodes.items():
             program = node.start(stack, sys.executable, str(PROGRAM), name, WEB, SHOP, WEB6)
             assert program.answers.readline() == "ready\n"
-        self.frrs = {name: FRR(stack, node) for name, node in self.nodes.items()}
+        self.frrs = {name: FRR(stack, node, rights=rights) for name, node in self.nodes.items()}
         self.routing = FRR(stack, self.router, is_router=True)
 
     def _lay_cables(self) -> None:

@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -29,11 +29,20 @@ if os.geteuid():
 class FRR:
     """The daemons of one machine; `directory` has their sockets.
 
-    A node's bgpd takes no connections and no routes, as beside a speaker; a router's does.
+    A node's bgpd takes no connections and no routes, as beside a speaker; a router's does. `rights`
+    has what starts a daemon with fewer of them, by its name.
     """
 
-    def __init__(self, stack: ExitStack, machine: Machine, *, is_router: bool = False) -> None:
+    def __init__(
+        self,
+        stack: ExitStack,
+        machine: Machine,
+        *,
+        is_router: bool = False,
+        rights: Mapping[str, Sequence[str]] = {},
+    ) -> None:
         self.machine = machine
+        self._rights = rights
         # Not below pytest's own directory, which only root can enter.
         self.directory = Path(tempfile.mkdtemp(prefix="frr-"))
         stack.callback(shutil.rmtree, self.directory)
@@ -53,7 +62,7 @@ class FRR:
         more = {"bgpd": self._own, "bfdd": ["--bfdctl", f"{at}/bfdd.sock"]}.get(name, [])
         self._processes[name] = subprocess.Popen(
             self.machine.into(
-                "timeout", "--kill-after=1", LONGEST, str(PROGRAMS / name),
+                *self._rights.get(name, ()), "timeout", "--kill-after=1", LONGEST, str(PROGRAMS / name),
                 *("--vty_socket", str(at), "--socket", f"{at}/zserv.api"),
                 *("--pid_file", f"{at}/{name}.pid", "--vty_port", "0"),
                 *("--config_file", f"{at}/none", "--log", f"file:{at}/{name}.log", *more),
