@@ -4,14 +4,14 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
-import msgspec
-
-from proreus.cloudprovider import CloudProvider, Context, Hints, Instance, NotFound
+from proreus.cloudprovider import CloudError, CloudProvider, Context, Hints, Instance, NotFound
 from proreus.cloudprovider.instances import InstanceAnswer, InstanceState, Ownership
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import TAINT_SHUTDOWN, TAINT_UNINITIALIZED, Node, NodeAddress, has_taint
+from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer
@@ -30,14 +30,16 @@ class Machines:
     def __init__(self) -> None:
         self.calls = 0
         self.described: Counter[str] = Counter()
-        self.machines = {
-            name: Instance(
-                provider_id=f"cloud://{name}",
-                name=name,
-                addresses=(NodeAddress("InternalIP", "192.0.2.1"),),
-            )
-            for name in ("a", "b", "c")
+        self.machines: dict[str, InstanceAnswer] = {
+            name: self.machine(name) for name in ("a", "b", "c")
         }
+
+    def machine(self, name: str, **more: Any) -> Instance:
+        return Instance(
+            provider_id=f"cloud://{name}",
+            name=name,
+            **{"addresses": (NodeAddress("InternalIP", "192.0.2.1"),), **more},
+        )
 
     def owns(self, node: Node) -> Ownership:
         return Ownership.YES
@@ -54,8 +56,8 @@ class Machines:
         self.described.update(names)
         return {name: self.machines.get(name, NotFound()) for name in names}
 
-    def change(self, name: str, **to: object) -> None:
-        self.machines[name] = msgspec.structs.replace(self.machines[name], **to)
+    def change(self, name: str, **to: Any) -> None:
+        self.machines[name] = self.machine(name, **to)
 
 
 class Cloud(CloudProvider):
@@ -86,6 +88,15 @@ class Cluster:
 
     async def nodes(self) -> dict[str, Node]:
         return {one.metadata.name: one for one in (await self._client.list(NODES)).items}
+
+    async def add(self, name: str) -> None:
+        await add(self._client, name, "True", is_initialised=False)
+
+    async def silence(self, name: str) -> None:
+        """Write what the node monitor writes when a kubelet is silent."""
+        status = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+        patch = Patch(PatchType.MERGE, {"status": status})
+        await self._client.patch(NODES, name, patch, subresource="status")
 
     async def flood(self, seconds: float, *names: str) -> None:
         """Hint every 10 ms."""
@@ -131,6 +142,20 @@ async def test_a_new_address_is_on_the_node_within_a_second_of_the_hint() -> Non
 
 
 @virtual_time
+async def test_a_node_that_was_tried_in_vain_is_initialised_within_a_second_of_the_hint() -> None:
+    async with cluster(NODE) as made:
+        made.machines.machines["d"] = CloudError("reports no address yet")
+        await made.add("d")
+        await asyncio.sleep(HOUR)
+        tried = made.machines.calls
+        made.machines.machines["d"] = made.machines.machine("d")
+        made.hints.changed("d")
+        await asyncio.sleep(1)
+        assert not has_taint((await made.nodes())["d"], TAINT_UNINITIALIZED)
+        assert made.machines.calls == tried + 1
+
+
+@virtual_time
 async def test_hints_about_unknown_machines_cost_no_call() -> None:
     async with cluster(NODE) as made:
         await made.flood(10, "cloud://z", "z")
@@ -166,6 +191,21 @@ async def test_a_silent_node_whose_machine_stops_is_tainted_within_a_second_of_t
         await asyncio.sleep(1)
         nodes = await made.nodes()
         assert [name for name, one in nodes.items() if has_taint(one, TAINT_SHUTDOWN)] == ["c"]
+
+
+@virtual_time
+async def test_a_node_whose_machine_has_stopped_is_tainted_as_soon_as_its_kubelet_is_silent() -> (
+    None
+):
+    async with cluster(LIFECYCLE) as made:
+        made.machines.change("a", state=InstanceState.STOPPED)
+        made.hints.changed("a")
+        await asyncio.sleep(40)
+        assert made.machines.calls == 0
+        await made.silence("a")
+        await asyncio.sleep(1)
+        nodes = await made.nodes()
+        assert [name for name, one in nodes.items() if has_taint(one, TAINT_SHUTDOWN)] == ["a"]
 
 
 @virtual_time

@@ -3,7 +3,7 @@
 Every `--node-monitor-period` the whole fleet is looked at in one pass, or the part of it that
 matters while no node is in question (`outstanding`). Only nodes that are not Ready cost a question,
 and all of them go in as few calls as the cloud allows. A hint of the provider that the machine of
-such a node has changed brings the next pass forward, and does nothing else. A new provider, and so
+a node has changed brings a pass forward, and does nothing else. A new provider, and so
 any change of the cloud-config or its credentials, starts the controller anew: what was learned of
 the answers of another one is not used.
 """
@@ -72,6 +72,7 @@ class CloudNodeLifecycleController:
         self._woken = asyncio.Event()
         self._waker: asyncio.TimerHandle | None = None
         self._hinted = Hinted(env, self._instances)
+        self._changed: set[str] = set()
         self._events = env.events.source(CONTROLLER)
         self._outstanding = Outstanding()
         env.nodes.subscribe(self._ages.on_node)
@@ -111,18 +112,32 @@ class CloudNodeLifecycleController:
         if new is None and old is not None:
             self._inventory.forget(old.metadata.uid)
             self._hinted.forget(old.metadata.name)
+            self._changed.discard(old.metadata.name)
+        elif new is not None and self._changed and stands_out(new):
+            name = new.metadata.name
+            if name in self._changed:
+                self._changed.discard(name)
+                self._wake(0.0)
 
     def _look(self, node: Node, delay: float) -> None:
-        """Bring the next pass forward, if a pass asks about the node at all."""
-        if not stands_out(node):
-            return
+        """Bring the next pass forward, now if it asks about the node, or else once it will.
+
+        The Node of a machine that stops is Ready for some time yet.
+        """
+        if stands_out(node):
+            self._wake(delay)
+        else:
+            self._changed.add(node.metadata.name)
+
+    def _wake(self, delay: float) -> None:
+        """Make the next pass in so many seconds at the latest."""
         loop = asyncio.get_running_loop()
-        due = loop.time() + delay
-        if self._waker is not None and not self._waker.cancelled():
-            if loop.time() < self._waker.when() <= due:
+        now = loop.time()
+        if self._waker is not None:
+            if now < self._waker.when() <= now + delay:
                 return
             self._waker.cancel()
-        self._waker = loop.call_at(due, self._woken.set)
+        self._waker = loop.call_at(now + delay, self._woken.set)
 
     async def _pass(self) -> None:
         loop = asyncio.get_running_loop()
