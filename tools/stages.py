@@ -194,9 +194,9 @@ STAGES: Final = (
     ),
     Stage(
         "vsphere",
-        "200 nodes live on a vCenter and an NSX-T that fail; a cluster moves there and back",
+        "1,000 nodes live on vCenters and an NSX-T that fail; a cluster moves there and back",
         tests("tests/providers/vsphere"),
-        240,
+        300,
         _cloud("vsphere", "labs/vsphere"),
         ci=True,
     ),

@@ -76,6 +76,7 @@ class Gateway:
         authority: Signs its certificate.
         certificate: That certificate, PEM.
         calls: The calls so far by operation.
+        answered: The bytes that the vCenter has answered to them.
         has_api: Whether the REST API is below `/api`, too.
         restricted: Whether operations that are not in `operations` are refused.
         page: How many objects are shown at once, if that is fewer than is asked for.
@@ -87,6 +88,7 @@ class Gateway:
         self.authority = authority or Authority()
         self.port = 0
         self.calls: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
         self.has_api = False
         self.restricted = True
         self.page = 0
@@ -171,6 +173,7 @@ class Gateway:
             elif not fault.seconds:
                 return web.Response(status=fault.status, text="<html>made to fail</html>")
         answer = await self._forward(request, path, body)
+        self.answered[name] += len(answer.body) if isinstance(answer.body, bytes) else 0
         return _from_rest(answer) if is_api else answer
 
     def _fault(self, name: str) -> Fault | None:

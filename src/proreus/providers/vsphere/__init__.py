@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from proreus.cloudprovider.background import Background
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.volumes import per_volume
@@ -20,6 +21,7 @@ from proreus.providers.vsphere.addresses import selection
 from proreus.providers.vsphere.config import VCenter, VSphereConfig, vcenters
 from proreus.providers.vsphere.instances import Place, VSphereInstances
 from proreus.providers.vsphere.inventory import Inventory
+from proreus.providers.vsphere.news import News
 from proreus.providers.vsphere.nsxt.credentials import secret_files as nsxt_secret_files
 from proreus.providers.vsphere.nsxt.network import Network
 from proreus.providers.vsphere.secrets import DIRECTORY, mounted, secret_files
@@ -113,6 +115,9 @@ class VSphereCloud(CloudProvider):
             network = self.closing(Network(config, context))
             self.load_balancers, self.routes = network.load_balancers, network.routes
         await self.instances.describe(())
+        for name, at in places.items():
+            news = News(at.inventory.client, context.hints)
+            self.closing(Background(f"vsphere-news-{name}", news.follow))
 
     def _check_credentials(self, known: tuple[VCenter, ...]) -> None:
         """Refuse vCenters without a user; the error says where it was looked for."""

@@ -6,17 +6,17 @@ is known is as new as the question, and costs one call, whatever the number of m
 """
 
 import asyncio
-import contextlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from proreus.cloudprovider.errors import CallTimeout, CloudError, ConfigError
+from proreus.cloudprovider.errors import CallTimeout, CloudError
 from proreus.cloudprovider.lookups import each
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.vsphere import soap
 from proreus.providers.vsphere.datastores import STORE_PATHS, Datastore, datastore
+from proreus.providers.vsphere.filters import Filter, views_of
 from proreus.providers.vsphere.machines import (
     PATHS,
     Machine,
@@ -27,7 +27,7 @@ from proreus.providers.vsphere.machines import (
 )
 from proreus.providers.vsphere.soap import Ref
 from proreus.providers.vsphere.updates import Objects
-from proreus.providers.vsphere.vcenter import PAGE, Client, Session, collected, is_ended
+from proreus.providers.vsphere.vcenter import Client, Session, collected, is_ended
 
 PLACES: Final = ("Datacenter", "Folder", "ComputeResource", "HostSystem", "ResourcePool")
 """Types of the objects between a machine and the root, each with its subtypes."""
@@ -41,16 +41,13 @@ _VOLUMES: Final = Ref("CnsVolumeManager", "cns-volume-manager")
 
 
 class _Watch(msgspec.Struct):
-    """A filter of a collector within one session, and the objects that it has reported.
+    """A filter and what it shows.
 
     `is_sound` is False as long as an answer is missing: then some change may be lost.
     """
 
-    session: Session
+    filter: Filter
     begun: float
-    collector: Ref
-    views: list[Ref]
-    objects: Objects
     snapshot: Snapshot
     is_sound: bool = False
 
@@ -141,7 +138,7 @@ class Inventory:
 
     async def _current(self, session: Session) -> Snapshot:
         watch, now = self._watch, asyncio.get_running_loop().time()
-        if watch is not None and watch.session == session:
+        if watch is not None and watch.filter.session == session:
             if watch.is_sound and now - watch.begun < RENEWAL:
                 try:
                     return await self._catch_up(watch)
@@ -152,85 +149,23 @@ class Inventory:
                     await self._end(watch)
             else:
                 await self._end(watch)
-        return await self._catch_up(await self._begin(session, now))
-
-    async def _begin(self, session: Session, now: float) -> _Watch:
-        """Create a filter, which has reported nothing yet."""
-        call = self.client.call
-        for made in await call(session, session.collector, "CreatePropertyCollector", {}):
-            collector = soap.reference(made)
-            break
-        else:
-            raise CloudError("vcenter.CreatePropertyCollector: the answer has no collector")
-        watch = self._watch = _Watch(
-            session, now, collector, [], Objects((*PATHS, "parent")), Snapshot({}, {})
-        )
-        watch.views += await self._views(session)
-        watch.views.append(await self._view(session, session.root, PLACES))
         paths = {_MACHINE: PATHS, **dict.fromkeys(PLACES, ("parent",))}
-        filter_ = {"spec": collected(paths, watch.views), "partialUpdates": False}
-        await call(session, collector, "CreateFilter", filter_)
-        return watch
+        made = Filter(self.client, session, (*PATHS, "parent"))
+        watch = self._watch = _Watch(made, now, Snapshot({}, {}))
+        await made.begin(paths, PLACES)
+        return await self._catch_up(watch)
 
     async def _catch_up(self, watch: _Watch) -> Snapshot:
         """Read the changes since the last answer; return the inventory as it is now."""
         watch.is_sound = False
-        options = {"maxWaitSeconds": 0, "maxObjectUpdates": PAGE}
-        while True:
-            parameters = {"version": watch.objects.version, "options": options}
-            returned = await self.client.call(
-                watch.session, watch.collector, "WaitForUpdatesEx", parameters
-            )
-            watch.objects.apply(returned)
-            if not watch.objects.is_partial:
-                break
-        if returned or not watch.snapshot.machines:
-            watch.snapshot = _snapshot(watch.objects)
+        if await watch.filter.read() or not watch.snapshot.machines:
+            watch.snapshot = _snapshot(watch.filter.objects)
         watch.is_sound = True
         return watch.snapshot
 
     async def _end(self, watch: _Watch) -> None:
-        """Destroy a filter in the vCenter; one that cannot be destroyed ends with the session."""
         self._watch = None
-        with contextlib.suppress(CloudError):
-            await self.client.call(watch.session, watch.collector, "DestroyPropertyCollector", {})
-            for view in watch.views:
-                await self.client.call(watch.session, view, "DestroyView", {})
-
-    async def _views(self, session: Session, kind: str = _MACHINE) -> tuple[Ref, ...]:
-        """Make a view of the objects of a type in each datacenter."""
-        datacenters = self.client.vcenter.datacenters
-        roots = [await self._datacenter(session, one) for one in datacenters] or [session.root]
-        return tuple([await self._view(session, root, (kind,)) for root in roots])
-
-    async def _view(self, session: Session, root: Ref, kinds: Iterable[str]) -> Ref:
-        parameters = {"container": root, "type": list(kinds), "recursive": True}
-        for made in await self.client.call(
-            session, session.views, "CreateContainerView", parameters
-        ):
-            return soap.reference(made)
-        raise CloudError("vcenter.CreateContainerView: the answer has no view")
-
-    async def _datacenter(self, session: Session, text: str) -> Ref:
-        """Find a datacenter by its id, such as Datacenter:datacenter-3, or its path.
-
-        Raises:
-            ConfigError: There is none.
-        """
-        kind, colon, id_ = text.partition(":")
-        if colon and kind == "Datacenter":
-            return Ref(kind, id_)
-        for found in await self.client.call(
-            session, session.index, "FindByInventoryPath", {"inventoryPath": text.strip("/")}
-        ):
-            ref = soap.reference(found)
-            if ref.type == "Datacenter":
-                return ref
-        problem = (
-            f"datacenters: vCenter {self.name} shows no datacenter {text!r}: give its name, its"
-            " whole path if it is in a folder, and its user the right to read it"
-        )
-        raise ConfigError((problem,))
+        await watch.filter.end()
 
     async def _listed(self, session: Session) -> list[Machine]:
         """Read all machines anew, without the filter; only the properties that identify them."""
@@ -241,7 +176,7 @@ class Inventory:
         self, session: Session, kind: str, paths: Sequence[str]
     ) -> list[tuple[Ref, dict[str, Any]]]:
         """Read properties of all objects of a type in the datacenters."""
-        views = await self._views(session, kind)
+        views = await views_of(self.client, session, kind)
         try:
             return await self.client.retrieve(session, collected({kind: paths}, views))
         finally:

@@ -24,31 +24,33 @@ class Objects:
         self.version = ""
         self.is_partial = False
 
-    def apply(self, returned: list[ET.Element]) -> None:
-        """Apply the changes that WaitForUpdatesEx returned; None means that there are none.
+    def apply(self, returned: list[ET.Element]) -> set[Ref]:
+        """Apply the changes that WaitForUpdatesEx returned; return the objects that changed.
 
         Raises:
             CloudError: It cannot be understood: what is known is not certain any more.
         """
         self.is_partial = False
+        changed: set[Ref] = set()
         for update in returned:
             version = text_of(update, "version")
             if not version:
                 raise CloudError("vcenter.WaitForUpdatesEx: the answer has no version")
             for of_filter in children(update, "filterSet"):
                 for one in children(of_filter, "objectSet"):
-                    self._apply_object(one)
+                    changed.add(self._apply_object(one))
             self.version = version
             self.is_partial = text_of(update, "truncated") == "true"
+        return changed
 
-    def _apply_object(self, update: ET.Element) -> None:
+    def _apply_object(self, update: ET.Element) -> Ref:
         obj = child(update, "obj")
         if obj is None:
             raise CloudError("vcenter.WaitForUpdatesEx: an update names no object")
         ref, kind = reference(obj), text_of(update, "kind")
         if kind == "leave":
             self.of.pop(ref, None)
-            return
+            return ref
         # What enters twice says that the server has begun anew: then it need not tell what left.
         if kind not in {"enter", "modify"} or (kind == "enter") == (ref in self.of):
             raise CloudError(
@@ -58,6 +60,7 @@ class Objects:
             self.of[ref] = {}
         for change in children(update, "changeSet"):
             self._apply_change(self.of[ref], change)
+        return ref
 
     def _apply_change(self, properties: dict[str, Any], change: ET.Element) -> None:
         path, value = text_of(change, "name"), child(change, "val")

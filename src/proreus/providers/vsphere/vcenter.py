@@ -53,7 +53,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Client:
-    """A client of one vCenter's SOAP API."""
+    """A client of one vCenter's SOAP API.
+
+    Attributes:
+        vcenter: Which vCenter.
+        deadline: Seconds for an answer.
+    """
 
     def __init__(
         self, vcenter: VCenter, context: "Context", trust: Trust, *, deadline: float
@@ -69,7 +74,7 @@ class Client:
         self.vcenter = vcenter
         self._context = context
         self._trust = trust
-        self._deadline = deadline
+        self.deadline = deadline
         self._rest: RestClient | None = None
         self._credential: Credential[Session] = Credential(self._login, now=context.now)
         self._current: Session | None = None
@@ -165,7 +170,7 @@ class Client:
                 self.vcenter.url,
                 headers={"Accept": "text/xml"},
                 read_error=read_error,
-                timeout=self._deadline,
+                timeout=self.deadline,
                 tls=tls,
             )
         return self._rest
