@@ -31,7 +31,7 @@ def test_every_mistake_is_named_at_once(
     assert main(command) == 2
     shown = capsys.readouterr().err
     assert "--node-name: give it" in shown
-    assert "as: 0 is no AS number" in shown
+    assert "as: 0 is not an AS number" in shown
     assert f"{tmp_path}/none" in shown
 
 
@@ -73,7 +73,7 @@ def test_the_last_good_cloud_config_counts(tmp_path: Path) -> None:
     settings = SettingsFile(str(file))
     file.write_text(CONFIG.replace("64513", "0"))
     assert settings.refresh().bgp.peers["tor"].as_ == 64513
-    assert "0 is no AS number" in settings.problems[0]
+    assert "0 is not an AS number" in settings.problems[0]
     file.unlink()
     assert settings.refresh().bgp.peers["tor"].as_ == 64513
     assert settings.problems

@@ -92,8 +92,8 @@ def test_an_unknown_name_lists_the_known_ones(install: Install) -> None:
         ("import not_there_at_all", "x_ccm:Cloud", 'is missing: pip install "xdist[x]"'),
         ("raise ImportError('broken')", "x_ccm:Cloud", "broken"),
         ("", "x_ccm:Cloud", "does not exist"),
-        ("Cloud = 3", "x_ccm:Cloud", "is no subclass of CloudProvider"),
-        ("class Cloud: pass", "x_ccm:Cloud", "is no subclass of CloudProvider"),
+        ("Cloud = 3", "x_ccm:Cloud", "is not a subclass of CloudProvider"),
+        ("class Cloud: pass", "x_ccm:Cloud", "is not a subclass of CloudProvider"),
         (CLOUD, "x_ccm:Cloud", "has another `name` than its entry point, 'x'"),
     ],
 )

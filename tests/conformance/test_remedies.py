@@ -174,5 +174,5 @@ def test_what_is_no_fixture_is_refused_with_what_to_pass(
 ) -> None:
     monkeypatch.setattr("sys.path", [*sys.path])
     assert main([f"proreus.testing.conformance:{name}"]) == 2
-    said = f"{name} is no subclass of CloudFixture; pass the subclass of CloudFixture, the one that the test"
+    said = f"{name} is not a subclass of CloudFixture; pass the subclass of CloudFixture, the one that the test"
     assert said in capsys.readouterr().err

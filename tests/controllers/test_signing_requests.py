@@ -104,7 +104,7 @@ def test_a_request_that_another_key_has_signed_is_not_read() -> None:
         ),
         (
             made(builder().add_attribute(AttributeOID.CHALLENGE_PASSWORD, b"x")),
-            "an attribute that is no list of extensions",
+            "an attribute that is not a list of extensions",
         ),
     ],
 )

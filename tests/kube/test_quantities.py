@@ -24,5 +24,5 @@ def test_a_quantity_is_read(text: str, value: str) -> None:
     "text", ["", "Gi", "1 Gi", "1gi", "1KB", "1e", "e3", "1e3Gi", "1_0", "\u0661", "1e9999", "NaN"]
 )
 def test_what_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no quantity"):
+    with pytest.raises(ValueError, match="is not a quantity"):
         quantity(text)

@@ -139,9 +139,9 @@ def test_names_are_compared_without_regard_to_case() -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"username": "jane"}, "jane is no kubelet"),
-        ({"username": "system:node:"}, "system:node: is no kubelet"),
-        ({"groups": ("system:authenticated",)}, "is no kubelet"),
+        ({"username": "jane"}, "jane is not a kubelet"),
+        ({"username": "system:node:"}, "system:node: is not a kubelet"),
+        ({"groups": ("system:authenticated",)}, "is not a kubelet"),
         ({"username": "system:node:node-2"}, "common name system:node:node-1 is not the user's"),
         ({"usages": ("client auth", "digital signature")}, "not those of a server"),
         ({"usages": ("server auth", "digital signature", "client auth")}, "not those of a server"),

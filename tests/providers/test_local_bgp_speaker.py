@@ -234,7 +234,7 @@ async def test_a_speaker_follows_its_files_and_its_frr(cluster: Cluster) -> None
     # A cloud-config that is wrong changes nothing, and says so; then it is taken over.
     before = cluster.config.read_text()
     cluster.config.write_text(before.replace("as: 64513", "as: 0"))
-    await cluster.says("one", "0 is no AS number")
+    await cluster.says("one", "0 is not an AS number")
     assert cluster.fabric.hops(WEB) == {"one"}
     cluster.config.write_text(
         before + "  advertisements: {all: {communities: ['64512:9']}}\n  on-shutdown: keep\n"

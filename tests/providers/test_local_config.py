@@ -114,7 +114,7 @@ def test_probing_is_read() -> None:
         ("routes: {table: 255}", ("routes", "table", "254")),
         ("routes: {protocol: 2}", ("routes", "protocol", "192 to 254")),
         ("routes: {protocol: 202}", ("protocol",)),
-        ("instances: {probing: {ports: [0]}}", ("ports", "0 is no port")),
+        ("instances: {probing: {ports: [0]}}", ("ports", "0 is not a port")),
         ("instances: {enabled: false, inventory: /etc/machines}", ("enabled", "take out inventory")),
         ("instances: {probing: {timeout: 0s}}", ("timeout", "more than 0s")),
         ("instances: {probing: {threshold: 0}}", ("threshold", "at least 1")),

@@ -66,7 +66,7 @@ class Origin(Protocol):
         """Stop following the config."""
 
     def read(self) -> str:
-        """Return the text as it is now.
+        """Return the text of the cloud-config as it is now.
 
         Raises:
             ConfigError: There is none.
@@ -175,7 +175,7 @@ class DerivedOrigin:
         await self._base.__aexit__(kind, error, trace)
 
     def read(self) -> str:
-        """Return the derived text as it is now.
+        """Return the cloud-config that is derived from the text of its file as it is now.
 
         Raises:
             ConfigError: The base cannot be read, or nothing be made of it.

@@ -74,7 +74,7 @@ def per_service(
     Args:
         ensure: Makes or changes one load balancer; what it raises is that Service's answer.
         delete: Deletes one, every part of it.
-        update_hosts: The same as `ensure` when only the hosts differ; `ensure` by default.
+        update_hosts: Is called in place of `ensure` when only hosts differ; `ensure` by default.
         group: What shares cloud objects; by default nothing does.
         host_policy: Which nodes are hosts; by default all, in both families.
         list_owned: Lists what carries the cluster's marks, if the cloud can.

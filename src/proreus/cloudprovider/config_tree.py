@@ -280,7 +280,7 @@ class _Table:
                 self.entries[name] = line, _of_toml(value, line)
 
     def branch(self) -> Branch:
-        """Return the table as a tree."""
+        """Return a table of the config as a tree."""
         return Branch(
             self.line,
             tuple(

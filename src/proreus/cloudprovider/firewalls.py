@@ -86,8 +86,8 @@ def diff_rules(
     Args:
         desired: The rules of all that the group is for.
         observed: Its rules.
-        key: What makes two desired rules one to the cloud, whatever else differs.
-        read: The same of an observed rule; None if it is none that can be desired.
+        key: Returns what makes two desired rules one to the cloud, whatever else differs.
+        read: Returns the key of an observed rule; None if no rule like it can be desired.
         mine: Whether an observed rule may be revoked.
     """
     by_key = {key(rule): rule for rule in desired}

@@ -42,8 +42,8 @@ class NameForm(msgspec.Struct, frozen=True):
 
     Attributes:
         limit: The most characters.
-        letters: Those that are allowed, as between the brackets of a regular expression. Capitals
-            become small letters where only these are allowed.
+        letters: The characters that are allowed, as between the brackets of a regular expression.
+            Capitals become small letters where only these are allowed.
         filler: Stands for each character that is not allowed, and between parts.
         edges: Characters that a name neither begins nor ends with.
     """

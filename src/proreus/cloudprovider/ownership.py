@@ -182,7 +182,7 @@ def verdict(
         owners: Whom our marks on the object name (`owner_of`).
         official: Whom an official manager's marks on it name: no UIDs.
         texts: Its names and its description, where tenants cannot choose them.
-        addresses: Those at which clients reach it.
+        addresses: The addresses at which clients reach it.
     """
     owners, official = tuple(owners), tuple(official)
     mine = [owner for owner in owners if standing(owner, ref) is Standing.SELF]

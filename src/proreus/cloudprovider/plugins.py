@@ -66,7 +66,7 @@ def _import(point: EntryPoint) -> type[CloudProvider]:
     except AttributeError as error:
         raise ConfigError((f"--cloud-provider: {point.value} does not exist: {error}",)) from error
     if not (isinstance(found, type) and issubclass(found, CloudProvider)):
-        raise ConfigError((f"--cloud-provider: {point.value} is no subclass of CloudProvider",))
+        raise ConfigError((f"--cloud-provider: {point.value} is not a subclass of CloudProvider",))
     if point.name not in {found.name, *found.names}:
         problem = f"{point.value} has another `name` than its entry point, {point.name!r}"
         raise ConfigError((f"--cloud-provider: {problem}",))

@@ -123,7 +123,7 @@ class Answer(msgspec.Struct, frozen=True):
                 f"{self.request.name}: the answer does not have the form of this API: {error}"
             ) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise CloudError(f"{self.request.name}: the answer is no JSON: {error}") from error
+            raise CloudError(f"{self.request.name}: the answer is not JSON: {error}") from error
         return read
 
     def xml(self) -> ET.Element:
@@ -137,7 +137,7 @@ class Answer(msgspec.Struct, frozen=True):
             parser.feed(self.body)
             root: ET.Element = parser.close()
         except ET.ParseError as error:
-            raise CloudError(f"{self.request.name}: the answer is no XML: {error}") from error
+            raise CloudError(f"{self.request.name}: the answer is not XML: {error}") from error
         return root
 
     def text(self) -> str:

@@ -140,7 +140,7 @@ class Inventory:
             candidates: The nodes in question.
             witnesses: Nodes whose machines are there, to see what the answers are worth.
             due: The names of the candidates for which witnesses matter if they are not found.
-            due_off: The same of those that are powered off.
+            due_off: The names of the candidates of which a lack of power would count now.
 
         Returns:
             By name, the last observation of each candidate, and every one of each witness.

@@ -152,9 +152,9 @@ def read_document(path: Path, problems: list[str]) -> Fields | None:
         problems.append(f"{path}: is not YAML")
         return None
     if document is not None and not isinstance(document, Mapping):
-        problems.append(f"{path}: is not a mapping: this is no kubeconfig")
+        problems.append(f"{path}: is not a mapping: this is not a kubeconfig")
         return None
     top = Fields(path, "", document, problems)
     if top.given("kind") and top.text("kind") != "Config":
-        top.problem("kind", "is not Config: this is no kubeconfig")
+        top.problem("kind", "is not Config: this is not a kubeconfig")
     return top

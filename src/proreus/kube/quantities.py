@@ -37,4 +37,4 @@ def quantity(text: str) -> Decimal:
             return number * Decimal(2 ** _BINARY[suffix])
         if suffix[1:].lstrip("+-").isdigit():
             return number.scaleb(int(suffix[1:]))
-    raise ValueError(f"{text!r} is no quantity such as 10Gi")
+    raise ValueError(f"{text!r} is not a quantity such as 10Gi")

@@ -162,5 +162,5 @@ def _head(data: bytes) -> _Head:
 
 def _checked_length(length: bytes) -> bytes:
     if _LENGTH.fullmatch(length) is None:
-        raise BadReply("the length of its body is no number")
+        raise BadReply("the length of its body is not a number")
     return length

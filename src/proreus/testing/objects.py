@@ -40,7 +40,7 @@ def node(
         provider_id: Its provider id; by default the cloud has not been asked about it.
         addresses: A plain text is an InternalIP.
         system_uuid: Of `status.nodeInfo`.
-        fields: Those of `ObjectMeta`, `NodeSpec` and `NodeStatus`. `pod_cidr` is the first of
+        fields: Fields of `ObjectMeta`, `NodeSpec` and `NodeStatus`. `pod_cidr` is the first of
             `pod_cidrs` unless it is given.
 
     Raises:
@@ -68,7 +68,7 @@ def service(
     Args:
         name: Its name; the uid is `uid-NAME` unless the fields have another.
         ingress: Its load balancer's addresses; a plain text is an IP address.
-        fields: Those of `ObjectMeta`, `ServiceSpec` and `ServiceStatus`.
+        fields: Fields of `ObjectMeta`, `ServiceSpec` and `ServiceStatus`.
 
     Raises:
         TypeError: There is no such field.

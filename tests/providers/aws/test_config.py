@@ -115,7 +115,7 @@ Timeout = 0s
     for name in (
         "Zone, Region:", "SourceARN: has no effect", "SourceARN: names no account",
         "KubernetesClusterTag, KubernetesClusterID", "NodeIPFamilies",
-        "HealthProbePort: must be", "HealthProbePath: must", "is no regular expression",
+        "HealthProbePort: must be", "HealthProbePath: must", "is not a regular expression",
         '[ServiceOverride "1"]: Service: is required', "URL: give", "SigningMethod",
         "Tags: give key=value", "Tags: keys that begin with aws:", "Timeout: must",
     ):  # fmt: skip

@@ -175,7 +175,7 @@ async def test_a_disk_that_is_not_there_or_in_two_zones(gce: Gce) -> None:
     labelled = {LABEL_ZONE: ZONES[1]}
     found = await labels(gce, {"gcePersistentDisk": {"pdName": "pd"}}, labels=labelled)
     assert found[LABEL_ZONE] == ZONES[1]
-    with pytest.raises(InvalidRequest, match="is no persistent disk"):
+    with pytest.raises(InvalidRequest, match="is not a persistent disk"):
         await labels(gce, {"gcePersistentDisk": {"pdName": "a/../b"}})
 
 

@@ -163,7 +163,7 @@ async def test_a_server_that_does_not_answer_in_time_is_an_unknown_outcome(wire:
 async def test_an_answer_that_is_no_json_is_a_cloud_error(wire: Wire) -> None:
     wire.fail("server_get", web.Response(text="hello"))
     async with started(wire.config()) as provider:
-        assert "no JSON" in str(await describe_one(provider, wire))
+        assert "not JSON" in str(await describe_one(provider, wire))
 
 
 def password(**more: Any) -> Any:

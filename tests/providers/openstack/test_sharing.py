@@ -160,7 +160,7 @@ async def test_the_parts_of_others_stand_whoever_deletes_when_tags_are_lost(
 REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "port": ({}, {"ports": (ServicePort(80, node_port=30080),)}, "80/TCP of load balancer"),
     "full": ({"tags": [f"{NAME}c", f"{NAME}d"]}, {}, "2 Services use it already"),
-    "family": ({"vip_subnet_id": SUBNET_V6}, {}, "IPv6, which is no family"),
+    "family": ({"vip_subnet_id": SUBNET_V6}, {}, "IPv6, which is not a family"),
     "internal": ({}, {"annotations": {f"{P}internal": "true"}}, "internal Service"),
     "namesake": (
         {"name": f"{NAME}web", "tags": ["proreus/service-uid=uid-old"]},

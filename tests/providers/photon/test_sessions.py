@@ -179,7 +179,7 @@ async def test_an_account_without_rights_deletes_nothing(guarded: Emulator, tmp_
         (b"user\n", "lacks a line"),
         (b"\npassword\n", "lacks a line"),
         (b"", "lacks a line"),
-        (b"\xff\xfe", "it is no text"),
+        (b"\xff\xfe", "it is not text"),
     ],
 )
 async def test_a_login_file_that_cannot_be_used_is_named(
@@ -223,7 +223,7 @@ async def test_a_password_goes_to_no_host_with_a_strange_name(
         return 200, {"enabled": True, "endpoint": endpoint, "port": self.lightwave.port}
 
     monkeypatch.setattr(Emulator, "_answer", answer)
-    assert "is no name of Lightwave's host" in await refusal(guarded, text(guarded, tmp_path))
+    assert "is not a name of Lightwave's host" in await refusal(guarded, text(guarded, tmp_path))
     assert not guarded.lightwave.calls
 
 

@@ -245,7 +245,7 @@ async def test_nodes_that_are_no_hosts_of_rancher_are_rejected_while_others_serv
         answer = await site.made(site.desired(nodes=[*site.nodes, *extra]))
         assert site.served() == {"80": site.targets(30080)}
     assert answer.rejected == {
-        "other": "aws:///a/i-1 is no host of Rancher",
+        "other": "aws:///a/i-1 is not a host of Rancher",
         "bare": "it has no IPv4 address",
     }
 

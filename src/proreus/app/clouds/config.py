@@ -102,7 +102,7 @@ def _wrong_names(names: Sequence[str]) -> Iterator[str]:
     for name in dict.fromkeys(names):
         if not _NAME.fullmatch(name):
             yield (
-                f"--cloud-provider: {name!r} is no name of a cloud: it must be of lower-case "
+                f"--cloud-provider: {name!r} is not a name of a cloud: it must be of lower-case "
                 "letters, digits and -, as in east=openstack"
             )
         elif name == UNDECIDED:

@@ -29,7 +29,7 @@ class Look(msgspec.Struct, frozen=True):
         name: The cloud's name; "" for the only one.
         kind: The name of its provider.
         cloud: The provider that answers for it; or why it could not be started.
-        routed: The same, which owns no node of which nobody knows whose it is.
+        routed: The provider for routes: it does not own a node that may be any cloud's.
         nodes: The nodes that belong to it.
         others: All other nodes.
         services: The Services that belong to it.

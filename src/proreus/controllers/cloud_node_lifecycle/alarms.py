@@ -101,7 +101,7 @@ def _unknown(node: Node, policy: Policy, *, is_aside: bool) -> str:
     if not policy.witnesses:
         return text
     if is_aside:
-        return f"{text}; after {policy.aside_after:g} s it is no witness for other nodes any more"
+        return f"{text}; after {policy.aside_after:g} s it is no longer a witness for other nodes"
     return (
         f"{text}; while that is so, no node of its scope is deleted because the cloud does not "
         "know it: look at the account, region and inventory in the cloud-config"

@@ -29,7 +29,7 @@ _MARKS: Final = frozenset(
 
 
 def stands_out(node: Node) -> bool:
-    """Tell whether anything of the node itself could matter to a pass."""
+    """Tell whether a node stands out: something of the node itself could matter to a pass."""
     return (
         not is_ready(node)
         or has_taint(node, TAINT_SHUTDOWN)
@@ -77,7 +77,7 @@ class Outstanding:
 
     @property
     def nodes(self) -> Collection[Node]:
-        """The nodes that stand out."""
+        """The nodes of the cache of which something could matter to a pass."""
         return self._nodes.values()
 
     def and_lost(self, lost: Iterable[str], get: Callable[[str], Node | None]) -> tuple[Node, ...]:

@@ -75,7 +75,7 @@ class Question(msgspec.Struct, frozen=True):
         scope: The scope of all.
         due: The names of those whose absence would count now.
         decides: Whether there are witnesses enough for the answer to decide.
-        due_off: The names of those whose lack of power would count now.
+        due_off: The names of the candidates of which a lack of power would count now.
     """
 
     candidates: tuple[Node, ...]

@@ -110,13 +110,14 @@ class Findings(msgspec.Struct, frozen=True):
 
     Attributes:
         answers: The answers about the nodes in question.
-        suspects: Those that the breaker counts, by uid: answers that are whole lacked them.
+        suspects: The evidence against the nodes that the breaker counts, by uid: a whole answer
+            lacked each of them.
         standing: The Ready nodes that the cloud does not know.
         off: The machines that are powered off.
         lost: The nodes set aside and the strange ones: since when the cloud has not known each,
             None if it never showed it.
-        lasting: Those that are to be marked, for a manager that starts later.
-        memory: For the next pass, but for the deletions of this one.
+        lasting: The nodes that are to be marked, for a manager that starts later.
+        memory: The memory for the next pass; the deletions of this pass are not in it yet.
     """
 
     answers: Mapping[Key, Answer]

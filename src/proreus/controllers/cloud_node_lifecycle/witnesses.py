@@ -115,8 +115,8 @@ class Standing(msgspec.Struct, frozen=True):
 
     Attributes:
         missing: All of them.
-        aside: Those that are no witnesses any more.
-        against: Those that show that the answers are wrong.
+        aside: The nodes that are no longer witnesses.
+        against: The nodes that show that the answers are wrong.
         is_over: There are more to set aside than may be, so none is.
     """
 

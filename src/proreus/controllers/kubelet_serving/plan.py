@@ -179,7 +179,7 @@ def _faults(request: CertificateSigningRequest, asked: Asked) -> Iterator[str]:
     spec = request.spec
     yield from asked.strange
     if not node_name(request) or GROUP not in spec.groups:
-        yield f"{spec.username} is no kubelet ({USER}NAME in the group {GROUP})"
+        yield f"{spec.username} is not a kubelet ({USER}NAME in the group {GROUP})"
     if asked.common_names != (spec.username,):
         yield f"the common name {_listed(asked.common_names)} is not the user's, {spec.username}"
     if asked.organizations != (GROUP,):

@@ -42,7 +42,7 @@ def read(pem: bytes) -> Asked:
         if not request.is_signature_valid:
             return Asked(strange=("its signature is not by the key in it",))
         if any(one.oid != _EXTENSION_REQUEST for one in request.attributes):
-            return Asked(strange=("it has an attribute that is no list of extensions",))
+            return Asked(strange=("it has an attribute that is not a list of extensions",))
         if len(list(request.attributes)) > 1:
             return Asked(strange=("it has two lists of extensions",))
         return _asked(request)

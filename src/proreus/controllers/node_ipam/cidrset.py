@@ -112,8 +112,8 @@ class Claim(msgspec.Struct, frozen=True):
     """The CIDRs that a node should not hold.
 
     Attributes:
-        outside: Those that are in no cluster CIDR, or that are none.
-        shared: Those of which a block has another holder.
+        outside: The CIDRs that are in no cluster CIDR, or that cannot be read.
+        shared: The CIDRs of which a block has another holder.
     """
 
     outside: tuple[str, ...]

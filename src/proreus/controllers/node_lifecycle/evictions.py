@@ -75,7 +75,7 @@ def schedule(
     """Return when each pod leaves, by uid, of those that must.
 
     Args:
-        pods: Those on tainted nodes, with the NoExecute taints.
+        pods: The pods on tainted nodes, with the NoExecute taints.
         before: What the schedule was. The time of a pod counts from when it was first on it, also
             if taints have changed since.
         at: The time.

@@ -39,7 +39,7 @@ def leaks(
         present: UIDs of the Services there are, and of those whose load balancers are known.
         known: What was left over before.
         now: The time of a leak that is new.
-        at: The same on a clock that does not jump.
+        at: The same time on a clock that does not jump.
     """
     first = {(item.object.kind, item.object.id): (item.since, item.at) for item in known}
     return tuple(

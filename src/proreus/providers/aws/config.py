@@ -118,7 +118,7 @@ class Global(
         try:
             re.compile(self.supported_topology_instance_type_pattern)
         except re.error as error:
-            yield f"SupportedTopologyInstanceTypePattern: is no regular expression: {error}"
+            yield f"SupportedTopologyInstanceTypePattern: is not a regular expression: {error}"
 
     def _wrong_places(self) -> Iterator[str]:
         if self.zone and not self.configured_region:

@@ -240,7 +240,7 @@ def idle_health(observed: Iterable[Rule], remaining: Iterable[Rule]) -> frozense
 
     Args:
         observed: The rules of the group.
-        remaining: Those that it will have, of all load balancers.
+        remaining: The rules that the group will have, of all load balancers.
     """
     if _has_clients(remaining):
         return frozenset()
@@ -256,7 +256,7 @@ def idle_mtu(observed: Iterable[Rule], remaining: Iterable[Rule]) -> frozenset[R
 
     Args:
         observed: The rules of a group.
-        remaining: Those that it will have, of all load balancers.
+        remaining: The rules that the group will have, of all load balancers.
     """
     needed = {rule.source for rule in remaining if rule.description.startswith(CLIENT_RULE)}
     return frozenset(

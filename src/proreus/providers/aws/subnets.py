@@ -102,7 +102,7 @@ def default_subnets(
 
     Args:
         subnets: All of the VPC.
-        zones: Those that may be used; see `usable_zones`.
+        zones: The zones that may be used; see `usable_zones`.
         cluster: How the cluster's subnets are told.
         internal: Whether it has no public address.
         default: The id of a subnet to use where none has the cluster's tag.

@@ -328,7 +328,7 @@ def _checked(operation: Operation, found: Resource) -> Resource:
         CloudError: It is something else.
     """
     if not isinstance(found.get("id"), str):
-        raise CloudError(f"{operation.name}: the answer is no resource: it has no id")
+        raise CloudError(f"{operation.name}: the answer is not a resource: it has no id")
     return found
 
 

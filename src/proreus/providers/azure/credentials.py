@@ -195,7 +195,7 @@ def read_certificate(content: bytes, password: str) -> Certificate:
             key = key_or_none
     except (ValueError, TypeError):
         problem = (
-            "aadClientCertPath: is no certificate with its key, in PFX or PEM, that"
+            "aadClientCertPath: is not a certificate with its key, in PFX or PEM, that"
             " aadClientCertPassword opens"
         )
         raise ConfigError((problem,)) from None

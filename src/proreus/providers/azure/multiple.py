@@ -26,7 +26,7 @@ class Configuration(ConfigSection, frozen=True, kw_only=True, rename=_rename):
         allow_service_placement: Whether Services come to it that are not there already.
         primary_vm_set: The scale set or availability set whose nodes are always its own.
         service_label_selector: The Services that may come to it; None: those that no other selects.
-        service_namespace_selector: The same by the labels of their namespaces.
+        service_namespace_selector: Which Services may be on it, by the labels of their namespaces.
         node_selector: The nodes that come to it rather than to others.
     """
 

@@ -52,7 +52,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Api:
-    """A session with the APIs of one region."""
+    """A session with the APIs of one region of Baidu AI Cloud."""
 
     def __init__(self, config: BaiduConfig, context: "Context") -> None:
         """Keep settings and context, and read the key; send nothing yet.

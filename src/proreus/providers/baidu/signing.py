@@ -41,7 +41,7 @@ def canonical(method: str, path: str, query: Mapping[str, str], headers: Mapping
         method: Of HTTP.
         path: Without quotes.
         query: Its parameters.
-        headers: Those that are signed, by their names in small letters.
+        headers: The headers that are signed, by their names in small letters.
     """
     pairs = sorted(f"{_quoted(name)}={_quoted(value)}" for name, value in query.items())
     lines = sorted(f"{_quoted(name)}:{_quoted(value.strip())}" for name, value in headers.items())

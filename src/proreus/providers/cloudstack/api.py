@@ -92,7 +92,7 @@ class Api:
                 text = str((answer.get("capability") or {}).get("cloudstackversion") or "")
                 numbers = text.partition("-")[0].split(".")
                 if not numbers[0].isdecimal():
-                    raise CloudError(f"listCapabilities: {text!r} is no version of CloudStack")
+                    raise CloudError(f"listCapabilities: {text!r} is not a version of CloudStack")
                 self._version = tuple(int(one) for one in numbers if one.isdecimal())
         return self._version
 

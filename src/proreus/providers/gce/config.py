@@ -44,7 +44,7 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         node_instance_prefix: How names of nodes begin. Officially it filters lists; here it is
             not needed.
         regional: Whether nodes are in all zones of the region.
-        multizone: The same, in the words of older files.
+        multizone: The name of `regional` in older files.
         api_endpoint: Where the Compute API is.
         container_api_endpoint: Where the Kubernetes Engine API is, which only `proreus clusters`
             asks.
@@ -83,7 +83,7 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
                 yield f"{name}: give a URL such as https://compute.googleapis.com/compute/v1/"
         for tag in self.node_tags:
             if not _TAG.fullmatch(tag):
-                yield f"node-tags: {tag!r} is no network tag: small letters, digits and dashes"
+                yield f"node-tags: {tag!r} is not a network tag: small letters, digits and dashes"
 
 
 class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):

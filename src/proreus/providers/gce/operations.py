@@ -19,7 +19,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     Attributes:
         method: Of HTTP.
-        permissions: Those of IAM, without `compute.` in front.
+        permissions: The permissions of IAM, without `compute.` in front.
         quota: The group of calls that the quota counts together.
     """
 

@@ -101,7 +101,7 @@ async def find_place(settings: Global, metadata: Metadata, api: Api) -> Place:
     network = settings.network_name or await metadata.network()
     region = region_of(zone)
     if not region:
-        raise ConfigError((f"[Global] local-zone: {zone!r} is no zone such as us-central1-a",))
+        raise ConfigError((f"[Global] local-zone: {zone!r} is not a zone such as us-central1-a",))
     project = await _project_name(project, api)
     of_network = settings.network_project_id
     owner = await _project_name(of_network, api) if of_network else project

@@ -59,7 +59,7 @@ def named_disk(volume: PersistentVolume) -> Named | None:
         return None
     if found is None:
         raise InvalidRequest(
-            f"{name!r} is no persistent disk: give its name, or to the CSI driver"
+            f"{name!r} is not a persistent disk: give its name, or to the CSI driver"
             " projects/PROJECT/zones/ZONE/disks/NAME"
         )
     return found

@@ -61,7 +61,7 @@ def _not_shareable(interfaces: tuple[str, ...]) -> Iterator[str]:
         yield f"interfaces: name 1 to {_MOST_SHARED} with vrrp, which runs on each of them"
     for name in interfaces:
         if not _INTERFACE.fullmatch(name):
-            yield f"interfaces: {name!r} is no name of an interface that vrrp can run on"
+            yield f"interfaces: {name!r} is not a name of an interface that vrrp can run on"
 
 
 class Unreachable(StrEnum):
@@ -92,7 +92,7 @@ class Probing(ConfigSection, frozen=True, kw_only=True):
         """Report values that the fields' types let through but that are wrong."""
         for port in self.ports:
             if not 1 <= port <= _HIGHEST_PORT:
-                yield f"ports: {port} is no port, give 1 to {_HIGHEST_PORT}"
+                yield f"ports: {port} is not a port, give 1 to {_HIGHEST_PORT}"
         yield from _not_positive("timeout", self.timeout)
         if self.threshold < 1:
             yield "threshold: must be at least 1"
@@ -195,7 +195,7 @@ class Vrrp(ConfigSection, frozen=True, kw_only=True):
         """Report values that the fields' types let through but that are wrong."""
         for field, name in (("name", self.name), *(("gateways", one) for one in self.gateways)):
             if name and not GATEWAY_NAME.fullmatch(name):
-                yield f"{field}: {name!r} is no name of letters, digits, dots and dashes up to 63"
+                yield f"{field}: {name!r} must be of letters, digits, dots and dashes, at most 63"
         if len(set(self.gateways)) < len(self.gateways):
             yield "gateways: name each one once"
         if not 1 <= self.first_router <= _LAST_FIRST_ROUTER:
@@ -246,7 +246,7 @@ class Gateway(ConfigSection, frozen=True, kw_only=True):
             ("nft-table", self.nft_table, _LONGEST_TABLE),
         ):
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) or len(text) > most:
-                yield f"{name}: {text!r} is no name of letters and digits up to {most}"
+                yield f"{name}: {text!r} must be of letters and digits, at most {most}"
         bits = bin(self.mark_mask).strip("0b")
         if not 0 < self.mark_mask <= _HIGHEST_MARK or "0" in bits:
             yield "mark-mask: give bits side by side within 0xffffffff, such as 0x0ff00000"

@@ -66,7 +66,7 @@ def _label(name: str, value: str) -> list[str]:
     """Return the mistake in a label of a machine, if any."""
     domain, slash, rest = name.rpartition("/")
     is_name = rest and LABEL_VALUE.fits(rest) and (not slash or _LABEL_DOMAIN.fullmatch(domain))
-    found = [] if is_name else [f"labels: {name!r} is no name of a label"]
+    found = [] if is_name else [f"labels: {name!r} is not a name of a label"]
     if f".{domain}".endswith(tuple(f".{one}" for one in _RESERVED_DOMAINS)):
         found.append(
             f"labels: {name} has a domain that is reserved for Kubernetes: use one of your own"
@@ -122,7 +122,7 @@ class Machine(ConfigSection, frozen=True, kw_only=True):
             try:
                 ipaddress.ip_address(text)
             except ValueError:
-                found.append(f"addresses: {text!r} is no IP address")
+                found.append(f"addresses: {text!r} is not an IP address")
         found += [one for name, value in self.labels.items() for one in _label(name, value)]
         found += _label_values(region=self.region, zone=self.zone, type=self.type)
         return [f"machine {self.name}: {one}" for one in found]

@@ -358,7 +358,7 @@ class LocalLoadBalancers:
                     counted = loop.time()
                     await self._count()
             except CloudError as error:
-                log.warning("The load balancers in the kernel could not be kept: %s", error)
+                log.warning("Could not check or repair the load balancers in the kernel: %s", error)
                 self._news.set()
                 await asyncio.sleep(1.0)
 

@@ -20,7 +20,7 @@ class Work(msgspec.Struct, frozen=True):
         settings: Settings of interfaces, below /proc/sys/net, that go with what is added.
         added: Lines for `ip -batch` by its option for the family.
         commands: One transaction of nftables.
-        removed: Lines that follow it.
+        removed: Lines for `ip -batch` that run after that transaction.
         removes_device: Whether nothing is routed to the device any more.
         announced: Addresses that neighbours are to be told of, with the interfaces.
     """

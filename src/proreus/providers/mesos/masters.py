@@ -98,7 +98,7 @@ def _with_port(host: str) -> str:
 def _wrong(addresses: Iterable[str]) -> Iterator[str]:
     for address in addresses:
         if not _is_address(address):
-            yield f"{address!r} is no host:port, such as leader.mesos:5050"
+            yield f"{address!r} is not a host:port, such as leader.mesos:5050"
 
 
 def _is_address(address: str) -> bool:

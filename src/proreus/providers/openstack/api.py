@@ -43,7 +43,7 @@ def user_agent_part(text: str) -> str:
 
 
 class Api(Services[AccessInfoV3]):
-    """A session with one region of one cloud."""
+    """A session with the services of one region of an OpenStack."""
 
     def __init__(self, login: Login, context: "Context", *, timeout: float) -> None:
         """Keep login and context; send nothing yet.

@@ -52,7 +52,7 @@ def hop(
     Args:
         node: The node.
         ports: Of its server.
-        subnets: Those in which the router has an address.
+        subnets: The subnets in which the router has an address.
         destination: The CIDR, which tells the family.
     """
     version = network_of(destination).version

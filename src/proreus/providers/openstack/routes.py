@@ -52,7 +52,7 @@ class _Work(msgspec.Struct):
         hops: Where each route to create leads, or why it cannot.
         subnets: The subnets of the router.
         ports: All ports that were read.
-        addresses: Those of each node, by its provider id.
+        addresses: The addresses of each node, by its provider id.
         answers: So far.
     """
 
@@ -140,7 +140,7 @@ class OpenStackRoutes:
     ) -> Hop | CloudError:
         server = parsed(node.spec.provider_id) if node is not None else None
         if node is None or server is None:
-            return InvalidRequest(f"route {route.name}: target {route.target!r} is no server")
+            return InvalidRequest(f"route {route.name}: target {route.target!r} is not a server")
         found = hop(node, devices.get(server[1], ()), subnets, route.destination)
         if found is None:
             return CloudError(

@@ -40,7 +40,7 @@ class Connection(ConfigSection, frozen=True, kw_only=True):
 
     Attributes:
         uri: The address of the API, such as https://engine.example.org/ovirt-engine/api.
-        url: The same, as the external provider calls it.
+        url: The address of the API, as the external provider calls it.
         username: The user, with the profile behind the @.
         password: The user's password.
         insecure: Do not check the certificate.
@@ -95,7 +95,7 @@ class Filters(ConfigSection, frozen=True, kw_only=True):
 
     Attributes:
         vms: A search in the engine's language, such as tag=kubernetes; all if there is none.
-        vmsquery: The same, as the external provider calls it.
+        vmsquery: The search, as the external provider calls it.
     """
 
     vms: str = ""

@@ -39,7 +39,7 @@ _LAST_YEAR: Final = 9000
 
 
 class Engine:
-    """A session with one engine.
+    """A session with one oVirt engine.
 
     Attributes:
         search: That of the cloud-config, for machines that may be Nodes; "" for all.

@@ -30,8 +30,8 @@ class Index:
         """Index the machines.
 
         Args:
-            listed: Those that the search of the cloud-config finds.
-            looked_up: Those that were looked up by the ids in provider ids.
+            listed: The machines that the search of the cloud-config finds.
+            looked_up: The machines that were looked up by the ids in provider ids.
         """
         self.listed = {one.id: one for one in listed}
         self.by_id = {one.id: one for one in looked_up} | self.listed

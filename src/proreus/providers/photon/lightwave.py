@@ -61,7 +61,7 @@ def read_login(file: str) -> Login:
     try:
         lines = Path(file).read_text().split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         problem = f"[Client] login-file: {file} cannot be read: {reason}; authentication needs it"
         raise ConfigError((f"{problem}: {remedy}",)) from None
     given = [line.removesuffix("\r") for line in lines[:_LINES]]
@@ -154,6 +154,6 @@ def server_of(auth: Auth) -> str:
         problem = "[Global] authentication: is true, but this Photon Controller wants no tokens"
         raise ConfigError((f"{problem}: leave it out",))
     if not _HOST.fullmatch(host):
-        raise CloudError(f"photon.auth.get: {host!r} is no name of Lightwave's host")
+        raise CloudError(f"photon.auth.get: {host!r} is not a name of Lightwave's host")
     inside = f"[{host}]" if ":" in host else host
     return f"https://{inside}:{auth.port or PORT}"

@@ -51,7 +51,7 @@ def in_order(
 
     Args:
         found: The addresses of the machine.
-        before: Those that its Node has, or that were found earlier.
+        before: The addresses that its Node has, or that were found earlier.
     """
     kept = tuple(one for one in before if one in found)
     return (*kept, *(one for one in found if one not in kept))

@@ -112,7 +112,7 @@ def check_region(access: Access, region: str) -> None:
     """
     regions = sorted({where.region for _, where in _of_type(access, SERVICES["nova"].type)} - {""})
     if region not in regions:
-        which = f"{region!r} is no region of this account" if region else "is required"
+        which = f"{region!r} is not a region of this account" if region else "is required"
         raise ConfigError(
             (f"[Global] region: {which}: give one of {', '.join(regions) or 'those it has'}",)
         )

@@ -110,7 +110,9 @@ class Api:
             answer = await self._client.call(request, Described)
             data = answer.get("data")
             if answer.get("type") != "collection" or not isinstance(data, list):
-                raise CloudError(f"{name}: the answer is no list of Rancher: is cattle-url right?")
+                raise CloudError(
+                    f"{name}: the answer is not a list of Rancher: is cattle-url right?"
+                )
             return data, _marker(answer)
 
         return await pages(f"rancher.list.{kind}", page)
@@ -125,7 +127,7 @@ class Api:
         whole = Request(request.name, request.method, self._url(request.url), body=request.body)
         answer = await self._client.call(whole, Described)
         if not answer.get("id"):
-            raise CloudError(f"{request.name}: the answer is no object of Rancher")
+            raise CloudError(f"{request.name}: the answer is not an object of Rancher")
         return answer
 
     async def _schema(self, version: Version) -> Described:

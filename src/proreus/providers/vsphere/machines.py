@@ -92,9 +92,9 @@ class Proof(msgspec.Struct, frozen=True):
     """The answers of a vCenter about BIOS UUIDs that its inventory lacks, each by itself.
 
     Attributes:
-        listed: Those that a new listing of all machines shows after all.
-        found: Those that the index of the whole vCenter has, with their machines.
-        failed: Those about which the index did not answer.
+        listed: The UUIDs that a new listing of all machines shows after all.
+        found: The UUIDs that the index of the whole vCenter has, with their machines.
+        failed: The UUIDs about which the index did not answer.
         unreadable: The names of machines whose configuration the vCenter cannot read, such as while
             their datastore is away: each may have any UUID, and may run.
     """

@@ -69,7 +69,7 @@ def _load(name: str) -> type[CloudFixture]:
             raise  # something that the module itself imports
         raise ValueError(f"{error}; {_HOW}") from error
     if not (isinstance(found, type) and issubclass(found, CloudFixture)):
-        raise ValueError(f"{attribute} is no subclass of CloudFixture; {_WHAT}")  # noqa: TRY004 - a wrong argument
+        raise ValueError(f"{attribute} is not a subclass of CloudFixture; {_WHAT}")  # noqa: TRY004 - a wrong argument
     return found
 
 

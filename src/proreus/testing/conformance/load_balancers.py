@@ -46,7 +46,7 @@ def _check_ingress(point: LoadBalancerIngress) -> None:
         try:
             ipaddress.ip_address(point.ip)
         except ValueError as error:
-            raise Violated(f"the ip of the ingress is no IP address: {point.ip!r}") from error
+            raise Violated(f"the ip of the ingress is not an IP address: {point.ip!r}") from error
 
 
 @rule(ensured, wants=(OBJECTS_LISTED,))

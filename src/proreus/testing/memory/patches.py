@@ -120,7 +120,7 @@ def _operate(document: Json, operation: Mapping[str, Any]) -> Json:
 
 def _pointer(text: Any) -> list[str]:
     if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise PatchError(f"{text!r} is no JSON pointer")
+        raise PatchError(f"{text!r} is not a JSON pointer")
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 

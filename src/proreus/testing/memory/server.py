@@ -314,7 +314,7 @@ def _decoded(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError as exc:
-        raise ApiError(400, "BadRequest", f"the body is no JSON: {exc}") from exc
+        raise ApiError(400, "BadRequest", f"the body is not JSON: {exc}") from exc
 
 
 def _patched(content_type: str, present: Object, change: Any) -> Object:

@@ -34,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         batch_limit: The most ids and names in one bulk read.
         tombstone: How long a terminated instance stays visible.
         list_lag: Lists and bulk reads show the world as it was this long ago.
-        read_lag: The same for reads of one object by id.
+        read_lag: Reads of one object by id show the world as it was this long ago.
         provision_delay: How long a new load balancer is provisioning.
         unique_names: Whether two parts of a kind may not have one name.
         pool: The CIDR of addresses for load balancers, in 127.0.0.0/8. "" stands for a /24 made

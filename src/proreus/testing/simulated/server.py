@@ -229,7 +229,7 @@ async def _api_request(request: web.Request) -> ApiRequest:
     try:
         body = msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
     except msgspec.DecodeError as error:
-        raise ApiError(400, "BadRequest", f"the body is no JSON object: {error}") from error
+        raise ApiError(400, "BadRequest", f"the body is not a JSON object: {error}") from error
     return ApiRequest(request.match_info.get("id", ""), tuple(request.query.items()), body)
 
 

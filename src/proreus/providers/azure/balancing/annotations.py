@@ -65,7 +65,7 @@ class Link(msgspec.Struct, frozen=True):
         group: Its resource group; "" for that of the cloud-config.
         subnet: Where its addresses are; "" for the load balancer's.
         count: How many addresses it has.
-        addresses: Those that are chosen, the primary one first.
+        addresses: The addresses that are chosen, the primary one first.
         fqdns: Names that are shown with it.
         proxies: Whether nodes are told the consumer by the PROXY protocol.
         visible: Subscriptions that see it; `*` for all.
@@ -95,7 +95,7 @@ class Options(msgspec.Struct, frozen=True):
         prefixes: By family the id of the prefix that a new public address is of.
         label: The DNS label of the public address; None: whatever it has.
         tags: Of the public address.
-        ip_tags: The same, to Azure's network: by their types.
+        ip_tags: The IP tags of the public address, which Azure's network reads, by their types.
         idle_minutes: Until an idle connection is forgotten.
         all_ports: One rule for all ports, of an internal one.
         resets: Whether connections that are forgotten are reset.

@@ -298,8 +298,8 @@ def _probe_port(lb: LoadBalancer, text: str) -> int:
     if text.isdecimal() and 0 < int(text) < 1 << 16:
         return int(text)
     raise InvalidRequest(
-        f"annotation service.beta.kubernetes.io/port_…_health-probe_port: {text} is no port of the"
-        " Service: give one of spec.ports by name or number, or a number"
+        f"annotation service.beta.kubernetes.io/port_…_health-probe_port: {text} is not a port of"
+        " the Service: give one of spec.ports by name or number, or a number"
     )
 
 

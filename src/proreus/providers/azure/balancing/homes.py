@@ -19,7 +19,7 @@ ADDRESSES = "loadBalancerBackendAddresses"
 
 
 def settled(jobs: Sequence[Job], state: State, scene: Scene) -> Scene:
-    """Return the scene with the load balancer of each node, where there are several.
+    """Choose the load balancer that each node is behind, where there are several.
 
     Args:
         jobs: The Services, placed.

@@ -198,7 +198,7 @@ def _wrong_ports(lb: LoadBalancer, options: Options) -> Iterator[str]:
     if missing:
         shown = ", ".join(map(str, missing))
         yield (
-            f"annotation {PREFIX}load-balancer-http-ports: {shown} is no TCP port of the Service"
+            f"annotation {PREFIX}load-balancer-http-ports: {shown} is not a TCP port of the Service"
         )
 
 

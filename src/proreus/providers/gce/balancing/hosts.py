@@ -44,7 +44,7 @@ def tags_for(
     Args:
         nodes: The hosts.
         tags: The tag of each.
-        given: Those of the cloud-config, which count for all.
+        given: The network tags of the cloud-config, which count for all.
     """
     if given:
         return tuple(given), {}

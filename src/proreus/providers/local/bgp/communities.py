@@ -68,7 +68,7 @@ def parse_community(text: str) -> Community:
     match = _STANDARD.fullmatch(text)
     if match is None or any(int(part) > _HIGHEST_HALF for part in match.groups()):
         raise ValueError(
-            f"{text!r} is no community: write 64512:100, large:64512:1:100, one of"
+            f"{text!r} is not a community: write 64512:100, large:64512:1:100, one of"
             f" {', '.join(_WELL_KNOWN)}, or a name in bgp communities"
         )
     found = Community(tuple(map(int, match.groups())))

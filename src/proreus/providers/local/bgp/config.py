@@ -47,7 +47,7 @@ class OnShutdown(StrEnum):
 
 def _wrong_as(name: str, number: int) -> Iterator[str]:
     if not 1 <= number < _HIGHEST_AS or number in {_AS_TRANS, 65535}:
-        yield f"{name}: {number} is no AS number, give one such as 64512"
+        yield f"{name}: {number} is not an AS number, give one such as 64512"
 
 
 def _wrong_time(
@@ -93,7 +93,7 @@ class Peer(ConfigSection, frozen=True, kw_only=True):
         try:
             found = ipaddress.ip_address(self.address)
         except ValueError:
-            yield f"address: {self.address!r} is no IP address, give one such as 192.0.2.1"
+            yield f"address: {self.address!r} is not an IP address, give one such as 192.0.2.1"
         else:
             if found.is_multicast or found.is_loopback or found.is_unspecified:
                 yield f"address: {found} can be no router's"
@@ -101,7 +101,7 @@ class Peer(ConfigSection, frozen=True, kw_only=True):
                 yield f"address: {found} is link-local: give one that names no interface"
         yield from _wrong_as("as", self.as_)
         if not 1 <= self.port <= _HIGHEST_PORT:
-            yield f"port: {self.port} is no port, give 1 to {_HIGHEST_PORT}"
+            yield f"port: {self.port} is not a port, give 1 to {_HIGHEST_PORT}"
         yield from _wrong_time("hold-time", self.hold_time, _SECOND, _SHORTEST_HOLD, _LONGEST)
         yield from _wrong_time("keepalive-time", self.keepalive_time, _SECOND, 0, _LONGEST)
         yield from _wrong_time("connect-time", self.connect_time, _SECOND, 0, _LONGEST)

@@ -86,7 +86,7 @@ class Engine:
         try:
             return sessions.parse(shown)
         except (ValueError, msgspec.ValidationError) as error:
-            raise FRRError(f"bgpd of FRR shows its neighbors otherwise: {error}") from None
+            raise FRRError(f"bgpd of FRR shows its neighbors in a strange form: {error}") from None
 
     async def ended(self) -> None:
         """Wait until bgpd ends.

@@ -44,7 +44,7 @@ class Holding(msgspec.Struct, frozen=True):
 
     Attributes:
         shares: The shares of addresses that VRRP gives it.
-        withheld: Those of them that it leaves to another gateway nevertheless.
+        withheld: The shares that VRRP gives it, but that it leaves to another gateway.
         settled: Whether VRRP has had the time to say so; before, what is announced stays so.
         heard: Whether the others have heard of this gateway lately; else it is to fall silent.
     """

@@ -83,7 +83,7 @@ def sharing_problem(
             " create it again"
         )
     if family_of(named) not in lb.families:
-        return f"its address is of {family_of(named)}, which is no family of the Service"
+        return f"its address is of {family_of(named)}, which is not a family of the Service"
     if refused := _refusal(lb, named, tenants):
         return refused
     if options.internal:

@@ -62,7 +62,7 @@ def chosen(lb: LoadBalancer, most: int) -> Chosen:
     for host in _used(lb):
         addresses = host.addresses.get(family)
         if parsed(host.provider_id) is None:
-            rejected[host.node] = f"{host.provider_id} is no server of Rackspace"
+            rejected[host.node] = f"{host.provider_id} is not a server of Rackspace"
         elif not addresses:
             rejected[host.node] = f"it has no {family} address"
         else:

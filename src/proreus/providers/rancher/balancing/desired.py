@@ -82,7 +82,7 @@ def rejected(lb: LoadBalancer) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for host in lb.hosts:
         if parsed(host.provider_id) is None:
-            found[host.node] = f"{host.provider_id} is no host of Rancher"
+            found[host.node] = f"{host.provider_id} is not a host of Rancher"
         elif not host.addresses.get("IPv4"):
             found[host.node] = "it has no IPv4 address"
     return found

@@ -50,7 +50,7 @@ def verdict_of(
         document: The object.
         ref: The Service.
         owner: The official tag `owner` of this cluster.
-        addresses: Those at which clients reach it.
+        addresses: The addresses at which clients reach it.
     """
     tags = tags_of(document)
     ours = owner_of(tags)
