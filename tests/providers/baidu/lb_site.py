@@ -1,24 +1,17 @@
 """A VPC with machines in which load balancers are made."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from proreus.cloudprovider import (
-    CloudProvider,
-    Ensured,
-    LoadBalancer,
-    LoadBalancers,
-    PartChange,
-    Pending,
-)
+from proreus.cloudprovider import LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.kube.objects import EndpointSlice, LoadBalancerIngress, ServicePort
 from proreus.providers.baidu.balancing.annotations import PREFIX
 from proreus.testing import objects
 
+from ..ensured import Balancing  # noqa: TID252 - pytest imports tests by path
 from .emulator.server import Emulator
 from .emulator.world import Json
 from .site import CLUSTER, node, started
@@ -30,8 +23,10 @@ HTTPS = ServicePort(443, "https", node_port=30443)
 DNS = ServicePort(80, "dns", node_port=30053, protocol="UDP")
 
 
-class LBSite:
+class LBSite(Balancing):
     """Machines in one subnet, and a provider."""
+
+    pause = 0.02
 
     def __init__(self, emulator: Emulator, count: int = 2) -> None:
         self.emulator = emulator
@@ -40,12 +35,6 @@ class LBSite:
         self.subnet = self.world.add_subnet(self.vpc)
         names = [f"node-{number}" for number in range(1, count + 1)]
         self.machines = self.world.add_machines(names, self.subnet)
-        self.provider: CloudProvider
-
-    @property
-    def balancers(self) -> LoadBalancers:
-        assert self.provider.load_balancers is not None
-        return self.provider.load_balancers
 
     def desired(
         self,
@@ -72,35 +61,6 @@ class LBSite:
         nodes = [node(f"node-{number}", id_) for number, id_ in enumerate(ids, 1)]
         policy = self.balancers.host_policy(service)
         return desired_load_balancer(service, nodes, policy, cluster, endpoints)
-
-    async def ensure(self, desired: LoadBalancer) -> Any:
-        return (await self.balancers.ensure([desired]))[desired.ref.uid]
-
-    async def settled(self, desired: LoadBalancer) -> Any:
-        """The answer, once the cloud has done all."""
-        answer = await self.ensure(desired)
-        while isinstance(answer, Pending):
-            await asyncio.sleep(min(answer.after, 0.02))
-            answer = await self.ensure(desired)
-        return answer
-
-    async def made(self, desired: LoadBalancer) -> Ensured:
-        answer = await self.settled(desired)
-        assert isinstance(answer, Ensured), answer
-        return answer
-
-    async def deleted(self, desired: LoadBalancer) -> Any:
-        while True:
-            answer = (await self.balancers.delete([desired.ref]))[desired.ref.uid]
-            if not isinstance(answer, Pending):
-                return answer
-            await asyncio.sleep(min(answer.after, 0.02))
-
-    async def preview(self, desired: LoadBalancer) -> list[PartChange]:
-        previews: Any = self.balancers
-        found = (await previews.preview([desired]))[desired.ref.uid]
-        assert not isinstance(found, Exception), found
-        return list(found)
 
     def balancer(self) -> Json:
         (found,) = self.world.balancers.values()

@@ -1,18 +1,10 @@
 """An account with machines and free addresses in which load balancers are made."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from proreus.cloudprovider import (
-    CloudProvider,
-    Ensured,
-    LoadBalancer,
-    LoadBalancers,
-    PartChange,
-    Pending,
-)
+from proreus.cloudprovider import LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.names import default_load_balancer_name
@@ -24,6 +16,7 @@ from proreus.kube.objects import (
 from proreus.providers.cloudstack.balancing.annotations import PREFIX
 from proreus.testing import objects
 
+from ..ensured import Balancing  # noqa: TID252 - pytest imports tests by path
 from .emulator.accounts import MAIN, fields_of
 from .emulator.server import Emulator
 from .emulator.world import Json
@@ -36,7 +29,7 @@ HTTPS = ServicePort(443, "https", node_port=30443)
 DNS = ServicePort(80, "dns", node_port=30053, protocol="UDP")
 
 
-class LBSite:
+class LBSite(Balancing):
     """Machines in one network, of the account or of a project, and a provider."""
 
     def __init__(
@@ -49,12 +42,6 @@ class LBSite:
         self.world.add_addresses("203.0.113.1", 20)
         self.names = ["node-1", "node-2"]
         self.machines = self.world.add_machines(self.names, self.network)
-        self.provider: CloudProvider
-
-    @property
-    def balancers(self) -> LoadBalancers:
-        assert self.provider.load_balancers is not None
-        return self.provider.load_balancers
 
     def desired(
         self,
@@ -82,31 +69,6 @@ class LBSite:
         ]
         policy = self.balancers.host_policy(service)
         return desired_load_balancer(service, nodes, policy, cluster, endpoints)
-
-    async def ensure(self, desired: LoadBalancer) -> Any:
-        return (await self.balancers.ensure([desired]))[desired.ref.uid]
-
-    async def made(self, desired: LoadBalancer) -> Ensured:
-        """Ensured, once CloudStack has done all."""
-        answer = await self.ensure(desired)
-        while isinstance(answer, Pending):
-            await asyncio.sleep(min(answer.after, 0.05))
-            answer = await self.ensure(desired)
-        assert isinstance(answer, Ensured), answer
-        return answer
-
-    async def deleted(self, desired: LoadBalancer) -> Any:
-        while True:
-            answer = (await self.balancers.delete([desired.ref]))[desired.ref.uid]
-            if not isinstance(answer, Pending):
-                return answer
-            await asyncio.sleep(min(answer.after, 0.05))
-
-    async def preview(self, desired: LoadBalancer) -> list[PartChange]:
-        previews: Any = self.balancers
-        found = (await previews.preview([desired]))[desired.ref.uid]
-        assert not isinstance(found, Exception), found
-        return list(found)
 
     def rules(self) -> dict[str, Json]:
         """The rules by name, each with its machines."""

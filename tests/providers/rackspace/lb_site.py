@@ -4,15 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from proreus.cloudprovider import (
-    CloudProvider,
-    Done,
-    Ensured,
-    LoadBalancer,
-    LoadBalancers,
-    PartChange,
-    Pending,
-)
+from proreus.cloudprovider import Done, LoadBalancer, Pending
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.names import default_load_balancer_name
@@ -20,6 +12,7 @@ from proreus.kube.objects import EndpointSlice, LoadBalancerIngress, ServicePort
 from proreus.providers.rackspace.balancing.annotations import PREFIX
 from proreus.testing import objects
 
+from ..ensured import Balancing  # noqa: TID252 - pytest imports tests by path
 from .emulator.checks import Json
 from .emulator.server import Emulator
 from .site import CLUSTER, SCHEME, started
@@ -31,19 +24,13 @@ HTTPS = ServicePort(443, "https", node_port=30443)
 DNS = ServicePort(80, "dns", node_port=30053, protocol="UDP")
 
 
-class LBSite:
+class LBSite(Balancing):
     """Two servers, and a provider."""
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
         self.clb = emulator.clb
         self.servers = emulator.add_servers(["node-1", "node-2"])
-        self.provider: CloudProvider
-
-    @property
-    def balancers(self) -> LoadBalancers:
-        assert self.provider.load_balancers is not None
-        return self.provider.load_balancers
 
     def desired(
         self,
@@ -77,31 +64,16 @@ class LBSite:
         policy = self.balancers.host_policy(service)
         return desired_load_balancer(service, nodes, policy, cluster, endpoints)
 
-    async def ensure(self, desired: LoadBalancer) -> Any:
-        return (await self.balancers.ensure([desired]))[desired.ref.uid]
-
-    async def made(self, desired: LoadBalancer) -> Ensured:
-        """Ensured, once Rackspace has done all."""
-        answer = await self.ensure(desired)
-        while isinstance(answer, Pending):
-            self.clb.finish()
-            answer = await self.ensure(desired)
-        assert isinstance(answer, Ensured), answer
-        return answer
+    async def wait(self, pending: Pending) -> None:
+        """End the work that the emulator has begun."""
+        del pending
+        self.clb.finish()
 
     async def deleted(self, desired: LoadBalancer) -> Done:
         """Deleted, once nothing is left."""
-        while True:
-            answer = (await self.balancers.delete([desired.ref]))[desired.ref.uid]
-            if not isinstance(answer, Pending):
-                assert isinstance(answer, Done), answer
-                return answer
-            self.clb.finish()
-
-    async def preview(self, desired: LoadBalancer) -> Sequence[PartChange]:
-        found = (await self.balancers.preview([desired]))[desired.ref.uid]  # type: ignore[attr-defined]
-        assert not isinstance(found, Exception), found
-        return list(found)
+        answer = await super().deleted(desired)
+        assert isinstance(answer, Done), answer
+        return answer
 
     def shown(self) -> dict[str, Json]:
         """The load balancers by name, without ids."""

@@ -1,12 +1,11 @@
 """What the tests of the provider `rancher` share: an emulator with hosts, and a provider."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from proreus.cloudprovider import Ensured, LoadBalancer, LoadBalancers, PartChange, Pending
+from proreus.cloudprovider import CloudProvider, LoadBalancer
 from proreus.cloudprovider.config import read
 from proreus.cloudprovider.context import CallHooks, Context
 from proreus.cloudprovider.desired import desired_load_balancer
@@ -18,7 +17,8 @@ from proreus.providers.rancher import RancherCloud
 from proreus.providers.rancher.config import RancherConfig
 from proreus.testing import objects
 
-from ..surroundings import Events, Objects  # noqa: TID252 - pytest imports tests by path
+from ..ensured import Balancing  # noqa: TID252 - pytest imports tests by path
+from ..surroundings import Events, Objects  # noqa: TID252
 from .emulator.schemas import Json
 from .emulator.server import Emulator
 
@@ -59,7 +59,7 @@ async def started(
         await provider.close()
 
 
-async def describe(provider: RancherCloud, *nodes: Node) -> Mapping[str, InstanceAnswer]:
+async def describe(provider: CloudProvider, *nodes: Node) -> Mapping[str, InstanceAnswer]:
     assert provider.instances is not None
     return await provider.instances.describe(nodes)
 
@@ -68,8 +68,10 @@ def node(name: str, provider_id: str = "", ip: str = "") -> Node:
     return objects.node(name, provider_id, addresses=(ip,) if ip else ())
 
 
-class LBSite:
+class LBSite(Balancing):
     """Hosts in one environment, and a provider."""
+
+    pause = 0.01
 
     def __init__(self, emulator: Emulator, provider: RancherCloud, names: Sequence[str]) -> None:
         self.emulator, self.world, self.provider = emulator, emulator.world, provider
@@ -81,11 +83,6 @@ class LBSite:
         for name, uuid in zip(names, self.world.add_hosts(names), strict=True):
             ip = self.world.host(uuid)["agentIpAddress"]
             self.nodes.append(node(name, f"rancher://{uuid}", ip))
-
-    @property
-    def balancers(self) -> LoadBalancers:
-        assert self.provider.load_balancers is not None
-        return self.provider.load_balancers
 
     def desired(
         self,
@@ -104,31 +101,6 @@ class LBSite:
         policy = self.balancers.host_policy(service)
         chosen = self.nodes if nodes is None else nodes
         return desired_load_balancer(service, chosen, policy, cluster, endpoints)
-
-    async def ensure(self, desired: LoadBalancer) -> Any:
-        return (await self.balancers.ensure([desired]))[desired.ref.uid]
-
-    async def made(self, desired: LoadBalancer) -> Ensured:
-        """Ensured, once Rancher has done all."""
-        answer = await self.ensure(desired)
-        while isinstance(answer, Pending):
-            await asyncio.sleep(min(answer.after, 0.01))
-            answer = await self.ensure(desired)
-        assert isinstance(answer, Ensured), answer
-        return answer
-
-    async def deleted(self, desired: LoadBalancer) -> Any:
-        while True:
-            answer = (await self.balancers.delete([desired.ref]))[desired.ref.uid]
-            if not isinstance(answer, Pending):
-                return answer
-            await asyncio.sleep(min(answer.after, 0.01))
-
-    async def preview(self, desired: LoadBalancer) -> list[PartChange]:
-        previews: Any = self.balancers
-        found = (await previews.preview([desired]))[desired.ref.uid]
-        assert not isinstance(found, Exception), found
-        return list(found)
 
     def balancer(self, name: str = NAME) -> Json:
         (found,) = (one for one in self.world.of("loadBalancerService") if one["name"] == name)

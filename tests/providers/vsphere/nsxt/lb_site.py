@@ -1,24 +1,17 @@
 """Services, and the load balancers that NSX-T has for them."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from proreus.cloudprovider import (
-    CloudProvider,
-    Ensured,
-    LoadBalancer,
-    LoadBalancers,
-    PartChange,
-    Pending,
-)
+from proreus.cloudprovider import CloudProvider, LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.kube.objects import LoadBalancerIngress, Node, ServicePort
 from proreus.testing import objects
 
-from ..site import CLUSTER  # noqa: TID252 - pytest imports tests by path
+from ...ensured import Balancing  # noqa: TID252 - pytest imports tests by path
+from ..site import CLUSTER  # noqa: TID252
 from .emulator.server import Emulator
 from .site import MANAGED, started
 
@@ -43,17 +36,12 @@ def node(name: str, *addresses: str) -> Node:
 NODES = (node("node-1", "10.0.0.1", "fd00::1"), node("node-2", "10.0.0.2"))
 
 
-class LBSite:
+class LBSite(Balancing):
     """A provider of NSX-T, with two nodes."""
 
     def __init__(self, nsxt: Emulator, provider: CloudProvider) -> None:
         self.nsxt = nsxt
         self.provider = provider
-
-    @property
-    def balancers(self) -> LoadBalancers:
-        assert self.provider.load_balancers is not None
-        return self.provider.load_balancers
 
     def desired(
         self,
@@ -77,34 +65,9 @@ class LBSite:
         policy = self.balancers.host_policy(service)
         return desired_load_balancer(service, nodes, policy, cluster)
 
-    async def ensure(self, desired: LoadBalancer) -> Any:
-        return (await self.balancers.ensure([desired]))[desired.ref.uid]
-
-    async def made(self, desired: LoadBalancer) -> Ensured:
-        """Ensured, once NSX-T has done all."""
-        answer = await self.ensure(desired)
-        while isinstance(answer, Pending):
-            await asyncio.sleep(min(answer.after, 0.05))
-            answer = await self.ensure(desired)
-        assert isinstance(answer, Ensured), answer
-        return answer
-
     async def address(self, desired: LoadBalancer) -> str:
         (point,) = (await self.made(desired)).ingress
         return point.ip
-
-    async def deleted(self, desired: LoadBalancer) -> Any:
-        while True:
-            answer = (await self.balancers.delete([desired.ref]))[desired.ref.uid]
-            if not isinstance(answer, Pending):
-                return answer
-            await asyncio.sleep(min(answer.after, 0.05))
-
-    async def preview(self, desired: LoadBalancer) -> list[PartChange]:
-        previews: Any = self.balancers
-        found = (await previews.preview([desired]))[desired.ref.uid]
-        assert not isinstance(found, Exception), found
-        return list(found)
 
     def parts(self) -> Iterator[Json]:
         """All objects of load balancers that are not of the system."""
