@@ -79,6 +79,21 @@ async def official(stage: Stage, program: Path) -> AsyncIterator[None]:
         )
 
 
+async def join_for_routes(stage: Stage, program: Path, *names: str) -> None:
+    """Let nodes with pod CIDRs join, and let the official manager give them addresses.
+
+    It makes routes by the addresses that nodes have when it sees them first.
+    """
+    await stage.tag()
+    await stage.join(*names)
+    for number, name in enumerate(names):
+        cidr = f"10.244.{number}.0/24"
+        body = {"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}}
+        await stage.site.client.patch(NODES, name, Patch(PatchType.MERGE, body))
+    async with official(stage, program):
+        await until("the nodes are there", partial(stage.initialised, names), LONG)
+
+
 def tags(one: Json) -> dict[str, str]:
     return {tag["scope"]: tag["tag"] for tag in one["tags"]}
 
@@ -238,16 +253,7 @@ async def test_the_official_manager_makes_and_deletes_routes_as_a_principal_iden
         stage = Stage(site, vcenter, tmp_path)
         stage.file.write_text(vcenter.config(LABELS + section + ROUTES))
         vcenter.gateway.restricted = False
-        await stage.tag()
-        names = ["node-a", "node-b"]
-        await stage.join(*names)
-        for number, name in enumerate(names):
-            cidr = f"10.244.{number}.0/24"
-            body = {"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}}
-            await site.client.patch(NODES, name, Patch(PatchType.MERGE, body))
-        # It makes routes by the addresses that nodes have when it sees them first.
-        async with official(stage, program):
-            await until("the nodes are there", partial(stage.initialised, names), LONG)
+        await join_for_routes(stage, program, "node-a", "node-b")
         assert nsxt.of("static-routes") == []
         async with official(stage, program):
 

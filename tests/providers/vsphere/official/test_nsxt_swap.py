@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID
-from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.waiting import until
@@ -26,6 +25,7 @@ from .test_nsxt import (
     ROUTES,
     addresses,
     eventually,
+    join_for_routes,
     official,
     port,
     servers,
@@ -111,16 +111,7 @@ async def test_routes_keep_ids_and_hops_on_the_way_here_and_go_with_their_nodes(
         stage = Stage(site, vcenter, tmp_path)
         stage.file.write_text(vcenter.config(LABELS + nsxt.config() + ROUTES))
         vcenter.gateway.restricted = False
-        await stage.tag()
-        names = ["node-a", "node-b"]
-        await stage.join(*names)
-        for number, name in enumerate(names):
-            cidr = f"10.244.{number}.0/24"
-            body = {"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}}
-            await site.client.patch(NODES, name, Patch(PatchType.MERGE, body))
-        # It makes routes by the addresses that nodes have when it sees them first.
-        async with official(stage, program):
-            await until("the nodes are there", partial(stage.initialised, names), LONG)
+        await join_for_routes(stage, program, "node-a", "node-b")
         async with official(stage, program):
             await eventually("both have routes", lambda: len(nsxt.of("static-routes")) == 2)
         theirs = {one["path"]: one["next_hops"] for one in nsxt.of("static-routes")}
