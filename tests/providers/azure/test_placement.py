@@ -27,6 +27,8 @@ from .emulator.server import Emulator
 from .placing import slice_
 from .site import emulated, settings
 
+pytestmark = pytest.mark.long
+
 BALANCERS = ("kubernetes", "second")
 FIRST = {"name": "kubernetes", "primaryVMSet": "first"}
 SECOND = {"name": "second", "primaryVMSet": "second"}
@@ -114,7 +116,6 @@ def annotated(**more: str) -> Mapping[str, str]:
     return {f"{stem}-{key}": value for key, value in more.items()}
 
 
-@pytest.mark.long
 async def test_the_pool_of_local_traffic_follows_the_pods(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -165,7 +166,6 @@ async def test_labels_of_namespaces_place_services_anew(
             await cluster.until_on("web", "kubernetes")
 
 
-@pytest.mark.long
 async def test_a_cloud_config_that_comes_to_need_more_gets_it_without_a_restart(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -185,7 +185,6 @@ async def test_a_cloud_config_that_comes_to_need_more_gets_it_without_a_restart(
             await site.client.delete(ENDPOINT_SLICES, "near-1", "default")
 
 
-@pytest.mark.long
 async def test_without_the_right_to_read_namespaces_services_stay_and_nodes_go_on(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
