@@ -179,6 +179,16 @@ async def test_half_of_a_deletion_is_finished_although_the_status_proves_nothing
         assert site.paths() == set()
 
 
+async def test_services_deleted_side_by_side_leave_no_load_balancer_service(
+    nsxt: Emulator,
+) -> None:
+    async with lb_site(nsxt) as site:
+        several = [site.desired(HTTP, uid=f"uid-{one}", name=f"web-{one}") for one in range(3)]
+        await asyncio.gather(*map(site.made, several))
+        assert await asyncio.gather(*map(site.deleted, several)) == [Done()] * 3
+        assert site.paths() == set()
+
+
 async def test_services_made_side_by_side_share_one_service_which_goes_with_the_last(
     nsxt: Emulator,
 ) -> None:

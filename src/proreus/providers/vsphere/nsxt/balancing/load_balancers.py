@@ -108,13 +108,18 @@ class NsxtLoadBalancers:
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         """Delete what was made for a Service, and the load balancer service with the last one."""
         pools = await self._catalog.pools()
-        observed = await self._reader.observe(ref, pools, is_deletion=True)
-        if observed.parts:
-            self._deleted.add(ref.uid)
         tags = owners.service_tags(ref, self._section.owner, self._section.additional_tags)
         take = functools.partial(self._work.take, ref.cluster)
         try:
-            await converge(observed, functools.partial(deletion, tags=tags), take)
+            for _ in range(2):
+                observed = await self._reader.observe(ref, pools, is_deletion=True)
+                if observed.parts:
+                    self._deleted.add(ref.uid)
+                await converge(observed, functools.partial(deletion, tags=tags), take)
+                if not observed.parts:
+                    break
+                # Others on the load balancer service may have been deleted side by side: whoever
+                # finds none left after the end of its own parts is the last one.
         except Working as working:
             return self._waits.pending(ref.uid, working.reason)
         self._waits.done(ref.uid)
