@@ -1,5 +1,6 @@
 """What a gateway of the provider `local` has in its kernel while another one's manager leads."""
 
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
 
@@ -10,6 +11,7 @@ from proreus.kube.objects import LoadBalancerIngress, ServicePort
 from proreus.providers.local.config import LocalConfig, PoolConfig
 from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Member, Reach, State, ensured
+from proreus.providers.local.pools import ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 
 CLUSTER = ClusterIdentity("one", "cluster-uid")
@@ -33,6 +35,21 @@ def web(*addresses: str, name: str = "web", nodes: tuple[str, ...] = ("one",), *
 
 def state(*desired: LoadBalancer, before: State | None = None, leave: float = 0.0) -> State:
     return mirrored(before or State(), desired, POOLS, REACH, leave, cluster=CLUSTER.uid)
+
+
+def ports(found: State) -> dict[str, set[int]]:
+    return {one.service: {port for _, port in one.ports} for one in found.balancers.values()}
+
+
+def shared(name: str, port: int, *more: int, age: int = 0) -> LoadBalancer:
+    """Make a Service with the address that others have, too."""
+    return web(  # type: ignore[no-any-return]
+        "192.0.2.3",
+        name=name,
+        ports=tuple(ServicePort(one, f"p{one}", "TCP") for one in (port, *more)),
+        annotations={ANNOTATION_SHARING_KEY: "together"},
+        creation_timestamp=datetime(2026, 1, 1, tzinfo=UTC) - timedelta(days=age),
+    )
 
 
 def addresses(found: State) -> dict[str, dict[str, str]]:
@@ -73,3 +90,36 @@ def test_a_node_that_is_no_host_any_more_drains_as_with_the_leader() -> None:
     found = state(web("192.0.2.3"), before=before, leave=99.0)
     (pool,) = (found.pools[key] for one in found.balancers.values() for key in one.pools.values())
     assert pool.members == (Member("one"), Member("two", leaving=99.0))
+
+
+def test_a_service_gets_no_port_that_another_has_on_the_shared_address() -> None:
+    """The leader refuses it, and leaves it as it was."""
+    before = state(shared("web", 80), shared("shop", 81))
+    for first in (True, False):
+        changed = [shared("web", 80), shared("shop", 80, 82)]
+        found = state(*(changed if first else changed[::-1]), before=before)
+        assert ports(found) == {"default/web": {80}, "default/shop": {81}}
+
+
+def test_a_service_of_another_cluster_keeps_its_port_on_an_address() -> None:
+    before = state(shared("web", 80))
+    found = mirrored(before, [shared("shop", 80)], POOLS, REACH, 0.0, cluster="another")
+    assert ports(found) == {"default/web": {80}}
+
+
+def test_of_two_new_services_with_one_port_on_one_address_the_older_has_it() -> None:
+    for order in ((0, 1), (1, 0)):
+        both = [shared("web", 80, age=2), shared("shop", 80, age=1)]
+        assert ports(state(*(both[one] for one in order))) == {"default/web": {80}}
+
+
+def test_a_service_gets_the_port_that_another_leaves_in_the_same_moment() -> None:
+    before = state(shared("web", 80, age=1), shared("shop", 81))
+    found = state(shared("web", 81, age=1), shared("shop", 82), before=before)
+    assert ports(found) == {"default/web": {81}, "default/shop": {82}}
+
+
+def test_services_that_have_exchanged_their_ports_have_them() -> None:
+    before = state(shared("web", 80), shared("shop", 81))
+    found = state(shared("web", 81), shared("shop", 80), before=before)
+    assert ports(found) == {"default/web": {81}, "default/shop": {80}}

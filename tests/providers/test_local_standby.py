@@ -4,14 +4,17 @@ import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proreus.cloudprovider import ClusterIdentity, Context, Ensured, LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
-from proreus.kube.objects import LoadBalancerIngress
-from proreus.providers.local.config import LocalConfig, PoolConfig
+from proreus.kube.objects import LoadBalancerIngress, ServicePort
+from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig
+from proreus.providers.local.kernel import Kernel
 from proreus.providers.local.load_balancers import LocalLoadBalancers
+from proreus.providers.local.pools import ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 
 from .local_namespace import own_namespace
@@ -37,9 +40,11 @@ def balancers(cluster: ClusterIdentity) -> LocalLoadBalancers:
     return LocalLoadBalancers(given, CONFIG)
 
 
-def web(of: LocalLoadBalancers, cluster: ClusterIdentity, name: str, *shown: str) -> LoadBalancer:
+def web(
+    of: LocalLoadBalancers, cluster: ClusterIdentity, name: str, *shown: str, **spec: Any
+) -> LoadBalancer:
     ingress = [LoadBalancerIngress(ip=one, ip_mode="VIP") for one in shown]
-    service = objects.service(name, uid=f"uid-of-{name}", ingress=ingress)
+    service = objects.service(name, uid=f"uid-of-{name}", ingress=ingress, **spec)
     return desired_load_balancer(
         service, [node("one", "10.9.0.11")], of.host_policy(service), cluster
     )
@@ -61,3 +66,30 @@ async def test_a_standby_leaves_the_load_balancers_of_other_clusters_alone() -> 
     finally:
         await standby.close()
         await theirs.close()
+
+
+def served() -> dict[tuple[str | int, ...], str]:
+    """Return which chain gets the packets for an address and port, as the kernel says."""
+    program = Kernel(Gateway()).show().program
+    assert program is not None
+    return dict(program.elements["services4"])
+
+
+async def test_a_standby_gives_no_service_the_traffic_of_another_one() -> None:
+    """A Service that shares an address asks for a port of the other one: the leader refuses."""
+    standby = balancers(CLUSTER)
+    await standby.start()
+
+    def shared(name: str, port: int) -> LoadBalancer:
+        key = {ANNOTATION_SHARING_KEY: "together"}
+        ports = (ServicePort(port, "p", "TCP"),)
+        return web(standby, CLUSTER, name, "10.9.255.9", ports=ports, annotations=key)
+
+    try:
+        await standby.mirror([shared("victim", 80), shared("thief", 81)])
+        before = served()
+        assert before["10.9.255.9", "tcp", 80] == "service4-uid-of-victim"
+        await standby.mirror([shared("victim", 80), shared("thief", 80)])
+        assert served() == before
+    finally:
+        await standby.close()

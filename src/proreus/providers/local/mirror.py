@@ -3,13 +3,20 @@
 It is what the leader's would be by what all can see: Services with the addresses in their status.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.local import plan, pools
 from proreus.providers.local.addresses import Pool, contains, parse
 from proreus.providers.local.plan import Reach, State
+from proreus.providers.local.pools import ports_of
+from proreus.providers.local.taken import Occupied
+from proreus.providers.local.usage import taken, taken_of
+
+_Wanted = tuple[LoadBalancer, Mapping[str, str]]
+"""A load balancer with its addresses by family."""
 
 _PROTOCOLS: Final = frozenset({"TCP", "UDP", "SCTP"})
 
@@ -26,7 +33,9 @@ def mirrored(
     """Return the state with these load balancers and no others of the cluster.
 
     One that has no address of a pool is another's, or not served yet; it is left out, and so is
-    one that the leader refuses. Those of other clusters stay as they are.
+    one that the leader refuses. One that wants a port which another one has on a shared address
+    stays as it is, as with the leader; of two that are new the older Service gets the port. Those
+    of other clusters stay as they are.
 
     Args:
         state: What is there.
@@ -45,10 +54,58 @@ def mirrored(
             wanted[lb.ref.uid] = (lb, addresses)
     for uid in state.balancers.keys() - wanted.keys() - foreign:
         state = plan.deleted(state, uid)
-    for lb, addresses in wanted.values():
+    waiting = sorted(wanted.values(), key=_age)
+
+    def place(state: State, one: _Wanted) -> State:
+        lb, addresses = one
         key = pools.request_for(lb).sharing_key
-        state, _ = plan.ensured(state, lb, addresses, reach, sharing_key=key, leave=leave)
-    return state
+        return plan.ensured(state, lb, addresses, reach, sharing_key=key, leave=leave)[0]
+
+    state, refused = _placed(state, waiting, place)
+    bare = state
+    for lb, _ in refused:
+        bare = plan.deleted(bare, lb.ref.uid)
+    # Services that have exchanged ports, step by step, are in nobody's way but their own.
+    exchanged, still_refused = _placed(bare, refused, place)
+    return state if still_refused else exchanged
+
+
+def _placed(
+    state: State, waiting: Sequence[_Wanted], place: Callable[[State, _Wanted], State]
+) -> tuple[State, Sequence[_Wanted]]:
+    """Return the state with those that are in nobody's way, and the others.
+
+    They are tried until no more get in: one may wait for a port that another one leaves.
+    """
+    occupied = Occupied(taken(state))
+    while True:
+        refused = []
+        for one in waiting:
+            if _collides(one, occupied):
+                refused.append(one)
+            else:
+                state = place(state, one)
+                occupied.give(one[0].ref.uid, taken_of(state, one[0].ref.uid))
+        if len(refused) == len(waiting):
+            return state, refused
+        waiting = refused
+
+
+def _collides(one: _Wanted, occupied: Occupied) -> bool:
+    """Tell whether another load balancer has an address and port of this one."""
+    lb, addresses = one
+    ports = ports_of(lb.service)
+    return any(
+        not ports.isdisjoint(other.ports)
+        for address in map(parse, addresses.values())
+        if address is not None
+        for other in occupied.by_others(address, lb.ref.uid)
+    )
+
+
+def _age(one: _Wanted) -> tuple[datetime, str]:
+    meta = one[0].service.metadata
+    return meta.creation_timestamp or datetime.max.replace(tzinfo=UTC), meta.uid
 
 
 def _addresses(lb: LoadBalancer, given: Sequence[Pool]) -> Mapping[str, str]:
