@@ -40,8 +40,8 @@ async def delegated_access(
 ) -> AsyncIterator[Access]:
     """Authenticate and authorize requests by the API server while the body runs.
 
-    `own` is how we reach it where no flag says otherwise. Health has a check `client-authorities`
-    afterwards.
+    `own` is the client that reaches the API server where no flag says otherwise. Afterwards health
+    has a check `client-authorities`.
 
     Raises:
         ConfigError: One of the two kubeconfig files cannot be used.

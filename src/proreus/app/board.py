@@ -1,6 +1,6 @@
 """The board for notices of the manager's replicas: annotations of one Lease, beside the leader's.
 
-A Lease, since the manager has the right to write leases of given names; it is held by nobody.
+It is a Lease, since the manager has the right to write leases of given names; nobody holds it.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _NOTICED: Final = Resource(
 
 
 def lease_name(manager: str) -> str:
-    """Return the name of the Lease with the notices of the manager whose lease has that name."""
+    """Return the name of the Lease that holds notices, given the name of the manager's lease."""
     return f"{manager}-gateways"
 
 

@@ -29,7 +29,7 @@ NAMESPACE: Final = "kube-system"
 
 
 class Caches:
-    """The caches of what some providers need, beside those of nodes and Services.
+    """The caches of objects that some providers need, besides Nodes and Services.
 
     Attributes:
         slices: EndpointSlices, by their Service; None while no provider needs them.
@@ -45,14 +45,14 @@ class Caches:
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
-        """The caches that there are."""
+        """The caches that exist."""
         return tuple(one for one in (self.slices, self.namespaces) if one is not None)
 
     def start(self, start: Callable[[str, Callable[[], Awaitable[None]]], object]) -> None:
         """Start the caches that there are, and later ones when they are made.
 
         Args:
-            start: Starts something of a name.
+            start: Starts a task, given its name and its function.
         """
         self._start = start
         for one in self.informers:
@@ -123,7 +123,7 @@ def config_map_names(needs: Iterable[str]) -> tuple[str, ...]:
 async def config_maps(client: Client, needs: Iterable[str]) -> dict[str, Lister[KubeObject]]:
     """Read the ConfigMaps that a provider needs, by the names of its needs.
 
-    One that is not there, or may not be read, is none: the provider does without.
+    A ConfigMap that does not exist, or may not be read, is None: the provider does without it.
 
     Raises:
         KubeError: The API server does not answer.
@@ -153,7 +153,7 @@ def needed(
     """Return those of the `offered` caches that a provider needs.
 
     Raises:
-        ConfigError: It needs something that there is none of.
+        ConfigError: The provider declares to need what the framework does not have.
     """
     unknown = sorted(needs - offered.keys() - {NEED})
     if unknown:

@@ -52,7 +52,7 @@ class AccountToken:
         """Renew the token for ever; while that fails, the last one serves until it expires.
 
         Raises:
-            PluginFailed: There is none, and the last one has run out.
+            PluginFailed: The exec plugin gave no token, and the last one has expired.
         """
         asked = time.time()
         try:

@@ -43,9 +43,10 @@ class Cloud:
 
         Args:
             provider: The provider to begin with.
-            faults: Where its faults are noted.
-            allow_untagged: Whether a cloud without cluster id will do.
-            on_crash: Told what a start raised, and None once one has succeeded.
+            faults: Counts and logs the faults of providers.
+            allow_untagged: Whether a provider may start although the cluster has no id.
+            on_crash: Called with the error of a start that crashed, and with None once a start has
+                succeeded.
         """
         self.provider = provider
         self._faults = faults
@@ -58,10 +59,10 @@ class Cloud:
         """Start the provider, and try again while the cloud refuses.
 
         Returns:
-            What the controllers may use.
+            The provider's capabilities, guarded, as the controllers may use them.
 
         Raises:
-            ConfigError: Its config is wrong.
+            ConfigError: The config of the provider is wrong.
         """
         result: list[CloudProvider | ConfigError] = []
 
@@ -100,7 +101,7 @@ class Cloud:
 
         Raises:
             CloudError: The cloud refuses the new provider; the old one stays.
-            ConfigError: Its config is wrong; the old one stays.
+            ConfigError: The config of the provider is wrong; the old one stays.
         """
         if self._context is None:
             old, self.provider = self.provider, provider

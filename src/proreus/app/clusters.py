@@ -58,7 +58,7 @@ def _question(argv: Sequence[str]) -> tuple[Question, Sequence[str]]:
     """Return what is to be printed, and the flags.
 
     Raises:
-        FlagError: It is neither of both.
+        FlagError: The arguments are neither of the two questions.
     """
     match argv:
         case [flag, *_] if flag in _HELP:

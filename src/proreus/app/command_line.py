@@ -50,7 +50,7 @@ def parse(
         description: What the program does, for `--help`.
 
     Raises:
-        FlagError: Something is wrong with it; every problem is named.
+        FlagError: The command line is wrong; names every problem.
         SystemExit: `--help` was asked for.
     """
     go_runner, rest = without_program(args)
@@ -69,7 +69,7 @@ def parse(
 def _with_secret(options: AnyOptions) -> AnyOptions:
     """Return the options with the Secret that the provider's own flags name, if it counts.
 
-    Where there is a file, too, that tells whether the Secret counts, alone or merged with it.
+    Where there is a file, too, the file tells whether the Secret counts, alone or merged with it.
     """
     if options.cloud_config_secret or not options.provider_flags:
         return options

@@ -38,11 +38,12 @@ def read(path: str, table: Mapping[str, Flag]) -> tuple[dict[str, Given], tuple[
     """Read and check the file.
 
     Args:
-        path: The file.
-        table: The flags by field name.
+        path: The path of the file.
+        table: The table of flags, by field name.
 
     Returns:
-        What it gives, by field name, and every problem with it. Values are not looked at yet.
+        The values that the file gives, by field name, and every problem with it. Values are not
+            parsed yet.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

@@ -41,11 +41,11 @@ class Lock(msgspec.Struct, frozen=True):
     """A lease, and what holding it allows.
 
     Attributes:
-        name: The lease's.
-        controllers: Run under it, by canonical names.
-        after: The lease that must be held before it is tried for, or "".
-        shared: Whether all replicas of this kind hold it together.
-        modest: Whether it is left to replicas that hold less.
+        name: The name of the lease.
+        controllers: The controllers that run while the lease is held, by canonical names.
+        after: The lease that must be held before this one is tried for, or "".
+        shared: Whether all replicas with lease-per-controller hold it together.
+        modest: Whether a replica lets others that hold fewer leases take it first.
     """
 
     name: str
@@ -63,8 +63,9 @@ def locks(
     Args:
         main: The name of the main lease.
         chosen: The controllers to run.
-        migration: Which of them run under the shared lease of two managers, or elsewhere.
-        per_controller: Whether each other one has a lease of its own.
+        migration: The leader migration: which controllers run under the shared lease of two
+            managers, or elsewhere.
+        per_controller: Whether each controller that is not migrated has a lease of its own.
     """
     here = [one for one in chosen if not (migration and migration.elsewhere(one.name))]
     migrated = {one.name for one in here if migration and migration.is_ours(one.name)}
@@ -84,7 +85,7 @@ def locks(
 class Elector(Protocol):
     """A function that makes the candidate for a lease.
 
-    Its `deference` returns the seconds for which other candidates may go first.
+    `deference` returns the seconds for which other candidates may go first.
     """
 
     def __call__(self, lock: Lock, deference: Callable[[], float], /) -> LeaderElector:
@@ -107,10 +108,10 @@ class Election:
 
         Args:
             leases: The leases to compete for.
-            elector: Makes the candidate for one.
-            follow: Calls the function whenever a lease has changed, until cancelled.
-            retry_period: The candidates', in seconds.
-            shuffle: Makes replicas prefer different leases.
+            elector: Makes the elector of one lease.
+            follow: Calls a function whenever a lease has changed, until cancelled.
+            retry_period: The seconds between two tries of an elector.
+            shuffle: Puts the leases in a random order, so that replicas prefer different ones.
         """
         self.locks = tuple(leases)
         self._follow = follow
@@ -131,7 +132,7 @@ class Election:
         """Gate all writes and cloud calls: raise unless all held leases are surely ours.
 
         Raises:
-            RefusedByGate: No lease is held, or not surely any more.
+            RefusedByGate: No lease is held, or it is not certain that it still is.
         """
         if self.locks and not self._held:
             raise RefusedByGate("this replica holds no lease")
@@ -180,9 +181,9 @@ class Election:
         """Win leases until `stop` is set, and hold them until cancelled, which releases them.
 
         Args:
-            stop: From then on no more leases are taken.
-            won: Told of each lease that is won.
-            lost: Told why a lease is held no more: it ends the process at once.
+            stop: The event after which no more leases are taken.
+            won: Called with each lease that is won.
+            lost: Called with the reason when a lease is lost: it ends the process at once.
         """
         tasks = {
             lock.name: asyncio.create_task(self._led(lock, won, lost), name=f"lease {lock.name}")
@@ -238,7 +239,8 @@ class Election:
     def _deference(self, name: str) -> float:
         """Return for how many seconds this lease is left to other candidates.
 
-        They grow with the leases that this process holds, and with the free ones it prefers.
+        The seconds grow with the leases that this process holds, and with the free leases that it
+        prefers.
         """
         held = sum(lock.modest for lock in self._held)
         free = (it for it in self._order[: self._order.index(name)] if not self._won[it].is_set())

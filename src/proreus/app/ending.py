@@ -1,7 +1,7 @@
 """End the process when its work is done, whatever a provider has left running.
 
 Tasks that swallow their cancellation, calls in the loop's own executor and threads that are no
-daemons would all be waited for, for ever.
+daemons would keep the process waiting for ever.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ def duration(text: str) -> float:
     """Parse a Go duration such as "1m30s" or "0" into seconds.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text has another form.
     """
     if text == "0":
         return 0.0
@@ -29,7 +29,7 @@ def boolean(text: str) -> bool:
     """Parse a Go bool: true, false, t, f, 1 or 0 in any case.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text has another form.
     """
     lowered = text.lower()
     if lowered not in _TRUE | _FALSE:
@@ -41,7 +41,7 @@ def integer(text: str) -> int:
     """Parse a whole number.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text has another form.
     """
     try:
         return int(text)
@@ -53,7 +53,7 @@ def number(text: str) -> float:
     """Parse a number.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text has another form.
     """
     try:
         return float(text)
@@ -70,7 +70,7 @@ def levels(text: str) -> tuple[tuple[str, int], ...]:
     """Parse a list of `pattern=N`, as klog's.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text has another form.
     """
     found: list[tuple[str, int]] = []
     for part in names(text):
@@ -85,7 +85,7 @@ def integers(text: str) -> tuple[int, ...]:
     """Parse a comma-separated list of whole numbers.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text has another form.
     """
     try:
         return tuple(int(part) for part in names(text))
@@ -97,7 +97,7 @@ def gates(text: str) -> tuple[tuple[str, bool], ...]:
     """Parse a list of `Name=true` and `Name=false`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text has another form.
     """
     found: list[tuple[str, bool]] = []
     for part in names(text):
@@ -112,7 +112,8 @@ def version_wanted(text: str) -> str:
     """Parse `--version`: "true", "false" or "raw", as in Kubernetes' own programs.
 
     Raises:
-        ValueError: It is something else. Go's would take a version there, and report that one.
+        ValueError: The text is something else. Go's programs would take a version there, and report
+            that one.
     """
     if text.lower() in _TRUE | _FALSE:
         return "true" if boolean(text) else "false"
@@ -125,7 +126,7 @@ def port(text: str) -> int:
     """Parse a port number; 0 means none.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text has another form.
     """
     if not (text.isascii() and text.isdecimal() and int(text) <= LAST_PORT):
         raise ValueError(f"must be a port, 0 to {LAST_PORT}")
@@ -136,7 +137,7 @@ def address(text: str) -> str:
     """Parse an IP address; "" stands for all addresses.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text has another form.
     """
     try:
         return str(ipaddress.ip_address(text)) if text else ""
@@ -148,7 +149,7 @@ def certificate(text: str) -> tuple[str, str, tuple[str, ...]]:
     """Parse one value of `--tls-sni-cert-key`: `certificate,key[:domain,...]`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text has another form.
     """
     files, _, domains = text.partition(":")
     parts = names(files)

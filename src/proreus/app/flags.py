@@ -52,8 +52,8 @@ _HELP: Final = frozenset({"-h", "--help"})
 class FlagError(Exception):
     """The error that the command line is wrong; `problems` holds every mistake, with its flag.
 
-    `readable` are the options as far as they could be read, the rest being defaults; None if that
-    is not the trouble.
+    `readable` are the options as far as they could be read, with defaults for the others; None if
+    reading them is not what failed.
     """
 
     def __init__(self, problems: Sequence[str], readable: msgspec.Struct | None = None) -> None:
@@ -134,7 +134,7 @@ def parser(
 ) -> argparse.ArgumentParser:
     """Make the parser, with one section of `--help` for each group, as kube's named flag sets.
 
-    `own` are the provider's flags, by field name.
+    `own` are the provider's own flags, by field name.
     """
     cloud = " --cloud-provider=NAME" if "cloud_provider" in flags_of(options) else ""
     result = argparse.ArgumentParser(
@@ -214,19 +214,19 @@ def parse(
     """Parse a command line.
 
     Args:
-        options: The table.
+        options: The table of flags.
         argv: The arguments.
         program: The name for `--help`.
         description: What the program does, for `--help`.
-        file: How the file of the flag `--config` is read; what is given in `argv` wins over it.
-        of_provider: Tells the flags of the provider that is chosen.
+        file: Reads the file of the flag `--config`; what is given in `argv` wins over it.
+        of_provider: Returns the flags of the chosen provider.
 
     Returns:
         The options, with the values of the provider's flags in their field `provider_flags`, and
         the removed klog flags that were given (they have no effect).
 
     Raises:
-        FlagError: Something is wrong with it; every problem is named.
+        FlagError: The command line is wrong; names every problem.
         SystemExit: `--help` was asked for.
     """
     args = [_normalised(arg) for arg in argv]

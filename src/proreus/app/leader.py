@@ -1,6 +1,6 @@
 """Do the work of the replica that leads: clients, informers, the cloud, the controllers.
 
-At the stop no more work is taken, and what is under way gets `DRAIN_SECONDS`.
+When the process is told to stop, no more work is taken, and running work gets `DRAIN_SECONDS`.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ FLUSH_SECONDS = 2.0
 class Leader:
     """The work of a replica that leads.
 
-    All of it, or that of the controllers whose leases it holds.
+    It works for all controllers, or for those whose leases it holds.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Leader:
         """Start another provider beside the one in use, and switch the cloud's controllers to it.
 
         Raises:
-            CloudError: It does not start; all stays as it was.
+            CloudError: The other provider does not start; all stays as it was.
         """
         (member,) = (one for one in self._members if one.name == name)
         await member.replace(provider)

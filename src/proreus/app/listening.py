@@ -31,7 +31,8 @@ async def servers(
     the status page shows.
 
     Raises:
-        ServersError: An address, a certificate or the clients' authorities cannot be had.
+        ServersError: An address is taken, or a certificate or the clients' authorities cannot be
+            read.
     """
     async with AsyncExitStack() as stack:
         with _as_servers_error():
@@ -46,7 +47,8 @@ async def admission(
     """Serve the webhooks of `provider` that `--webhooks` enables, while the body runs.
 
     Raises:
-        ServersError: An address or a certificate cannot be had, or there is no such webhook.
+        ServersError: An address is taken, a certificate cannot be read, or there is no such
+            webhook.
     """
     async with AsyncExitStack() as stack:
         with _as_servers_error():
@@ -115,7 +117,7 @@ async def webhook_server(
     itself. `config` is how our own webhooks reach the API server, from which they read.
 
     Raises:
-        FlagError: `--webhooks` names one that is not there.
+        FlagError: `--webhooks` names a webhook that does not exist.
         TLSError: The certificate cannot be used.
         CannotListen: The address is taken.
     """

@@ -67,7 +67,8 @@ async def run(options: Options, given: CloudProvider | None, config: ClientConfi
         config: The way to the API server.
 
     Raises:
-        ServersError: What the flags ask for cannot be served.
+        ServersError: An address, a certificate or a webhook that the flags ask for cannot be
+            served.
     """
     stop = asyncio.Event()
     ending.stop_at_signals(stop)

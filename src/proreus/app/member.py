@@ -59,7 +59,7 @@ Flag = Callable[[Exception | None], None]
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """What all clouds of a process share; `flag` makes the readiness check of that name."""
+    """The parts that all clouds of a process share; `flag` makes a readiness check by its name."""
 
     options: Options
     settings: Settings
@@ -96,9 +96,9 @@ class Member:
         Args:
             name: The cloud's name; "" for the only one.
             provider: The provider to begin with.
-            process: What all clouds share.
+            process: The parts that all clouds share.
             chosen: The controllers to run.
-            registry: What tells the clouds apart, where there are several.
+            registry: The registry that tells the clouds apart, where there are several.
         """
         self.name = name
         self.running: dict[str, Runnable] = {}
@@ -162,8 +162,8 @@ class Member:
         """Start another provider beside the one in use, and switch the controllers to it.
 
         Raises:
-            CloudError: It does not start; all stays as it was.
-            ConfigError: It needs something that there is none of.
+            CloudError: The other provider does not start; all stays as it was.
+            ConfigError: The provider declares to need what the framework does not have.
         """
         if self._context is not None:  # which outlives a provider, with what is known of quotas
             listers = await self._listers(provider)
@@ -234,7 +234,7 @@ class Member:
     def _made(
         self, cloud: CloudProvider, context: Context, heritage: dict[str, Any]
     ) -> Mapping[Sees, Environment]:
-        """Return what controllers work with, by the nodes that they are to see."""
+        """Return the environments of controllers, by the nodes that they are to see."""
         process, registry = self._process, self._registry
         if registry is not None and self.name != UNDECIDED:
             registry.start(self.name, cloud)
@@ -320,7 +320,7 @@ class Member:
         """Return the caches that a provider declares to need.
 
         Raises:
-            ConfigError: It needs something that there is none of.
+            ConfigError: The provider declares to need what the framework does not have.
         """
         process, needs = self._process, provider.needs
         process.caches.need(needs)

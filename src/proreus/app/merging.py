@@ -15,7 +15,7 @@ def with_file(options: Options, text: str) -> str:
     """Return the text of the Secret, merged with that of the file where the flags say so.
 
     Raises:
-        ConfigError: One of them cannot be read.
+        ConfigError: The Secret's text or the file cannot be read.
     """
     if not options.merge_cloud_config:
         return text

@@ -10,7 +10,7 @@ kube-controller-manager reads too:
       - {name: service, component: "*"}
       - {name: route, component: kube-controller-manager}
 
-Names that are of no controller here are the other manager's and mean nothing to us.
+Names of no controller here belong to the other manager, and are ignored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,8 +49,8 @@ class Migration(msgspec.Struct, frozen=True):
 
     Attributes:
         lease: The name of the shared lease.
-        components: By a controller's canonical name, the component that runs it under that
-            lease; "*" is whoever holds it.
+        components: The component that runs each controller under the shared lease, by the
+            controller's canonical name; "*" is whoever holds the lease.
     """
 
     lease: str
@@ -82,7 +82,7 @@ DEFAULT: Final = Migration(
 def canonical(name: str) -> str:
     """Return a controller's canonical name, by any name Kubernetes has used for it, or "".
 
-    Those are the canonical name, the alias, and the alias with `-controller`.
+    A controller's names are the canonical name, the alias, and the alias with `-controller`.
     """
     for one in CONTROLLERS:
         if name in {one.name, one.alias, f"{one.alias}-controller"}:
@@ -94,7 +94,7 @@ def load(path: str) -> Migration:
     """Read the file; without one ("") return `DEFAULT`.
 
     Raises:
-        ConfigError: With all that is wrong; unknown fields are wrong.
+        ConfigError: The file is wrong; names every problem, unknown fields too.
     """
     if not path:
         return DEFAULT

@@ -87,7 +87,7 @@ class _OnlyReads:
         """Refuse a write.
 
         Raises:
-            CloudError: It is one.
+            CloudError: The call is a write.
         """
         if not read:
             raise CloudError(f"{service}.{operation} was not sent: this command only reads")
@@ -101,7 +101,7 @@ def listers(
 ) -> Mapping[str, Lister[KubeObject]]:
     """Return the caches that a provider may need, by the names of `CloudProvider.needs`.
 
-    There are no namespaces in it: `besides` reads them.
+    The listers have no namespaces: `besides` reads them.
     """
     return {
         "nodes": Listed(nodes),
@@ -146,7 +146,7 @@ async def listed(client: Client, needs: Collection[str]) -> Mapping[str, Lister[
 async def besides(client: Client, needs: Collection[str]) -> Mapping[str, Lister[KubeObject]]:
     """Read what a provider needs beside nodes, Services and EndpointSlices.
 
-    Namespaces that may not be read are none: the provider says of which objects it needs them.
+    Namespaces that may not be read are left out: the provider says for which objects it needs them.
 
     Raises:
         KubeError: The API server does not answer.
@@ -183,14 +183,14 @@ async def started(
     """Start a provider that can only read; its faults are raised as CloudError.
 
     Args:
-        provider: Not started yet.
+        provider: The provider, not started yet.
         cluster: Which cluster this is.
-        listers: What the provider may ask for; it gets what it `needs`.
-        flags: What was given for the provider's own flags.
+        listers: The caches that the provider may read; it gets those that it `needs`.
+        flags: The values given for the provider's own flags.
         now: The wall clock.
 
     Raises:
-        CloudError: It cannot be started, or needs what there is none of.
+        CloudError: The provider cannot be started, or needs a cache that does not exist.
     """
     chosen = needed(provider.name, provider.needs, listers)
     events = NoEvents()

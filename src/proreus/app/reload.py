@@ -69,7 +69,7 @@ class Origin(Protocol):
         """Return the text of the cloud-config as it is now.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: The cloud-config is missing.
         """
 
     async def changed(self, seconds: float) -> None:
@@ -101,7 +101,7 @@ class FileOrigin:
     async def changed(self, seconds: float) -> None:
         """Wait for `seconds`; reading the small file shows whether it changed.
 
-        Content is compared and not the time of change: Kubernetes swaps a link to a folder.
+        The content is compared, not the time of change: Kubernetes swaps a link to a folder.
         """
         await asyncio.sleep(seconds)
 
@@ -178,7 +178,7 @@ class DerivedOrigin:
         """Return the cloud-config that is derived from the text of its file as it is now.
 
         Raises:
-            ConfigError: The base cannot be read, or nothing be made of it.
+            ConfigError: The file cannot be read, or no cloud-config can be derived from it.
         """
         return self._derive(self._base.read())
 
@@ -212,7 +212,7 @@ def secret_text(secret: Secret | None, place: str) -> str:
     """Return the cloud-config in a Secret; `place` is namespace/name/key.
 
     Raises:
-        ConfigError: It is not there, or no text.
+        ConfigError: The Secret or its key does not exist, or the value is no text.
     """
     path, _, entry = place.rpartition("/")
     if secret is None:
@@ -233,9 +233,9 @@ async def provider_from_secret(
     """Wait for a valid cloud-config in a Secret, and make its provider.
 
     Args:
-        make: Makes the provider of the text of a config; raises ConfigError if that is wrong.
-        place: namespace/name/key of the config.
-        cluster: How to reach the API server.
+        make: Makes a provider from the text of a config; raises ConfigError if the text is wrong.
+        place: The place of the config: namespace/name/key.
+        cluster: The config of the API client.
     """
     namespace, secret_name, _ = place.split("/")
     failures = 0
@@ -279,10 +279,10 @@ class Reloader:
         """Follow `origin` for as long as `run` runs.
 
         Args:
-            origin: Where the config is.
+            origin: The source of the cloud-config.
             current: The provider in use.
-            replace: Starts another one and switches to it, or raises CloudError or
-                ConfigError and leaves all as it was.
+            replace: Starts another provider and switches to it, or raises CloudError or ConfigError
+                and leaves all as it was.
             record_event: Records an event: its type, reason and message.
             cloud: The cloud's name, where there are several.
         """

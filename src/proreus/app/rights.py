@@ -64,7 +64,7 @@ def roles(
 
     Args:
         options: The flags.
-        chosen: The controllers that it runs.
+        chosen: The controllers that the manager runs.
         leases: The names of the leases that it campaigns for.
         needs: The caches that the provider asks for, as in `CloudProvider.needs`.
     """
@@ -148,7 +148,7 @@ def manifests(
 
     Args:
         all_roles: The roles to write.
-        subjects: Who stands for an account, as a subject of a binding; such accounts are not made.
+        subjects: The subjects that stand for accounts in bindings; such accounts are not made.
     """
     known = subjects or {}
     accounts = dict.fromkeys(role.account for role in all_roles if role.account not in known)

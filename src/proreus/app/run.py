@@ -84,7 +84,7 @@ def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
     """Return the provider (None if its config is in a Secret) and the API client's config.
 
     Raises:
-        FlagError: With every problem of the flags and of both configurations.
+        FlagError: Flags or configurations are wrong; names every problem of all of them.
     """
     wrong = [
         *problems(options),

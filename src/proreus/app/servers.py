@@ -47,7 +47,8 @@ async def servers(
     the status page shows.
 
     Raises:
-        ServersError: An address, a certificate or the clients' authorities cannot be had.
+        ServersError: An address is taken, or a certificate or the clients' authorities cannot be
+            read.
     """
     if not _listens(options):
         yield
@@ -65,7 +66,8 @@ async def admission(
     """Serve the webhooks of `provider` that `--webhooks` enables, while the body runs.
 
     Raises:
-        ServersError: An address or a certificate cannot be had, or there is no such webhook.
+        ServersError: An address is taken, a certificate cannot be read, or there is no such
+            webhook.
     """
     if not options.webhooks:
         yield

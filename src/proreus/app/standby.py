@@ -86,10 +86,10 @@ class _Cloud:
         context: Callable[["_Cloud"], Awaitable[Context]],
         desired: Callable[[str, Standby], Iterator[LoadBalancer]],
     ) -> None:
-        """Begin if need be, and make the machine ready for what is desired.
+        """Begin if need be, and make the machine ready for the desired load balancers.
 
         Raises:
-            CloudError: Something is left to do.
+            CloudError: A part of the work is left to do.
             ConfigError: The config is wrong.
         """
         async with self._turn:
@@ -105,8 +105,8 @@ class _Cloud:
         """Let another provider begin, then end the one in use.
 
         Raises:
-            CloudError: The other one cannot begin; all stays as it was.
-            ConfigError: Likewise.
+            CloudError: The other provider cannot begin; all stays as it was.
+            ConfigError: The other provider's config is wrong; all stays as it was.
         """
         async with self._turn:
             try:
@@ -152,7 +152,7 @@ class _Silent:
 class StandbyWork:
     """The work of a replica while it does not lead, for the providers that have any.
 
-    Used in `async with`, which ends it, and keeps the board also while this replica leads.
+    Use it in `async with`, which ends the work but keeps the board while this replica leads.
 
     Attributes:
         board: The board of all replicas; None if no provider has work for a standby.
@@ -292,7 +292,7 @@ class StandbyWork:
             await asyncio.sleep(QUIET_SECONDS)
 
     def _reloader(self, cloud: _Cloud, view: _View, client: Client) -> Reloader | None:
-        """Return what follows the cloud-config, as the leader does; None if there is none."""
+        """Return the reloader of the cloud-config, as the leader has; None if there is none."""
         whole, _ = origin_of(self._options, self._provider, client)
         origin = origin_of_member(self._options, cloud.name, whole)
         if origin is None:
@@ -355,7 +355,7 @@ class StandbyWork:
 
 
 def _read_of(service: Service) -> tuple[object, ...]:
-    """Return what the desired load balancer is made of."""
+    """Return the fields of a Service that its desired load balancer is made from."""
     meta = service.metadata
     addresses = service.status.load_balancer.ingress
     return service.spec, meta.annotations, meta.deletion_timestamp, addresses

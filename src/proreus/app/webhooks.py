@@ -110,11 +110,11 @@ async def ready(
 async def opened(options: Options, client: Client, name: str) -> AsyncIterator[Volumes | None]:
     """Open a provider that can only read while the body runs; yields its capability `Volumes`.
 
-    It is that of the cloud `name`, "" for the only one. It gets no nodes and no Services to look
-    at: where a volume is does not depend on them.
+    The provider is that of the cloud `name`, "" for the only one. It gets no nodes and no Services:
+    where a volume is does not depend on them.
 
     Raises:
-        CloudError: It cannot be started.
+        CloudError: The provider cannot be started.
         KubeError: The API server cannot be asked.
     """
     provider = members_of(await readonly.configured(options, client))[name]
@@ -130,7 +130,7 @@ def select(
 ) -> tuple[Mapping[str, H], tuple[str, ...]]:
     """Return the webhooks that `--webhooks` enables, by name, and the problems with it.
 
-    "*" is all, "name" that one, "-name" not that one; what is named wins over "*".
+    "*" means all, "name" that webhook, "-name" not that webhook; a name counts more than "*".
     """
     problems = [
         f"--webhooks: unknown webhook {item.removeprefix('-')!r}{_hint(item, known)}"

@@ -42,7 +42,7 @@ class ServiceVerbs(Protocol):
         """Make or change one load balancer."""
 
     async def delete(self, ref: LoadBalancerRef, /) -> DeleteAnswer:
-        """Delete one, every part of it."""
+        """Delete every part of one load balancer."""
 
     async def preview(self, lb: LoadBalancer, /) -> Sequence[PartChange]:
         """Return what `ensure` would change, found by reading only."""
@@ -72,16 +72,18 @@ def per_service(
     """Make the capability `LoadBalancers` from functions for one Service each.
 
     Args:
-        ensure: Makes or changes one load balancer; what it raises is that Service's answer.
-        delete: Deletes one, every part of it.
+        ensure: Makes or changes one load balancer; an error that it raises is the answer for that
+            Service.
+        delete: Deletes every part of one load balancer.
         update_hosts: Is called in place of `ensure` when only hosts differ; `ensure` by default.
-        group: What shares cloud objects; by default nothing does.
+        group: Returns the name that load balancers sharing cloud objects have in common; by default
+            none share.
         host_policy: Which nodes are hosts; by default all, in both families.
-        list_owned: Lists what carries the cluster's marks, if the cloud can.
-        fingerprint: What `list_owned` shows for a load balancer that is as desired. A CloudError
-            that it raises means that there is none.
-        preview: What `ensure` would change, found by reading only, if the provider can tell; what
-            it raises is that Service's answer.
+        list_owned: Lists the cloud objects with the cluster's marks, if the cloud can.
+        fingerprint: Returns what `list_owned` shows for a load balancer that is as desired; a
+            CloudError that it raises means that there is no fingerprint.
+        preview: Returns what `ensure` would change, by reading only, if the provider can tell; an
+            error that it raises is the answer for that Service.
         concurrency: How many members of one group are worked on at once; more than one is safe
             only where they do not change what they share.
     """
@@ -107,14 +109,14 @@ def per_route(
 ) -> Routes:
     """Make the capability `Routes` from functions for one route each.
 
-    Its targets are machines. What `create` or `delete` raises is that route's answer. Routes are
-    deleted before others are created, since names and destinations may be unique.
+    The routes lead to machines. An error that `create` or `delete` raises is that route's answer.
+    Routes are deleted before others are created, since names and destinations may be unique.
 
     Args:
         list_routes: Lists all routes of a cluster, or raises.
-        create: Makes a route; one that is there already is no error.
-        delete: Deletes a route as it was listed; one that is gone already is no error.
-        concurrency: How many are created or deleted at once.
+        create: Makes a route; a route that is there already is no error.
+        delete: Deletes a route as it was listed; a route that is gone already is no error.
+        concurrency: How many routes are created or deleted at once.
     """
     return _PerRoute(list_routes, create, delete, concurrency)
 

@@ -5,7 +5,7 @@
     timeout = read.number("idle-timeout", 1, 4000, 60)
     read.check()
 
-They come from a cluster's tenants, so every value is checked before it can reach a call.
+Annotations come from a cluster's tenants, so every value is checked before it can reach a call.
 """
 
 import re
@@ -27,7 +27,8 @@ _BOOLEANS: Final = {
 class AnnotationReader:
     """A reader of one annotation after the other, which collects all mistakes.
 
-    What is wrong or not given has its default, which is checked as well: it may be an operator's.
+    A value that is wrong or not given has its default, which is checked as well, since it may be an
+    operator's.
     """
 
     def __init__(self, annotations: Mapping[str, str], prefix: str) -> None:
@@ -40,7 +41,7 @@ class AnnotationReader:
         """Raise an error that names all mistakes, if there are any.
 
         Raises:
-            InvalidRequest: Names every annotation that is wrong, and the remedy.
+            InvalidRequest: Annotations are wrong; names each of them, and the remedy.
         """
         if self.problems:
             raise InvalidRequest("; ".join(self.problems))

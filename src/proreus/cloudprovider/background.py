@@ -2,7 +2,7 @@
 
     self.closing(Background("tiny-news", self._listen))
 
-Whatever it raises harms nothing else: it is begun again, after a delay that grows.
+An error that the work raises harms nothing else: the work begins again, after a delay that grows.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ class Background:
         """Begin at once.
 
         Args:
-            name: Its name in logs, and in `proreus_crashes_total`.
-            work: What to do. A CloudError says that the cloud fails: it is logged, and the work
-                begun again after a backoff; that goes for any other exception, too, which is
+            name: The name of the work in logs, and in `proreus_crashes_total`.
+            work: The work to run. A CloudError from it says that the cloud fails: it is logged, and
+                the work begins again after a backoff. Any other exception does the same, and is
                 counted as a crash.
         """
         self._name = name

@@ -20,7 +20,8 @@ class Notice(msgspec.Struct, frozen=True):
 class Board(Protocol):
     """A board in the cluster on which each replica has one notice, under a name of its own.
 
-    It is read as it changes, so notices are known while the API server is away; their age tells.
+    The board is read as it changes, so notices are known while the API server is away; their age
+    tells.
     """
 
     async def post(self, name: str, text: str) -> None:

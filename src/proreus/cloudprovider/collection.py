@@ -31,12 +31,12 @@ class Collection(Generic[T]):
         """Keep the client, the URL and the forms of answers; no request is sent yet.
 
         Args:
-            client: What sends the requests.
-            url: Where all objects are, below the client's endpoint; each is at URL/NAME.
-            form: What an object is decoded to.
-            page: What a page of a list is decoded to. Its fields must have no defaults, or an
-                empty answer would be an empty list.
-            read: Returns what is in a page, and what names the next one; "" for the last page.
+            client: The client that sends the requests.
+            url: The URL of the collection, below the client's endpoint; each object is at URL/NAME.
+            form: The type that an object is decoded to.
+            page: The type that a page of a list is decoded to. Its fields must have no defaults, or
+                an empty answer would be an empty list.
+            read: Returns the objects of a page, and what names the next page; "" for the last page.
             marker: The parameter of the query that names a page; "" if pages name URLs.
         """
         self._client = client

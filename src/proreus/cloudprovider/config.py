@@ -76,7 +76,7 @@ class ConfigSection(msgspec.Struct, frozen=True):
         """Refuse values that the types of fields let through but that are wrong.
 
         Raises:
-            ConfigError: Every problem, each once.
+            ConfigError: Values are wrong; names every problem once.
         """
         if found := tuple(dict.fromkeys(self.problems())):
             raise ConfigError(found)
@@ -107,17 +107,17 @@ def read(
     """Decode a cloud-config.
 
     Args:
-        text: What the file holds; "" for no file.
-        type_: What to decode into.
+        text: The text of the file; "" for no file.
+        type_: The Struct to decode into.
         source: The name of the file, for messages; "" if no file is given.
         format_: gcfg, yaml, json or toml; by default told by the file's name or the text.
         warn: Takes a sentence about each name that is unknown and ignored.
         variables: The environment variables that may stand for fields: the dotted path of the
             field (`global.auth_url`) by the name of the variable.
-        environment: Their values; those of the process if None.
+        environment: The values of the environment variables; those of the process if None.
 
     Raises:
-        ConfigError: Everything that is wrong.
+        ConfigError: The cloud-config is wrong; names every problem.
     """
     default = type_.default_section if issubclass(type_, ConfigSection) else ""
     root, problems = parse(text, Format(format_) if format_ else detect(text, source), default)
@@ -184,7 +184,8 @@ class _Decoder:
     def _missing(self, type_: Any, line: int, place: str) -> None:
         """Report a required field, unless its line is there but could not be read.
 
-        Of a section those fields are told that it cannot be without: they may have variables.
+        For a missing section the fields are reported that it must have: environment variables may
+        give them.
         """
         if _bare(place) in self._wrong_places:
             return

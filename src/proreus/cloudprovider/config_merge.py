@@ -30,7 +30,7 @@ def merge_configs(file: str, secret: str, *, file_source: str, secret_source: st
         secret_source: Where the Secret is from, for messages.
 
     Raises:
-        ConfigError: One of them cannot be read; all lines that cannot.
+        ConfigError: A text cannot be read; names all lines that cannot.
     """
     wrong: list[str] = []
     merged: dict[str, Any] = {}

@@ -250,7 +250,7 @@ class _Table:
     def inner(self, name: str, line: int) -> "_Table":
         """Return the table of that name, made if it is missing; of an array the last element.
 
-        Where a table and something else share a name, `toml` has said so.
+        Where a table and another value share a name, `toml` has reported it.
         """
         found = self.entries.get(name, (0, None))[1]
         if isinstance(found, list):

@@ -21,7 +21,7 @@ def python_value(text: str, type_: object) -> object:
     """Return a value as gcfg understands it, where msgspec would read it otherwise.
 
     Raises:
-        ValueError: It is none; the message does not show it.
+        ValueError: The text has another form; the message does not show it.
     """
     base = shape(type_)[0]
     if base is bool:
@@ -63,10 +63,10 @@ def shape(type_: Any) -> tuple[Any, tuple[Any, ...]]:
 def camel_case(*acronyms: str) -> Callable[[str], str]:
     """Name fields as Go's config Structs do: `rename=camel_case("ID", "VPC")` of a Struct.
 
-    The names appear in messages and in the documentation; what is read need not be spelt so.
+    The names appear in messages and in the documentation; a file may spell them otherwise.
 
     Args:
-        acronyms: What is written in capitals, such as ID.
+        acronyms: The words that are written in capitals, such as ID.
     """
 
     def rename(field: str) -> str:

@@ -132,10 +132,11 @@ class Context:
             events: Where events about objects go.
             listers: The caches that the provider may read.
             flags: What was given for the flags that the provider declares.
-            gate: Called when a call is sent, in its thread too; raises if it must not be.
-            hooks: See every call.
+            gate: Called when a call is sent, in its thread too; raises if the call must not be
+                sent.
+            hooks: The hooks that see every call.
             bucket: Makes the bucket of each quota, one for reads and one for writes.
-            threads: Run blocking calls.
+            threads: The threads that run blocking calls.
             cloud: The cloud's name in metrics, where there are several.
             board: The board of all replicas; None if there is only this one.
         """
@@ -197,19 +198,22 @@ class Context:
         """Make one call to the cloud: `fn` sends exactly one request.
 
         Args:
-            service: The cloud's service, such as "ec2"; few different values.
-            operation: Its operation, such as "DescribeInstances".
-            fn: Makes the request. Raises `Throttled` when the cloud's quota refuses it.
-            read: Whether it changes nothing. Only then is it repeated when it is throttled.
-            deadline: Seconds for the answer once it is sent; waiting for the quota does not
-                count. A read is not sent again later than this.
-            quota: What the call counts against, such as an operation; each has buckets of its own.
-            blocking: `fn` blocks: run it in a thread, which goes on after the deadline.
+            service: The cloud's service, such as "ec2"; few different values, since metrics have it
+                as a label.
+            operation: The service's operation, such as "DescribeInstances".
+            fn: Sends the request. Raises `Throttled` when the cloud's quota refuses it.
+            read: Whether the call changes nothing. Only such a call is repeated when it is
+                throttled.
+            deadline: Seconds to wait for the answer once the call is sent; waiting for the quota
+                does not count. A read is not sent again later than this.
+            quota: The quota that the call counts against, such as an operation; each has buckets of
+                its own.
+            blocking: Whether `fn` blocks: it is run in a thread, which goes on after the deadline.
 
         Raises:
-            CallTimeout: No answer in time; the outcome is unknown.
+            CallTimeout: No answer came in time; the outcome is unknown.
             Throttled: The cloud refused it, or asked to wait for longer than the deadline.
-            CloudError: `fn` raised it, or what is no Exception.
+            CloudError: `fn` raised this error, or raised something that is no Exception.
         """
         call = _Call(service, operation, read, quota)
         bucket = self._bucket(quota, read=read)
@@ -235,7 +239,7 @@ class Context:
     async def settled(self, key: Hashable) -> None:
         """Wait until all threads and tasks that were started for `key` have ended.
 
-        `key` is the `scope` of calls. The tasks are those that `outlasts` was told of.
+        `key` is the `scope` of calls. The tasks are those that `outlasts` was called with.
         """
         while running := self._running.get(key, set()) | self._outlasting.get(key, set()):
             await asyncio.wait(running)

@@ -58,10 +58,11 @@ class Credential(Generic[T]):
         """Keep the function that issues the credential; do not call it yet.
 
         Args:
-            issue: Has a new one issued, by a call through `Context.call`.
-            now: The time, `Context.now`.
-            headers: What a request carries, such as `bearer`.
-            renew_before: How long before its end a new one is issued; at most half its life.
+            issue: Has a new credential issued, by a call through `Context.call`.
+            now: The clock, `Context.now`.
+            headers: Returns the headers that carry the credential, such as `bearer`.
+            renew_before: Seconds before the credential's end at which a new one is issued; at most
+                half its life.
         """
         self.headers = headers
         self._issue = issue
@@ -75,7 +76,7 @@ class Credential(Generic[T]):
         """Return a credential that has not ended; wait for a new one if need be.
 
         Raises:
-            CloudError: None is issued.
+            CloudError: No credential is issued.
         """
         issued, now = self._issued, self._now()
         if issued is None or (issued.expires is not None and issued.expires <= now):
@@ -88,7 +89,7 @@ class Credential(Generic[T]):
         """Return another credential than the one that the cloud `refused`.
 
         Raises:
-            CloudError: None is issued.
+            CloudError: No credential is issued.
         """
         if self._issued is not None and self._issued.value == refused:
             self._issued = None

@@ -97,11 +97,11 @@ def desired_load_balancer(
 
     Args:
         service: A Service of type LoadBalancer.
-        nodes: Every node of the cluster; those that are no hosts are left out.
-        policy: What the provider's `host_policy` says for this Service.
-        cluster: Whose marks the cloud objects get.
+        nodes: Every node of the cluster; those that cannot be hosts are left out.
+        policy: The provider's `host_policy` for this Service.
+        cluster: The cluster whose marks the cloud objects get.
         endpoints: EndpointSlices; only this Service's are read, and only if the policy asks.
-        select: Does what `hosts` does; for many Services, one that remembers.
+        select: Selects the hosts as `hosts` does; for many Services, a function that remembers.
 
     Raises:
         InvalidRequest: The Service asks for something impossible. Names every such field.
@@ -241,8 +241,7 @@ def _targets(
 ) -> tuple[EndpointTarget, ...]:
     """Return the ready endpoints as targets of the load balancer.
 
-    So pods that come and go on the same node do not change what is desired of a cloud that asks for
-    nodes only.
+    So pods that come and go on the same node change nothing for a cloud that asks for nodes only.
     """
     if needed is Endpoints.NONE:
         return ()

@@ -38,7 +38,7 @@ class RuleDiff(msgspec.Struct, Generic[Rule, Observed], frozen=True):
 
     Attributes:
         grant: Rules that are missing.
-        revoke: Rules that nobody needs, as they were observed.
+        revoke: Rules that nobody needs, in the form in which they were observed.
     """
 
     grant: tuple[Rule, ...] = ()
@@ -84,11 +84,11 @@ def diff_rules(
     observed. Where several Services share a group, `mine` keeps the others' rules.
 
     Args:
-        desired: The rules of all that the group is for.
-        observed: Its rules.
-        key: Returns what makes two desired rules one to the cloud, whatever else differs.
+        desired: The rules of all load balancers that the group is for.
+        observed: The rules that the group has.
+        key: Returns the key by which the cloud takes two rules for one, whatever else differs.
         read: Returns the key of an observed rule; None if no rule like it can be desired.
-        mine: Whether an observed rule may be revoked.
+        mine: Tells whether an observed rule may be revoked.
     """
     by_key = {key(rule): rule for rule in desired}
     kept: set[Hashable] = set()
@@ -105,7 +105,7 @@ def diff_rules(
 def free_numbers(first: int, last: int, taken: Collection[int]) -> Iterator[int]:
     """Return the numbers that new rules can have, where each has one, such as a priority. Pure.
 
-    Numbers of rules that are about to be revoked are taken still: they go last.
+    Numbers of rules that are about to be revoked are still taken: those rules are revoked last.
     """
     return (number for number in range(first, last + 1) if number not in taken)
 

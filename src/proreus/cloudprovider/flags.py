@@ -15,11 +15,13 @@ class ProviderFlag(msgspec.Struct, frozen=True):
     """A flag that the manager takes with this provider only; named as the official manager's.
 
     Attributes:
-        help: What it is for, in one sentence of `--help`.
-        parse: Makes the value of its text. Raises ValueError with what the text must be, such as
+        help: The purpose of the flag, in one sentence of `--help`.
+        parse: Makes the value from the text. Raises ValueError with what the text must be, such as
             "must be a whole number". No I/O.
-        repeated: Whether it may be given more than once; the value is the tuple of all then.
-        bare: The text that the flag's name alone stands for, such as "true"; "" if it needs one.
+        repeated: Whether the flag may be given more than once; its value is then the tuple of all
+            values.
+        bare: The text that the flag's name alone stands for, such as "true"; "" if the flag needs a
+            value.
     """
 
     help: str
@@ -32,7 +34,7 @@ def boolean(text: str) -> bool:
     """Read true or false, as Go does.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text is neither true nor false.
     """
     if text not in _GO_BOOLEANS:
         raise ValueError("must be true or false")

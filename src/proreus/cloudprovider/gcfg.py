@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True):
 class Section(msgspec.Struct, frozen=True):
     """A section `[name "subsection"]` of gcfg with its entries.
 
-    `subsection` is "" if it has none.
+    `subsection` is "" if the section has none.
     """
 
     line: int
@@ -65,8 +65,9 @@ def parse(text: str, default: str = "") -> tuple[tuple[Section, ...], tuple[Prob
     """Read a gcfg text; a line that cannot be read is a problem, and the next one is tried.
 
     Args:
-        text: What to read.
-        default: The section of entries before the first one; "" if they are a mistake.
+        text: The text to parse.
+        default: The section of entries that stand before the first section; "" if such entries are
+            a mistake.
     """
     reader = _Reader(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}"), default)
     reader.read()

@@ -38,8 +38,9 @@ class Hint(msgspec.Struct, frozen=True):
     """Machines that may have changed since the last hint.
 
     Attributes:
-        machines: Their names, in small letters: provider ids, system UUIDs, names of Nodes.
-        scopes: The scopes of which all machines may have changed (`Scopes`).
+        machines: The names of machines, in small letters: provider ids, system UUIDs, names of
+            Nodes.
+        scopes: The scopes in which all machines may have changed (`Scopes`).
         everything: Whether any machine may have changed.
     """
 
@@ -65,8 +66,8 @@ class Hints:
         """Say that one machine may have changed, or come, or gone; from any thread.
 
         Args:
-            names: What a Node may know it by: its provider id, the UUID that its kubelet reports,
-                the Node's name. Those that no Node has cost nothing.
+            names: The names by which a Node may know the machine: its provider id, the UUID that
+                its kubelet reports, the Node's name. A name that no Node has costs nothing.
         """
         _HINTS.labels("machine").inc()
         self._give(Hint(machines=frozenset(name.casefold() for name in names if name)))
@@ -74,7 +75,8 @@ class Hints:
     def scope_changed(self, scope: str = "") -> None:
         """Say that any machine of a scope may have changed; from any thread.
 
-        As costly as a round of all nodes of that scope: for a source that has lost its place.
+        A look at all nodes of the scope costs as much as a full round: it is for a source that has
+        lost its place.
 
         Args:
             scope: As `Scopes.scope` returns it; "" where the provider has none.
@@ -108,7 +110,7 @@ class Listener:
     """A receiver of hints within one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin with none."""
+        """Begin with no hints."""
         self._loop = loop
         self._machines: set[str] = set()
         self._scopes: set[str] = set()

@@ -78,8 +78,8 @@ InstanceAnswer = Instance | NotFound | CloudError
 def names_machine(provider_id: str) -> bool:
     """Tell whether a provider id names any machine, not only a scheme and slashes.
 
-    A Node without a provider id is looked up by its name. One with `cloud://` is not: what no
-    cloud can read says nothing about a machine. Pure.
+    A Node without a provider id is looked up by its name. A Node with the provider id `cloud://` is
+    not: it names no machine, so no answer about it proves anything. Pure.
     """
     return bool(provider_id.rpartition("://")[2].strip(" /"))
 
@@ -125,7 +125,8 @@ class Scopes(Protocol):
         """Return the scope in which a Node is looked up, as logs may name it. No I/O.
 
         Raises:
-            CloudError: It cannot be said. Such a Node is never deleted, and is no witness.
+            CloudError: The scope cannot be determined. Such a Node is never deleted, and is no
+                witness.
         """
 
 
@@ -139,15 +140,15 @@ class Confirms(Protocol):
     """
 
     async def confirmed(self, nodes: Sequence[Node]) -> Collection[str]:
-        """Return the names of the nodes of which the source says just what they say themselves.
+        """Return the names of the nodes whose machines the source shows just as the Nodes do.
 
-        That is their addresses, zone, region and instance type, and that the machine runs.
+        The Node's addresses, zone, region and instance type agree, and the machine runs.
 
         Args:
             nodes: At most `batch_size` nodes.
 
         Raises:
-            CloudError: The source does not tell; then `describe` is asked about all.
+            CloudError: The source gives no usable answer; then `describe` is asked about all.
         """
 
 
@@ -155,7 +156,7 @@ async def confirmed_by(instances: Instances, nodes: Sequence[Node]) -> Collectio
     """Return the names of the nodes that the provider confirms; none if it cannot confirm any.
 
     Raises:
-        CloudError: Its source does not tell.
+        CloudError: Its source gives no usable answer.
     """
     function = getattr(instances, "confirmed", None)
     found: Collection[str] = () if function is None or not nodes else await function(nodes)

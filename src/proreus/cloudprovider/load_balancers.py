@@ -121,8 +121,8 @@ class HostPolicy(msgspec.Struct, frozen=True):
 def nodes_with_pods(service: Service, *families: str) -> HostPolicy:
     """Return the policy of a cloud whose health checks do not find out which nodes have pods.
 
-    Where only nodes with ready pods may get traffic (`externalTrafficPolicy: Local`) it asks for
-    these.
+    Where only nodes with ready pods may get traffic (`externalTrafficPolicy: Local`), the policy
+    asks for these.
 
     Args:
         service: The Service.
@@ -135,7 +135,7 @@ def nodes_with_pods(service: Service, *families: str) -> HostPolicy:
 class Ensured(msgspec.Struct, frozen=True):
     """The answer that the load balancer is as desired.
 
-    `rejected` says by node name why it could not be a host; `annotations` are set on the
+    `rejected` says by node name why a node could not be a host; `annotations` are set on the
     Service by the framework.
     """
 
@@ -176,8 +176,8 @@ DeleteAnswer = Done | Pending | CloudError
 class PartChange(msgspec.Struct, frozen=True):
     """A change of one part of a load balancer that `ensure` would make; a line of `proreus plan`.
 
-    `part` names it as the cloud does ("listener TCP/80", "target i-0a1b"), `detail` says what it
-    will be or what differs.
+    `part` names the part as the cloud does ("listener TCP/80", "target i-0a1b"), `detail` says what
+    it will be or what differs.
     """
 
     action: Literal["create", "change", "delete"]
@@ -188,7 +188,7 @@ class PartChange(msgspec.Struct, frozen=True):
 class Previews(Protocol):
     """An addition to `LoadBalancers`, for `proreus plan`.
 
-    A provider that observes, plans purely and then applies has it for nothing (`foresee`).
+    A provider that observes, plans purely and then applies gets previews for nothing (`foresee`).
     """
 
     async def preview(
@@ -204,21 +204,22 @@ class Previews(Protocol):
 class LoadBalancers(Protocol):
     """The capability of a cloud to balance load. Answers by the ref's `uid`.
 
-    One left out: unknown.
+    A Service that an answer leaves out is unknown.
     """
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
         """Return the group of a load balancer; at most one verb runs for a group at a time.
 
-        No annotation may choose it: a Service that names what is another's would make that one wait
-        for its verbs.
+        No annotation may choose the group: a Service that names another's object would make that
+        Service wait for its verbs.
         """
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Return which nodes and endpoints the Service's load balancer needs. No I/O.
 
         Raises:
-            CloudError: None, for instance because of a wrong annotation (`InvalidRequest`).
+            CloudError: No host can be chosen, for instance because of a wrong annotation
+                (`InvalidRequest`).
         """
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
@@ -233,7 +234,8 @@ class LoadBalancers(Protocol):
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List every cloud object that this cluster has made, by its marks.
 
-        A mark that may be another cluster's is none: what is listed without its Service is a leak.
+        A mark that may be another cluster's does not count: an object that is listed without its
+        Service is a leak.
 
         Raises:
             NotSupported: The cloud cannot list them; leaks and drift then go unseen.

@@ -18,7 +18,7 @@ class Logins:
         """Begin with nothing refused.
 
         Args:
-            pause: Seconds until refused credentials are sent again.
+            pause: Seconds for which refused credentials are not sent again.
         """
         self._pause = pause
         self._refused: dict[bytes, tuple[float, str]] = {}
@@ -27,10 +27,11 @@ class Logins:
         """Let credentials pass that have not been refused lately.
 
         Args:
-            credentials: Place, user and password: whatever a refusal depends on.
+            credentials: The place, user and password: whatever a refusal depends on.
 
         Raises:
-            Unauthenticated: They have been; with what the cloud said.
+            Unauthenticated: The credentials were refused lately; the error says what the cloud
+                said.
         """
         since, text = self._refused.get(_key(credentials), (0.0, ""))
         left = since + self._pause - time.monotonic()
@@ -45,7 +46,7 @@ class Logins:
         self._refused[_key(credentials)] = (time.monotonic(), text)
 
     def accepted(self, credentials: Sequence[str]) -> None:
-        """Note that these credentials serve."""
+        """Note that the cloud accepts these credentials."""
         self._refused.pop(_key(credentials), None)
 
 

@@ -28,7 +28,8 @@ def ownership_by_id(node: Node, is_ours: Callable[[str], object]) -> Ownership:
 
     Args:
         node: The Node.
-        is_ours: Tells it of a provider id; what parses one will do: None is no.
+        is_ours: Tells whether a provider id is of the cloud; a function that parses one will do:
+            None means that it is not.
     """
     if not node.spec.provider_id:
         return Ownership.UNKNOWN
@@ -58,7 +59,8 @@ async def ask_all(*questions: Question) -> list[Any]:
     """Ask several questions side by side; return the answer or the error of each.
 
     Raises:
-        CloudError: All that were about anything failed: the batch is to be tried again as a whole.
+        CloudError: All questions that were about anything failed: the batch is to be tried again as
+            a whole.
     """
     answers = await asyncio.gather(*(attempt(ask(about)) for about, ask in questions))
     relevant = [answer for answer, (about, _) in zip(answers, questions, strict=True) if about]
@@ -76,7 +78,7 @@ async def each(
 ) -> dict[Key, Answer | CloudError]:
     """Run `fn` for each item, `concurrency` at once; whatever it raises is the item's answer.
 
-    An item whose task was cancelled from within has no answer.
+    An item whose task was cancelled from within is left out of the answers.
     """
     answers: dict[Key, Answer | CloudError] = {}
     slots = asyncio.Semaphore(concurrency)
@@ -117,8 +119,8 @@ class Recent(Generic[Answer]):
         """Begin with nothing known.
 
         Args:
-            ask: Asks the cloud; answers for each id.
-            seconds: How long an answer counts.
+            ask: Asks the cloud; returns an answer for each id.
+            seconds: Seconds for which an answer counts.
         """
         self._ask = ask
         self._seconds = seconds
@@ -129,7 +131,7 @@ class Recent(Generic[Answer]):
         """Return the answer for each id; if one is not known, all are asked for.
 
         Raises:
-            CloudError: The cloud does not tell.
+            CloudError: The cloud gives no usable answer.
         """
         async with self._turn:
             now = asyncio.get_running_loop().time()
@@ -154,12 +156,12 @@ async def all_but_refused(
     """Send ids to a cloud that takes all or none; send again without those that it refuses.
 
     Args:
-        send: Sends them in one call.
+        send: Sends the ids in one call.
         ids: The ids, in their order.
-        named: Which ids a refusal is about; none if it is about something else.
+        named: Returns the ids that a refusal is about; none if it is about something else.
 
     Returns:
-        By id why one was refused.
+        By id the reason for which the cloud refused it.
 
     Raises:
         CloudError: The cloud refuses for another reason, or does not answer.

@@ -33,19 +33,21 @@ def per_node(
 ) -> Instances:
     """Make the capability `Instances` for a cloud that has no bulk call for machines.
 
-    What `by_id` or `by_name` raises is that node's answer. A node whose provider id `parse`
-    cannot read is never looked up: its answer is `InvalidRequest`.
+    An error that `by_id` or `by_name` raises is that node's answer. A node whose provider id
+    `parse` cannot read is never looked up: its answer is `InvalidRequest`.
 
     Args:
-        by_id: Looks a machine up by the id that `parse` has read.
+        by_id: Looks a machine up by the id that `parse` has found.
         by_name: Looks up the machine of a node that has no provider id.
-        parse: Reads the machine's id in a provider id; None if it is not of this cloud's form.
-            No I/O.
-        owns: Whether the node's machine is of this cloud; no I/O. By default it is if `parse`
-            reads its provider id. Never asked about a provider id that `parse` cannot read.
-        scope: The scope in which the node is looked up, if there are several (`Scopes`).
-        batch_size: How many nodes one `describe` takes. The answer comes when all are looked up.
-        concurrency: How many are looked up at once.
+        parse: Finds the machine's id in a provider id; returns None if the provider id is not of
+            this cloud's form. No I/O.
+        owns: Tells whether the node's machine is of this cloud. No I/O. By default it is if `parse`
+            finds an id in its provider id. Never asked about a provider id in which `parse` finds
+            none.
+        scope: Returns the scope in which the node is looked up, if there are several (`Scopes`).
+        batch_size: The most nodes that one `describe` takes. The answer comes when all are looked
+            up.
+        concurrency: How many machines are looked up at once.
     """
     return _PerNode(
         by_id, by_name, parse, owns, scope, batch_size=batch_size, concurrency=concurrency
@@ -67,12 +69,12 @@ def in_bulk(
     raise where it cannot be sure. A node whose provider id `parse` cannot read is never looked up.
 
     Args:
-        search: Returns the machines of the ids, and those of the names, each with its name. More
-            than one machine of a name is an error of that node.
-        parse: As of `per_node`.
-        owns: As of `per_node`.
-        scope: As of `per_node`.
-        batch_size: How many ids and names together one `search` takes.
+        search: Returns the machines with these ids, and the machines with these names, each with
+            its name. Two machines of one name are an error of that node.
+        parse: As for `per_node`.
+        owns: As for `per_node`.
+        scope: As for `per_node`.
+        batch_size: The most ids and names together that one `search` takes.
     """
     return _InBulk(search, parse, owns, scope, batch_size)
 
@@ -110,7 +112,7 @@ class _Found:
         """Return the id of a node's machine; "" if the node has none yet.
 
         Raises:
-            InvalidRequest: Its provider id cannot be read.
+            InvalidRequest: The node's provider id cannot be read.
         """
         id_ = self._parse(node.spec.provider_id) if node.spec.provider_id else ""
         if id_ or not node.spec.provider_id:

@@ -78,8 +78,9 @@ class TagList(msgspec.Struct, frozen=True):
     """A form in which a cloud keeps marks as a list of texts, each `key=value`.
 
     Attributes:
-        limit: The most characters of a tag. The UIDs always fit; what does not is left out.
-        forbidden: A character that a tag cannot have; it becomes `_`.
+        limit: The most characters of a tag. The UIDs always fit; other marks that do not fit are
+            left out.
+        forbidden: The character that a tag cannot have; it is replaced by `_`.
     """
 
     limit: int
@@ -109,7 +110,7 @@ class LabelForm(msgspec.Struct, frozen=True):
     UIDs.
 
     Attributes:
-        form: What keys and values can be.
+        form: The form that keys and values must have.
     """
 
     form: NameForm
@@ -141,8 +142,8 @@ class Description(msgspec.Struct, frozen=True):
     """A form of marks as one text: what people read, then the UIDs of Service and cluster.
 
     Attributes:
-        limit: The most characters; the text is cut, never the UIDs.
-        words: All words that may stand beside the UIDs.
+        limit: The most characters; the text for people is cut, never the UIDs.
+        words: The words that may stand beside the UIDs.
     """
 
     limit: int

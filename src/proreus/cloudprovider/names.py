@@ -41,10 +41,10 @@ class NameForm(msgspec.Struct, frozen=True):
     """The form of names that a cloud accepts.
 
     Attributes:
-        limit: The most characters.
+        limit: The most characters of a name.
         letters: The characters that are allowed, as between the brackets of a regular expression.
             Capitals become small letters where only these are allowed.
-        filler: Stands for each character that is not allowed, and between parts.
+        filler: The character that replaces one that is not allowed, and that stands between parts.
         edges: Characters that a name neither begins nor ends with.
     """
 

@@ -21,16 +21,16 @@ async def finished(
     """Poll an operation until it is done, or until that takes too long.
 
     Args:
-        poll: Asks once. Returns the result; or `Pending` with the seconds that the cloud asks to
+        poll: Asks once. Returns the result, or `Pending` with the seconds that the cloud asks to
             wait, or 0 where it does not say. Raises the error that the operation ended with.
-        patience: Seconds to wait here at most. 0 asks once and waits for nothing: a verb that
+        patience: Seconds to wait at most. With 0 the operation is asked about once: a verb that
             answers `Pending` is called again, and its place is free for others meanwhile.
 
     Returns:
         The result, or `Pending` with the next pause.
 
     Raises:
-        CloudError: What `poll` raises.
+        CloudError: `poll` raised this error.
     """
     loop = asyncio.get_running_loop()
     end, pause = loop.time() + patience, FIRST_PAUSE

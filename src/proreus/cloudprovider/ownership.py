@@ -37,7 +37,8 @@ class Owner(msgspec.Struct, frozen=True):
 
     Attributes:
         cluster_uid: The UID of the cluster's namespace kube-system.
-        cluster: The value of `--cluster-name`: all that marks of official managers say.
+        cluster: The value of `--cluster-name`, the only thing that marks of official managers say
+            of a cluster.
         namespace: The Service's namespace.
         service: The Service's name.
         service_uid: The Service's UID.
@@ -87,9 +88,9 @@ class Tenants(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [Tenants] of a cloud-config: which cloud objects Services may name.
 
     Attributes:
-        named_objects: Which they may name beside those in `allow`.
-        allow: Objects that a namespace may name whosesoever they are: `namespace=id`, or `*=id` for
-            all namespaces, one per line. An address goes by itself.
+        named_objects: Which objects Services may name besides those in `allow`.
+        allow: Objects that a namespace may name, whoever owns them: `namespace=id`, or `*=id` for
+            all namespaces, one per line. An IP address is its own id.
     """
 
     named_objects: Naming = Naming.UNMARKED
@@ -122,7 +123,7 @@ def are_marks_of(marks: Mapping[str, str], ref: LoadBalancerRef) -> bool:
 def standing(owner: Owner, ref: LoadBalancerRef) -> Standing:
     """Return how the owner of an object is related to a Service.
 
-    A mark that names a Service but not its namespace is of another one unless it has its uid.
+    A mark that names a Service but not its namespace is another's, unless it has the Service's uid.
     """
     if is_of_another_cluster(owner, ref.cluster):
         return Standing.FOREIGN
@@ -179,10 +180,10 @@ def verdict(
 
     Args:
         ref: The Service.
-        owners: Whom our marks on the object name (`owner_of`).
-        official: Whom an official manager's marks on it name: no UIDs.
-        texts: Its names and its description, where tenants cannot choose them.
-        addresses: The addresses at which clients reach it.
+        owners: The owners that our marks on the object name (`owner_of`).
+        official: The owners that an official manager's marks on the object name: no UIDs.
+        texts: The object's names and description, where tenants cannot choose them.
+        addresses: The addresses at which clients reach the object.
     """
     owners, official = tuple(owners), tuple(official)
     mine = [owner for owner in owners if standing(owner, ref) is Standing.SELF]
@@ -223,10 +224,10 @@ def refusal(
     """Return why a Service may not begin to use an object that it names; "" if it may.
 
     Args:
-        owners: Whom the object's marks name.
+        owners: The owners that the object's marks name.
         ref: The Service.
         tenants: The section [Tenants] of the cloud-config.
-        names: The object's id, and what else it may be called in the allow-list.
+        names: The object's id, and other names for it that the allow-list may contain.
     """
     owners = tuple(owners)
     standings = {owner: standing(owner, ref) for owner in owners}

@@ -15,13 +15,13 @@ async def pages(name: str, page: Callable[[str], Awaitable[tuple[Iterable[T], st
     """Read all pages of a list, or fail: a list that lacks a page must not pass for a list.
 
     Args:
-        name: Of the call, for the error.
-        page: Reads one page: given "" the first one, else what the page before named. Returns
-            what is in it and how it names the next one: a marker, a token, a number or a link;
-            "" if it is the last.
+        name: The name of the call, for errors.
+        page: Reads one page: the first if given "", else the page that the page before named.
+            Returns the objects in the page and what names the next one: a marker, a token, a number
+            or a link; "" if it is the last.
 
     Raises:
-        CloudError: A page could not be had, or the list does not end.
+        CloudError: A page could not be read, or the list does not end.
     """
     found: list[T] = []
     seen = {""}

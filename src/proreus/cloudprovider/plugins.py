@@ -25,7 +25,7 @@ _registered: dict[str, type[CloudProvider]] = {}
 
 
 def RegisterCloudProvider(name: str, factory: type[CloudProvider]) -> None:  # noqa: N802 - Go's name
-    """Make a provider known in this process; it goes before an entry point of the same name.
+    """Make a provider known in this process; an entry point of the same name is not used then.
 
     Raises:
         ValueError: The name is taken by another provider.
@@ -43,7 +43,7 @@ def load(name: str) -> type[CloudProvider]:
     """Import the provider called `name`.
 
     Raises:
-        ConfigError: There is none or more than one, or it cannot be imported.
+        ConfigError: There is no such provider, there are several, or it cannot be imported.
     """
     if name in _registered:
         return _registered[name]
@@ -91,7 +91,7 @@ def InitCloudProvider(name: str, config_file: str) -> CloudProvider:  # noqa: N8
         config_file: Path of the cloud-config, or "" for none.
 
     Raises:
-        ConfigError: The provider or its config is wrong; everything that is.
+        ConfigError: The provider or its config is wrong; names every problem.
     """
     return with_config(name, config_text(config_file), source=config_file)
 
@@ -102,11 +102,11 @@ def with_config(name: str, text: str, *, source: str) -> CloudProvider:
     Args:
         name: One of `available()`.
         text: The cloud-config.
-        source: Where it is from, for messages; its suffix may tell the format. "" if there is
+        source: The source of the text, for messages; its suffix may tell the format. "" if there is
             none.
 
     Raises:
-        ConfigError: The provider or its config is wrong; everything that is.
+        ConfigError: The provider or its config is wrong; names every problem.
     """
     factory = load(name)
     config = None
@@ -136,7 +136,7 @@ def config_text(config_file: str) -> str:
     """Read the file of `--cloud-config`; return "" if none is given.
 
     Raises:
-        ConfigError: It cannot be read.
+        ConfigError: The file cannot be read.
     """
     if not config_file:
         return ""

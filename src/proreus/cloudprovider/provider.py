@@ -69,7 +69,7 @@ class Clusters(Protocol):
 class Volumes(Protocol):
     """Go's capability PVLabeler: topology labels of volumes, by which pods stay near them.
 
-    It only reads: standbys and commands that only look ask it, too.
+    `labels` only reads: standbys and commands that only look ask for it, too.
     """
 
     async def labels(
@@ -89,7 +89,8 @@ class SSHKeys(Protocol):
     async def add_to_all_instances(self, user: str, public_key: str) -> None:
         """Let `user` log in with `public_key` on every instance that there is now.
 
-        It is called again after new nodes have joined; a key that is there is no error.
+        It is called again after new nodes have joined; a key that an instance has already is no
+        error.
         """
 
 
@@ -113,7 +114,7 @@ class CloudProvider:
         name: Its name in `--cloud-provider`.
         names: Further names that select it.
         config_type: The Struct that the cloud-config is decoded into, or None for no config.
-        config_environment: Environment variables that stand for fields which the cloud-config
+        config_environment: The environment variables that stand for fields which the cloud-config
             leaves out, such as {"HCLOUD_TOKEN": "token", "CATTLE_URL": "global.url"}.
         flags: Its own flags by their names without dashes, such as {"user-agent": ProviderFlag(…)};
             what is given for them is in `Context.flags`.
@@ -124,15 +125,15 @@ class CloudProvider:
             asks for endpoints. What only some cloud-configs need is added in `__init__`. A
             namespace that is not there may only not be there yet, or not be readable: raise a
             `CloudError` rather than decide without it.
-        may_need: What `needs` may become by a cloud-config: roles that are printed without one
-            give these rights, too.
+        may_need: The caches that a cloud-config may add to `needs`: roles that are printed without
+            a cloud-config give rights to these, too.
         left_finalizers: Finalizers that the official manager leaves on Services: they are removed
             with ours, once the load balancer is gone.
         watched_files: Files that `start` reads besides the cloud-config, such as one with
             credentials that the cloud-config names; set it in `__init__`. When one changes, a
             new provider is made and started as if the cloud-config had changed.
-        standby: What works in replicas that do not lead; set it in `__init__`. When the replica
-            begins to lead, `start` follows its `end`.
+        standby: The work of replicas that do not lead; set it in `__init__`. When the replica
+            begins to lead, its `end` is called before `start`.
         webhooks: Admission webhooks by the names that enable them in `--webhooks`; set it in the
             class or in `__init__`. Every replica serves them, also before `start` and without it.
             After a change of the cloud-config those of the first provider are still served.
@@ -172,24 +173,24 @@ class CloudProvider:
     def config_secret(cls, flags: Mapping[str, Any]) -> str:
         """Return the Secret that the provider's own flags name as that of the cloud-config.
 
-        It stands for `--cloud-config-secret` where that is not given; beside `--cloud-config` it
-        counts as far as `config_source` says.
+        The Secret stands for `--cloud-config-secret` where that flag is not given; beside
+        `--cloud-config` it counts as far as `config_source` says.
 
         Args:
-            flags: What is given for `flags`, by name.
+            flags: The values given for `flags`, by name.
 
         Returns:
-            Its namespace, name and key with slashes between them, or "" for none.
+            The Secret's namespace, name and key with slashes between them, or "" for none.
         """
         del flags
         return ""
 
     @classmethod
     def config_source(cls, text: str) -> ConfigSource:
-        """Return what counts where `config_secret` names a Secret and there is a file, too.
+        """Return which config counts where `config_secret` names a Secret and there is a file, too.
 
         Args:
-            text: What the file holds; nothing is raised for a wrong one, which is told later.
+            text: The text of the file; nothing is raised for a wrong text, which is reported later.
         """
         del text
         return ConfigSource.FILE
@@ -198,7 +199,7 @@ class CloudProvider:
         """Return the cloud-config if it is of the given type.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: There is none, or it is of another type.
         """
         if not isinstance(self.config, type_):
             raise ConfigError((f"--cloud-config: the provider {self.name} needs one",))

@@ -53,15 +53,14 @@ def desired_digest(
     of them are not about load balancers.
 
     Args:
-        desired: What is desired, with the hosts.
-        inputs: What else decides: the annotations as the provider reads them, the parts of the
-            cloud-config that are about load balancers (never a secret), and where the provider is
-            a package of its own its version.
-        ingress: The addresses that `ensure` answers with. By default those in the Service's status:
-            a status that shows others than were recorded is to be written again.
-        version: The version of the code. What is in an annotation may mean something else to the
-            next one, and nobody would remember to count that: so an upgrade ensures each Service
-            once.
+        desired: The desired load balancer, with the hosts.
+        inputs: All other inputs of the decision: the annotations as the provider reads them, the
+            parts of the cloud-config that are about load balancers (never a secret), and where the
+            provider is a package of its own its version.
+        ingress: The addresses that `ensure` answers with; by default those in the Service's status.
+            A status with other addresses than were recorded is to be written again.
+        version: The version of the code. The next version may give an annotation another meaning,
+            and nobody would remember to say so here: so an upgrade ensures each Service once.
     """
     points = desired.ref.last_ingress if ingress is None else ingress
     meta = desired.service.metadata
@@ -86,8 +85,8 @@ class Record:
         """Begin with the record that the load balancer shows.
 
         Args:
-            shown: The record; "" if there is none, or no load balancer.
-            write: Writes another one, or "" for none. It raises a CloudError if it cannot.
+            shown: The record on the load balancer; "" if there is no record, or no load balancer.
+            write: Writes another record, "" to remove it. Raises a CloudError if it cannot.
         """
         self._shown = shown
         self._write = write
@@ -98,7 +97,7 @@ class Record:
         """Remove the record, if it is still there. To be called before every change.
 
         Raises:
-            CloudError: It is there and cannot be taken away: then nothing may be changed.
+            CloudError: The record cannot be removed: then nothing may be changed.
         """
         async with self._turn:
             if self._shown:
@@ -115,11 +114,11 @@ class Record:
         nobody from being served: then there is no record, and the next look ensures once more.
 
         Args:
-            made_from: The fingerprint.
-            write: How to write it on a load balancer that was not there in the beginning.
+            made_from: The digest of what the load balancer is made from now.
+            write: Writes the record on a load balancer that did not exist at first.
 
         Raises:
-            CloudError: It is not known whether it was recorded, or may be another time.
+            CloudError: Nobody can tell whether the record was written, or another try may write it.
         """
         if made_from == self._shown:
             return

@@ -1,4 +1,4 @@
-"""Tell a caller whom the cloud always refuses from a quota that is used up.
+"""Distinguish a caller that the cloud always refuses from a quota that is used up.
 
 Many clouds throttle per object, too, or answer 429 for a limit that no waiting changes. Those who
 are refused again and again, while nobody else is refused anew, are slowed down by the backoff of
@@ -17,7 +17,8 @@ FORGET_SECONDS: Final = 1800.0
 class _Refusal(msgspec.Struct, frozen=True):
     """The last refusal of a caller.
 
-    Its time, how many callers were refused by then, the judgement.
+    Of each refusal the memory holds the time, how many callers had been refused by then, and the
+    judgement.
     """
 
     time: float
@@ -40,8 +41,8 @@ class Refusals:
     def refused(self, who: Hashable, *, sent: float, now: float) -> bool:
         """Note that a call of `who` was refused; tell whether `who` alone is refused, not others.
 
-        It is alone if it was refused before this call was sent too, and since then only callers
-        were refused that had been refused before. None stands for calls of unknown callers, which
+        A caller is alone if it was refused before this call was sent, too, and since then only
+        callers were refused that had been refused before. None stands for unknown callers, which
         are never alone.
         """
         self._forget(now)

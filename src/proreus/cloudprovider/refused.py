@@ -55,11 +55,11 @@ class ErrorBody(msgspec.Struct, frozen=True):
     """The body of a cloud's error, parsed.
 
     Attributes:
-        code: Its own word, such as "InvalidInstanceID.NotFound", or "".
-        message: Its text.
-        reason: What it means, where the HTTP status does not say, such as a quota that is told
-            with a 403; None: as the status says.
-        after: Seconds to wait, where no header `Retry-After` says so.
+        code: The cloud's code for the error, such as "InvalidInstanceID.NotFound", or "".
+        message: The text of the error.
+        reason: The reason of the error, where the HTTP status does not say it, such as a quota that
+            is reported with a 403; None: by the status.
+        after: Seconds to wait, where no header `Retry-After` says how long.
     """
 
     code: str = ""
@@ -78,9 +78,9 @@ class Refused(CloudError):
 
     Attributes:
         status: The HTTP status; 0 where there is none.
-        code: The cloud's own word, or "".
-        text: What the cloud says beside it, in full.
-        reason: What it means. Absence is `NOT_FOUND`, never the status 404 alone.
+        code: The cloud's code for the error, or "".
+        text: The cloud's text beside the code, in full.
+        reason: The reason of the error. Absence is `NOT_FOUND`, never the status 404 alone.
         after: Seconds that the cloud asks to wait, or None.
     """
 
@@ -132,15 +132,15 @@ def cloud_error(
     """Make the error for a refusal, in an answer or at the end of an operation.
 
     Args:
-        name: Of the call, such as "compute.instances.get".
+        name: The name of the call, such as "compute.instances.get".
         status: The HTTP status, or 0.
-        parsed: What the cloud says, or None if the body is not in its own words.
+        parsed: The body as parsed, or None if it is not in the cloud's own form.
         text: The body where `parsed` is None.
         after: Seconds to wait, from the headers.
-        secrets: What must not stand in the error although the cloud repeats it.
+        secrets: The texts that the error must not contain although the cloud repeats them.
 
     Returns:
-        Throttled, Unauthenticated or Refused.
+        A Throttled, Unauthenticated or Refused error.
     """
     after = after if parsed is None or after is not None else parsed.after
     reason, body = reason_of(status, parsed), parsed or ErrorBody(message=_plain(text))

@@ -49,17 +49,19 @@ class Request(msgspec.Struct, frozen=True):
     """A request to a cloud's HTTP API.
 
     Attributes:
-        name: The service and the operation, such as "compute.instances.list": the words of logs,
-            metrics and errors, up to the first dot the service. Few different values.
-        method: Of HTTP.
-        url: Below the client's endpoint, or absolute. Its parts must be quoted already.
-        query: Parameters, which the client quotes.
-        body: What is sent.
-        headers: Besides the client's own, such as `If-Match`.
-        read: Whether it changes nothing, so that it may be sent again; by default as GET and HEAD.
-        quota: What it counts against (see `Context.call`).
-        timeout: Seconds for the answer, such as to one that waits for an operation; by default
-            those of the client.
+        name: The service and the operation, such as "compute.instances.list", for logs, metrics and
+            errors; the text before the first dot is the service. Few different values, since
+            metrics have them as labels.
+        method: The HTTP method.
+        url: The URL, absolute or below the client's endpoint. Its parts must be quoted already.
+        query: The parameters of the query, which the client quotes.
+        body: The body that is sent.
+        headers: The headers besides the client's own, such as `If-Match`.
+        read: Whether the request changes nothing, so that it may be sent again; by default GET and
+            HEAD do.
+        quota: The quota that the request counts against (see `Context.call`).
+        timeout: Seconds to wait for the answer, such as to a request that waits for an operation;
+            by default those of the client.
     """
 
     name: str
@@ -112,7 +114,7 @@ class Answer(msgspec.Struct, frozen=True):
         Give the fields that a list must have no defaults, or `{}` is an empty list.
 
         Raises:
-            CloudError: It is no JSON, or of another form.
+            CloudError: The body is not JSON, or has another form.
         """
         try:
             if not isinstance(form, msgspec.json.Decoder):
@@ -130,7 +132,7 @@ class Answer(msgspec.Struct, frozen=True):
         """Parse the body as XML and return its root.
 
         Raises:
-            CloudError: It is no XML, or has a document type, which could name other files.
+            CloudError: The body is not XML, or has a document type, which could name other files.
         """
         parser = ET.XMLParser(target=_NoDoctype())  # noqa: S314 - entities need a doctype
         try:

@@ -1,8 +1,8 @@
 """A client for a cloud's HTTP API, whose requests all go through `Context.call`.
 
-It has TLS that is verified, proxies of the environment (as Go's clients), no redirects, no
-repetitions that the quota does not see, a credential that is renewed, and errors in the
-framework's kinds without secrets in them.
+It verifies TLS, uses the environment's proxies (as Go's clients), follows no redirects, repeats
+nothing behind the quota's back, renews its credential, and raises the framework's kinds of errors
+without secrets in them.
 """
 
 import contextlib
@@ -58,9 +58,10 @@ def tls_context(
     """Make the TLS settings of a client; reads the files.
 
     Args:
-        ca_file: The authorities that the cloud's certificate may be of; "": the system's.
+        ca_file: The file of the authorities that may have signed the cloud's certificate; "": the
+            system's.
         cert_file: Our own certificate, PEM, or "".
-        key_file: Its key, where it is in another file.
+        key_file: The file with its key, where it is in another file.
         verify: Whether the cloud's certificate is verified.
 
     Raises:
@@ -102,18 +103,20 @@ class RestClient:
         """Keep the settings; connect with the first request.
 
         Args:
-            context: The framework's gate.
-            endpoint: What stands before each URL. An absolute URL must have its scheme, host and
-                port; without an endpoint it may have any.
-            headers: Of every request, such as one with a token that never changes.
-            credential: Gives each request its headers. It is replaced, and the request sent again
-                once, when the cloud answers that it does not count (401).
-            sign: Finishes a request right before it is sent, such as with a signature.
-            read_error: Reads the body of an error. Without it no 404 is an absence.
-            observe: Is entered around every single request, for metrics of your own.
-            timeout: Seconds for an answer.
-            connect_timeout: Seconds for a connection, where they are fewer.
-            tls: Of `tls_context`; None is verified TLS by the system's authorities.
+            context: The framework's gate: all requests are sent through `Context.call`.
+            endpoint: The URL that stands before each request's URL. An absolute URL must have the
+                same scheme, host and port; without an endpoint it may have any.
+            headers: The headers of every request, such as a token that never changes.
+            credential: The credential that gives each request its headers. After an answer 401 it
+                is replaced, and the request sent again once.
+            sign: Finishes a request right before it is sent, such as by a signature.
+            read_error: Reads the body of an error. Without it no 404 means absence.
+            observe: A context manager that is entered around every single request, for metrics of
+                your own.
+            timeout: Seconds to wait for an answer.
+            connect_timeout: Seconds to wait for a connection, where they are fewer.
+            tls: The TLS settings of `tls_context`; None is verified TLS by the system's
+                authorities.
             proxies: Whether HTTPS_PROXY, HTTP_PROXY and NO_PROXY count; not for a service that is
                 on this machine's link.
         """
@@ -144,17 +147,17 @@ class RestClient:
         """Send a request; return its answer, decoded from JSON to `form`.
 
         Raises:
-            CloudError: See `send`. Or the answer has another form.
+            CloudError: The request failed as described for `send`, or the answer has another form.
         """
         return await self._exchange(request, lambda answer: answer.json(form))
 
     async def find(self, request: Request, form: Form[T]) -> T | None:
         """Send a request as `call` does; return None if the cloud says there is no such object.
 
-        So a DELETE of what is gone already is no error.
+        So a DELETE of an object that is gone already is no error.
 
         Raises:
-            CloudError: See `call`.
+            CloudError: The request failed as described for `call`.
         """
         try:
             return await self.call(request, form)
@@ -168,10 +171,10 @@ class RestClient:
 
         Raises:
             Throttled: The quota is used up.
-            Unauthenticated: The credential does not count, or lacks a right.
+            Unauthenticated: The credential is not accepted, or lacks a right.
             Refused: The cloud answered with another error, or with a redirect.
             CallTimeout: No answer in time, the outcome is unknown.
-            CloudError: No answer, or half of one; the outcome of a write is unknown.
+            CloudError: No answer came, or half of one; the outcome of a write is unknown.
         """
         return await self._exchange(request, lambda answer: answer)
 
@@ -295,7 +298,7 @@ class RestClient:
         return error
 
     def _secrets(self, unsigned: Request, signed: Request) -> Iterator[str]:
-        """Return what credential and signature added, which a cloud may repeat in errors."""
+        """Return the texts that credential and signature added, which errors may repeat."""
         added = _texts(signed) - _texts(unsigned)
         added |= {value for name, value in self._headers.items() if _SECRET.search(name)}
         for value in sorted(added, key=len, reverse=True):

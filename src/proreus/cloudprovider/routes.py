@@ -33,7 +33,7 @@ class Routes(Protocol):
         """List every route that belongs to this cluster, of whatever destination.
 
         Args:
-            cluster: Whose routes.
+            cluster: The cluster whose routes they are.
             nodes: All nodes of the cluster.
 
         Raises:
@@ -54,11 +54,12 @@ class Routes(Protocol):
         One that fails must not keep the others from being done.
 
         Args:
-            cluster: Whose routes.
+            cluster: The cluster whose routes they are.
             nodes: All nodes of the cluster, for clouds that route to addresses.
-            create: Their targets are provider ids.
-            delete: Routes as they were listed.
+            create: The routes to create; their targets are provider ids.
+            delete: The routes to delete, as they were listed.
 
         Raises:
-            CloudError: Nothing is known of any of them; they are tried again in smaller batches.
+            CloudError: The outcome of all routes is unknown; they are tried again in smaller
+                batches.
         """

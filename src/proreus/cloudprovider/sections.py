@@ -13,7 +13,7 @@ class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [Client]: how the APIs are reached.
 
     Attributes:
-        timeout: For a connection, and for an answer.
+        timeout: How long to wait for a connection, and for an answer.
         ca_file: A file of CA certificates, in the place of the system's.
     """
 

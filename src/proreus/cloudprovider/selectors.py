@@ -20,14 +20,14 @@ class Requirement(ConfigSection, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
 
     def problems(self) -> Iterator[str]:
-        """Report operators that are none, and values where none or some are needed."""
+        """Report unknown operators, and values that are missing or not allowed."""
         if self.operator not in _OPERATORS:
             yield f"operator: {self.operator!r} must be In, NotIn, Exists or DoesNotExist"
         elif bool(self.values) is not (self.operator in {"In", "NotIn"}):
             yield "values: give some with In and NotIn, and none with Exists and DoesNotExist"
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether labels are as required; a key that is missing is in no values."""
+        """Tell whether labels meet the requirement; a missing key has none of the values."""
         match self.operator:
             case "In":
                 return labels.get(self.key) in self.values
@@ -46,12 +46,12 @@ class Selector(ConfigSection, frozen=True, kw_only=True, rename="camel"):
     match_expressions: tuple[Requirement, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether it requires anything."""
+        """Tell whether the selector requires anything."""
         return bool(self.match_labels or self.match_expressions)
 
     @property
     def keys(self) -> set[str]:
-        """The keys of labels that it looks at."""
+        """The keys of the labels that the selector looks at."""
         return {*self.match_labels, *(one.key for one in self.match_expressions)}
 
     def matches(self, labels: Mapping[str, str]) -> bool:

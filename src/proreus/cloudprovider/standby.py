@@ -23,7 +23,7 @@ class Standby(Protocol):
         """Prepare to work, with listers of Nodes and Services.
 
         Raises:
-            CloudError: It cannot; it is tried again.
+            CloudError: The work cannot begin now; it is tried again.
             ConfigError: The config is wrong.
         """
 
@@ -36,10 +36,11 @@ class Standby(Protocol):
     async def mirror(self, desired: Sequence[LoadBalancer]) -> None:
         """Make this machine ready for these load balancers, and no others.
 
-        Each has its addresses in the status of its Service. Called again when any has changed.
+        Each load balancer has its addresses in the status of its Service. Called again when any has
+        changed.
 
         Raises:
-            CloudError: Something is left to do; it is tried again.
+            CloudError: A part of the work is left to do; it is tried again.
         """
 
     async def end(self) -> None:

@@ -37,12 +37,12 @@ class PlannedCall(msgspec.Struct, Generic[Call, Observed], frozen=True):
     """A step as a value: one call of the cloud, its effect, and its lines in `proreus plan`.
 
     Attributes:
-        call: What is called, in the cloud's own form, such as a `Request`: plain data, which tests
+        call: The call in the cloud's own form, such as a `Request`: plain data, which tests
             compare.
-        after: Returns what there is after the call from what was observed before it, as far as that
-            can be known without the answer; pure. What only the cloud chooses, such as the id of a
-            new part, gets a value that says so.
-        lines: What `proreus plan` shows of it.
+        after: Returns the state after the call from the state observed before it, as far as it can
+            be known without the answer. Pure. A value that only the cloud chooses, such as the id
+            of a new part, is replaced by one that says so.
+        lines: The lines that `proreus plan` shows of the step.
     """
 
     call: Call
@@ -64,13 +64,15 @@ async def converge(
     """Take steps until the plan has none, those of a round side by side; return the new state.
 
     Args:
-        observed: What the cloud has.
-        steps: Returns the steps to take next; pure.
-        take: Takes one step; returns a function from what was observed before it to what is after.
-        before: Called before each round, such as `Record.clear`; not if there is nothing to do.
+        observed: The observed state in the cloud.
+        steps: Returns the steps to take next. Pure.
+        take: Takes one step; returns a function from the state observed before it to the state
+            after it.
+        before: Called before the first round, and before each other one, such as `Record.clear`;
+            not called if there is nothing to do.
 
     Raises:
-        CloudError: A step failed; the others of its round are done. Or there is no end to them.
+        CloudError: A step failed, after the others of its round were done; or the steps do not end.
     """
     for _ in range(MOST_ROUNDS):
         next_steps = steps(observed)
@@ -91,12 +93,12 @@ async def take_round(
     For a cloud that answers before its work is done: plan, take one round, answer `Pending`.
 
     Args:
-        observed: What the cloud has.
+        observed: The observed state in the cloud.
         steps: The steps of the round.
         take: As for `converge`.
 
     Raises:
-        CloudError: A step failed; the others are done.
+        CloudError: A step failed, after the others were done.
     """
     # All run to their end, so that none is cut off in mid-call by another's failure.
     results = await asyncio.gather(
@@ -121,14 +123,15 @@ def foresee(
     Pure.
 
     Args:
-        observed: What the cloud has.
-        steps: Returns the steps to take next; pure.
-        pretend: Returns what there is after a step, as far as that can be known before it; pure.
-            What only the cloud chooses, such as the id of a new part, gets a value that says so.
-        rounds: How often there may be steps; more than `MOST_ROUNDS` where each round is one step.
+        observed: The observed state in the cloud.
+        steps: Returns the steps to take next. Pure.
+        pretend: Returns the state after a step, as far as it can be known before it. Pure. A value
+            that only the cloud chooses, such as the id of a new part, is replaced by one that says
+            so.
+        rounds: The most rounds of steps; more than `MOST_ROUNDS` where each round is one step.
 
     Raises:
-        CloudError: There is no end to them.
+        CloudError: The steps do not end.
     """
     foreseen: list[Step] = []
     for _ in range(rounds):
@@ -152,12 +155,12 @@ def preview_plan(
     Pure.
 
     Args:
-        observed: What the cloud has.
-        steps: Returns the steps to take next; pure.
-        rounds: How often there may be steps; more than `MOST_ROUNDS` where each round is one step.
+        observed: The observed state in the cloud.
+        steps: Returns the steps to take next. Pure.
+        rounds: The most rounds of steps; more than `MOST_ROUNDS` where each round is one step.
 
     Raises:
-        CloudError: There is no end to them.
+        CloudError: The steps do not end.
     """
     foreseen, expected = foresee(
         observed, steps, lambda observed, step: step.after(observed), rounds=rounds

@@ -91,7 +91,8 @@ class Place:
         """Run `fn` in a thread called `name`, with the caller's context variables.
 
         Returns:
-            Its answer, and its end. Nobody can stop a thread: cancelling the answer does not, and
+            The answer of `fn`, and the end of its thread. Nobody can stop a thread: cancelling the
+                answer does not, and
             the end comes when `fn` has really ended. What it raises that is no Exception, such as
             SystemExit, comes as a CloudError.
         """

@@ -29,7 +29,7 @@ class Kind(Enum):
 class Statement(msgspec.Struct, frozen=True):
     """A TOML statement: `key = value`, `[table]` or `[[element of an array]]`.
 
-    `content` is the document that the statement is by itself.
+    `content` is the document that the statement is on its own.
     """
 
     line: int
@@ -177,7 +177,7 @@ def _load(text: str) -> dict[str, Any]:
     """Parse a TOML document; floats stay as they are written.
 
     Raises:
-        _Wrong: It is none. The message holds no value.
+        _Wrong: The text is no TOML document. The message holds no value.
     """
     try:
         return tomllib.loads(text, parse_float=lambda number: number.replace("_", ""))

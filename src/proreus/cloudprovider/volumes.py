@@ -22,7 +22,7 @@ def handle_of(volume: PersistentVolume, *, in_tree: str, driver: str) -> str:
 
     Args:
         volume: The PersistentVolume.
-        in_tree: The field of the cloud's in-tree plugin, with a `volumeID`.
+        in_tree: The field of the cloud's in-tree plugin, which has a `volumeID`.
         driver: The name of the cloud's CSI driver.
     """
     source = volume.spec.get(in_tree)
@@ -41,7 +41,7 @@ def per_volume(
 
     Args:
         labels: Returns the labels of one volume; empty, without a call, for other clouds' volumes.
-            What it raises is that volume's answer.
+            An error that it raises is the answer for that volume.
         concurrency: How many are looked up at once.
     """
     return _PerVolume(labels, concurrency)

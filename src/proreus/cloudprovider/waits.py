@@ -21,7 +21,7 @@ class Working(Exception):
     """
 
     def __init__(self, reason: str) -> None:
-        """Keep what the cloud works on."""
+        """Keep the description of what the cloud works on."""
         super().__init__(reason)
         self.reason = reason
 
@@ -32,7 +32,7 @@ class Waits:
     def __init__(self, pace: Sequence[float]) -> None:
         """Begin with no count; `pace` has the delays of the first next try, the second and so on.
 
-        The last one stays.
+        The last delay is used for all further tries.
         """
         self._pace = pace
         self._waited: dict[str, int] = {}
@@ -41,9 +41,9 @@ class Waits:
         """Return `Pending` with the delay of the next try.
 
         Args:
-            uid: Of which Service.
+            uid: The UID of the Service that waits.
             reason: What the cloud works on.
-            is_moving: Whether something was done since the last try: then the delays begin anew.
+            is_moving: Whether anything was done since the last try: then the delays begin anew.
         """
         waited = 0 if is_moving else self._waited.get(uid, 0)
         self._waited[uid] = waited + 1

@@ -70,13 +70,14 @@ def per_object(
 
     Args:
         objects: Finds, creates, changes and deletes the cloud's objects.
-        plan: Returns the desired object, with `LoadBalancer.marks` on it, and by the names of
-            nodes that cannot be its targets the reasons. Raises `InvalidRequest` for what the cloud
+        plan: Returns the desired object, with `LoadBalancer.marks` on it, and the reasons for nodes
+            that cannot be its targets, by their names. Raises `InvalidRequest` for what the cloud
             cannot do. Pure.
         kind: The cloud's word for such an object.
-        name: The name of an object. Pure.
-        marks: The marks on an object, decoded if the cloud needs other forms. Pure.
-        ingress: Where an object is reached; nothing while it has no address yet. Pure.
+        name: Returns the name of an object. Pure.
+        marks: Returns the marks on an object, decoded if the cloud needs other forms. Pure.
+        ingress: Returns the addresses at which an object is reached; nothing while it has none yet.
+            Pure.
         chosen: The fields of the object that the cloud chooses; all others are compared.
         list_marked: Lists the objects with the marks of a cluster, on all pages.
         host_policy: Which nodes are hosts; by default all, in both families.

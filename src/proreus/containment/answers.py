@@ -21,7 +21,7 @@ Call = Callable[[], Awaitable[object]]
 class Verb:
     """A call of one verb of a provider; a wrong answer is reported and becomes a `Fault`.
 
-    Every call raises CloudError if it failed as a whole.
+    Every method raises CloudError if the call failed as a whole.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Verb:
         """Return a sequence of values of the type; one wrong value makes all of it a `Fault`.
 
         Raises:
-            Fault: It is something else, or one of the values is.
+            Fault: The answer is no such sequence, or one of its values is of another type.
         """
         try:
             if not isinstance(answer, Sequence):

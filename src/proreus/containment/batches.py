@@ -67,7 +67,8 @@ class Observation(msgspec.Struct, frozen=True):
 class _Outcome(Enum):
     """The outcome of a call: answered, one id may be at fault, or more calls are of no use.
 
-    After one that hung there is no time to ask on, but next time each is asked by itself.
+    After a call that hung there is no time to ask on, but next time each node is asked about by
+    itself.
     """
 
     ANSWERED = "answered"
@@ -82,8 +83,8 @@ _NO_USE = (_Outcome.HOPELESS, _Outcome.HUNG)
 class _Search(msgspec.Struct):
     """The calls made for one batch: their observations, and the deadline.
 
-    Of the last call: `hung` says that it was up before there was an answer, `refused` that the
-    provider raised a sound error.
+    About the last call, `hung` says that its time was over before there was an answer, `refused`
+    that the provider raised a sound error.
     """
 
     observations: dict[Key, Observation]
@@ -114,7 +115,7 @@ class Batches:
 
     @property
     def size(self) -> int:
-        """How many nodes go in one call."""
+        """The number of nodes in one call."""
         return self._instances.batch_size
 
     def split(self, nodes: Sequence[Node]) -> Iterable[Sequence[Node]]:

@@ -24,7 +24,7 @@ class GuardedClusters:
         """Call the provider's `list`, and check each name.
 
         Raises:
-            CloudError: It failed, or answers what is no list of names.
+            CloudError: The call failed, or its answer is no list of names.
         """
         answer = await self._list.call(self._clusters.list)
         if isinstance(answer, str | bytes) or not isinstance(answer, Sequence):
@@ -35,7 +35,7 @@ class GuardedClusters:
         """Call the provider's `master`, and check the address.
 
         Raises:
-            CloudError: It failed, or answers what is no address.
+            CloudError: The call failed, or its answer is no address.
         """
         return _line(self._master, await self._master.call(lambda: self._clusters.master(name)))
 

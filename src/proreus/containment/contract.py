@@ -21,7 +21,7 @@ def answer(value: object, success: type[T], other: type[U]) -> T | U | CloudErro
     """Check an answer of one of two types, or a CloudError; lists in it become tuples.
 
     Raises:
-        Broken: It is something else, or holds a wrong value.
+        Broken: The value is of another type, or holds a wrong value.
     """
     if isinstance(value, CloudError):
         return error(value)
@@ -37,7 +37,7 @@ def struct(value: object, type_: type[T]) -> T:
     """Check a value of the type, and the types of all its fields.
 
     Raises:
-        Broken: It is something else, or holds a wrong value.
+        Broken: The value is of another type, or holds a wrong value.
     """
     if not isinstance(value, type_):
         raise Broken(f"expected {type_.__name__}, got {type(value).__name__}")
@@ -56,7 +56,7 @@ def error(value: CloudError) -> CloudError:
     """Check an error: `after`, if it has one, is a number of seconds.
 
     Raises:
-        Broken: It is not; a queue could not be ordered by it.
+        Broken: `after` is no number; a queue could not be ordered by it.
     """
     after = value.after if isinstance(value, Throttled | RetryAfter) else None
     is_open = after is None and not isinstance(value, RetryAfter)

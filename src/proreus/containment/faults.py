@@ -51,8 +51,8 @@ class Kind(StrEnum):
 class Faults:
     """A reporter of the faults of one provider.
 
-    Each is counted. The log names the first of a verb, kind and object, and then one every ten
-    minutes: hooks are called for every object all the time.
+    Each fault is counted. The log names the first fault of a verb, kind and object, and then one
+    every ten minutes: hooks are called for every object all the time.
     """
 
     def __init__(self, provider: str, events: EventSink) -> None:

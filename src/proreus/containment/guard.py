@@ -53,9 +53,9 @@ class Guard:
         """Await `function()` for up to `seconds`; messages name the verb by `text`, if given.
 
         Raises:
-            Unanswered: It took longer, or raised a TimeoutError.
-            Fault: It cancelled itself, or raised what is no sound CloudError.
-            CloudError: What it raised.
+            Unanswered: The call took longer, or raised a TimeoutError.
+            Fault: The call cancelled itself, or raised an error that is no sound CloudError.
+            CloudError: The call raised this error.
         """
         text = text or verb
         task = asyncio.create_task(_outcome(function))

@@ -62,7 +62,7 @@ def guarded(provider: CloudProvider, guard: Guard) -> CloudProvider:
     """Wrap the capabilities of a started provider, each behind the guard.
 
     Raises:
-        CloudError: They cannot be read.
+        CloudError: The capabilities cannot be read.
     """
     answer = guard.hook("capabilities", lambda: _Guarded(provider, guard), None)
     if isinstance(answer, CloudError):
@@ -126,7 +126,7 @@ class GuardedInstances:
     def owns(self, node: Node) -> Ownership:
         """Return the provider's answer, or UNKNOWN: such a node is never deleted.
 
-        Nobody can own what a provider id does not name.
+        A provider id that names no machine belongs to nobody.
         """
 
         def read() -> Ownership:
@@ -168,7 +168,8 @@ class GuardedInstances:
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Call the provider's `describe`, and check each answer; the caller has a deadline.
 
-        It does not see nodes whose provider id names no machine: it could look up their names.
+        Nodes whose provider id names no machine are left out: the provider could look up their
+        names.
         """
         refused: dict[str, InstanceAnswer] = {
             node.metadata.name: InvalidRequest(
@@ -204,8 +205,8 @@ class GuardedLoadBalancers:
         """Guard `load_balancers`.
 
         Args:
-            load_balancers: The provider's.
-            guard: Runs its verbs and hooks.
+            load_balancers: The provider's capability `LoadBalancers`.
+            guard: The guard that runs its verbs and hooks.
             has_slices: Whether there are EndpointSlices for the policies that ask for endpoints.
         """
         self._cloud = load_balancers
@@ -232,7 +233,7 @@ class GuardedLoadBalancers:
         """Return the provider's choice of hosts for a Service.
 
         Raises:
-            CloudError: It has none for this Service.
+            CloudError: The provider has no choice of hosts for this Service.
         """
 
         def read() -> HostPolicy | CloudError:
@@ -282,8 +283,8 @@ class GuardedLoadBalancers:
         """Call the provider's `preview`: what would `ensure` change?
 
         Raises:
-            NotSupported: It does not offer that.
-            CloudError: It failed, or what it answers is no change.
+            NotSupported: The provider offers no previews.
+            CloudError: The call failed, or its answer is no list of changes.
         """
         function = getattr(self._cloud, "preview", None)
         if function is None:
@@ -307,7 +308,7 @@ class GuardedLoadBalancers:
         """Call the provider's `list_owned`, and check each object.
 
         Raises:
-            CloudError: It failed, or one of the objects is none.
+            CloudError: The call failed, or one of the objects has another form.
         """
         return await self._list_owned.listing(lambda: self._cloud.list_owned(cluster), OwnedObject)
 
@@ -325,7 +326,7 @@ class GuardedRoutes:
         """Call the provider's `list`, and check each route.
 
         Raises:
-            CloudError: It failed, or one of the routes is none.
+            CloudError: The call failed, or one of the routes has another form.
         """
         return await self._list.listing(lambda: self._routes.list(cluster, nodes), Route)
 

@@ -63,12 +63,12 @@ class Inventory:
         """Observe through `instances`.
 
         Args:
-            instances: The provider's machines, guarded (`containment.guarded`).
+            instances: The provider's capability `Instances`, guarded (`containment.guarded`).
             clock: Seconds that only grow; the running loop's time if None.
-            deadline: Seconds a flight may take, with all its calls.
+            deadline: Seconds that a call to the provider may take, with all requests that it makes.
             on_error: Handles a fault that the guard cannot see: a batch without an answer before
-                the deadline, and two nodes with one machine.
-            failed_calls: Logs other failures of calls; None: they are not logged.
+                the deadline, or two nodes with one machine.
+            failed_calls: Logs other failed calls; None: they are not logged.
         """
         self._on_error = on_error
         self._failed_calls = failed_calls
@@ -98,8 +98,8 @@ class Inventory:
                 for its answer to count.
 
         Returns:
-            An observation for every node, by name. An error is the answer of this reader and of
-            those that waited with it; who comes later asks anew.
+            An observation for every node, by name. An error is the answer for this caller and for
+            those that waited with it; a later caller asks anew.
         """
         observed: dict[str, Observation] = {}
         flights: dict[str, _Flight] = {}
@@ -132,15 +132,15 @@ class Inventory:
     ) -> Mapping[str, Sequence[Observation]]:
         """Ask about nodes that may have lost their machine, together with witnesses.
 
-        All go in one call. Where they are more than a batch, and for candidates that make batches
-        fail, the candidates are asked first; those of them for which witnesses matter are asked
-        once more, between one look at the witnesses and another.
+        All nodes go in one call. If they are more than a batch, and for candidates that make
+        batches fail, the candidates are asked about first; those for which witnesses matter are
+        asked about once more, between two looks at the witnesses.
 
         Args:
             candidates: The nodes in question.
-            witnesses: Nodes whose machines are there, to see what the answers are worth.
-            due: The names of the candidates for which witnesses matter if they are not found.
-            due_off: The names of the candidates of which a lack of power would count now.
+            witnesses: The nodes whose machines surely exist, to judge what the answers are worth.
+            due: The names of the candidates for which an answer "not found" would count now.
+            due_off: The names of the candidates for which an answer "powered off" would count now.
 
         Returns:
             By name, the last observation of each candidate, and every one of each witness.
@@ -327,7 +327,7 @@ class Inventory:
     def _checked(self, node: Node, observed: Mapping[str, Observation]) -> Observation:
         """Return the observation, or a conflict if another node has the same machine.
 
-        The node that has the provider id already is that machine.
+        A node whose spec has the provider id already gets no conflict.
         """
         return self._unmistaken(node, observed[node.metadata.name])
 

@@ -15,10 +15,10 @@ class Sighting(msgspec.Struct, frozen=True):
 
     Attributes:
         shown: The start of the last call that showed the machine; None if none ever did.
-        missing: The start of the first call after that one which did not find it; None if the last
-            call found it.
-        until: The end of the last call that showed it: it may have been there until then.
-        tombstone: The start of the first call after that one which showed it as terminated.
+        missing: The start of the first call after `shown` that did not find the machine; None if
+            the last call found it.
+        until: The end of the last call that showed the machine: it may have existed until then.
+        tombstone: The start of the first call after `shown` that showed the machine as terminated.
     """
 
     shown: float | None = None

@@ -27,7 +27,7 @@ class GuardedVolumes:
         """Call the provider's `labels`, and check each answer.
 
         Raises:
-            CloudError: It failed as a whole.
+            CloudError: The call failed as a whole.
         """
         names = [volume.metadata.name for volume in volumes]
         answer = await self._labels.values(lambda: self._volumes.labels(volumes), names)

@@ -47,7 +47,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         """Return a part of the provider, or of what stands on it, that a controller cannot lack.
 
         Raises:
-            ValueError: It is None; the message names the provider and `capability`.
+            ValueError: The part is None; the message names the provider and `capability`.
         """
         if part is None:
             raise ValueError(f"the provider {self.provider.name} lacks the capability {capability}")

@@ -27,7 +27,7 @@ class Hinted:
     """The nodes whose machines may have changed, for one controller."""
 
     def __init__(self, env: Environment, instances: Instances) -> None:
-        """Begin with none."""
+        """Begin with no nodes."""
         self._env = env
         self._instances = instances
         self._machines = Pace(*MACHINE)

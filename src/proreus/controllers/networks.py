@@ -48,7 +48,8 @@ def pod_cidrs(node: Node) -> tuple[str, ...]:
 def cluster_cidrs(texts: Sequence[str]) -> tuple[tuple[Network, ...], str]:
     """Return the networks of `--cluster-cidr` (or of a node) and their problem, or "".
 
-    One, or two of different families, as the Go framework asks; none is no problem.
+    The flag may give one network, or two of different families, as the Go framework demands; none
+    is no problem.
     """
     found = [network(text) for text in texts]
     wrong = [text for text, one in zip(texts, found, strict=True) if one is None]

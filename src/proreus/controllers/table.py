@@ -252,8 +252,8 @@ ON_BY_DEFAULT: tuple[Descriptor, ...] = tuple(one for one in CONTROLLERS if not 
 def select(wanted: Sequence[str]) -> tuple[tuple[Descriptor, ...], tuple[str, ...]]:
     """Return the controllers that `--controllers` selects, and the problems with it.
 
-    "*" is all that are not opt-in, "name" that one, "-name" not that one; what is named wins over
-    "*".
+    "*" means all that are not opt-in, "name" that controller, "-name" not that controller; a name
+    counts more than "*".
     """
     names = {name: entry for entry in CONTROLLERS for name in (entry.name, entry.alias)}
     problems = [

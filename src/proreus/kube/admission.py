@@ -67,13 +67,13 @@ class AdmissionResponse(msgspec.Struct, frozen=True):
     """The answer whether a request is admitted, with warnings and a patch.
 
     Attributes:
-        allowed: Whether it is.
-        message: Why not, for the user.
-        code: The HTTP status that the user gets if it is not.
-        patch: Operations of a JSON Patch (RFC 6902) that change the object; only where it is
-            allowed, and asked by a MutatingWebhookConfiguration.
-        warnings: Sentences that the user is shown in any case.
-        audit_annotations: What is written to the audit log.
+        allowed: Whether the request is admitted.
+        message: The reason for a refusal, for the user.
+        code: The HTTP status of a refusal.
+        patch: The operations of a JSON Patch (RFC 6902) that change the object; only for an
+            admitted request of a MutatingWebhookConfiguration.
+        warnings: The sentences that the user is shown in any case.
+        audit_annotations: The entries for the audit log.
     """
 
     allowed: bool
@@ -91,7 +91,7 @@ class Webhook(msgspec.Struct, frozen=True):
     be called for several requests at once, and twice for one.
 
     Raises:
-        ValueError: The path is none.
+        ValueError: The path is not a valid URL path.
     """
 
     path: str
@@ -138,7 +138,8 @@ def read(body: bytes) -> AdmissionRequest:
     """Decode the AdmissionRequest in the body of an AdmissionReview.
 
     Raises:
-        ValueError: It is none; the message names the field and holds nothing of the objects.
+        ValueError: The body is no such review; the message names the field and shows nothing of the
+            objects.
     """
     try:
         review = _REVIEW.decode(body)
@@ -161,8 +162,8 @@ def written(uid: str, answer: AdmissionResponse) -> bytes:
     """Encode the AdmissionReview that answers the request with this uid.
 
     Raises:
-        TypeError: The answer is none, or has something in it that JSON has not.
-        ValueError: A patch is given for what is not allowed, or has an operation that is none.
+        TypeError: The answer is no AdmissionResponse, or holds a value that JSON does not have.
+        ValueError: A patch is given for a request that is refused, or has an invalid operation.
     """
     _check(answer)
     response = _Response(

@@ -78,10 +78,10 @@ class Client:
         """Prepare the client; it connects with its first request.
 
         Args:
-            config: Where the API server is, and who we are.
-            limiter: Asked before each try.
+            config: The config: where the API server is, and the credentials.
+            limiter: The rate limiter that is asked before each try.
             gate: Called right before each try of a write; raises `RefusedByGate` to hold it back.
-            observer: Told of each try.
+            observer: Called after each try with its result.
             user_agent: Shown in the API server's audit log and as manager of fields.
         """
         self._transport = Transport(

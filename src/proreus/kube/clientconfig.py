@@ -186,7 +186,7 @@ def load_pair(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Load certificate and key into OpenSSL, which takes only files, also from memory.
 
     Raises:
-        ssl.SSLError: they are no pair, or no PEM.
+        ssl.SSLError: the two do not belong together, or are not PEM.
     """
     with os.fdopen(os.memfd_create("client-certificate"), "wb") as pair:
         pair.write(certificate + b"\n" + key)

@@ -33,7 +33,7 @@ def load(
     $HTTPS_PROXY, $HTTP_PROXY and $NO_PROXY count unless a kubeconfig has a `proxy-url`.
 
     Raises:
-        ConfigError: with all that is wrong.
+        ConfigError: the configuration is wrong; names every problem.
     """
     problems: list[str] = []
     paths = [Path(kubeconfig)] if kubeconfig else _listed(env.get("KUBECONFIG", ""))

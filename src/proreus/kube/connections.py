@@ -53,7 +53,7 @@ class Connector(aiohttp.TCPConnector):
         """Prepare the connector without connecting.
 
         Args:
-            gate: Is asked when a connection is there.
+            gate: Called when a connection is open.
             keep_alive: Seconds that an unused connection is kept.
             reads: Whether the gate is asked for GET, too.
         """
@@ -108,7 +108,7 @@ async def _send_once(
 ) -> aiohttp.ClientResponse:
     """Keep aiohttp from sending a write again: its outcome is unknown.
 
-    It repeats reads too, and that is welcome.
+    aiohttp repeats reads, too, and that is welcome.
     """
     try:
         return await handler(request)

@@ -42,7 +42,7 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 class CredentialSource(Protocol):
-    """A source of credentials that expire: it runs again then, and when one is refused."""
+    """A source of credentials that expire: it runs again when one has expired or is refused."""
 
     @property
     def command(self) -> str:
@@ -151,7 +151,7 @@ def decode(output: bytes, api_version: str) -> Credential:
     """Decode the ExecCredential that a plugin printed.
 
     Raises:
-        ValueError: it is none; the text shows nothing of the output.
+        ValueError: the output has another form; the message shows nothing of it.
     """
     try:
         printed = _DECODER.decode(output)

@@ -36,8 +36,9 @@ class Identity:
 
     Attributes:
         headers: What each request carries; not to be changed.
-        tls: For new connections; another object once a certificate or the authority has changed.
-        generation: A number that changes with either.
+        tls: The TLS settings for new connections; another object once a certificate or the
+            authority has changed.
+        generation: A number that changes whenever the headers or the TLS settings do.
         valid_until: When to call `refresh` before the next request, by the clock.
     """
 

@@ -45,7 +45,7 @@ def from_files(
 ) -> ClientConfig | None:
     """Read the context named `context`, or the current one; `master` replaces its server.
 
-    What is wrong is appended to `problems`; then the answer is of no use.
+    Problems are appended to `problems`; the answer is then of no use.
     """
     documents = [read_document(path, problems) for path in paths]
     tops = [document for document in documents if document is not None]

@@ -97,7 +97,7 @@ def taints(current: tuple[Taint, ...], desired: tuple[Taint, ...]) -> list[Op]:
     """Remove the taints that are not desired and append those that are new.
 
     Only single entries are touched, so that taints which others set meanwhile stay, as do fields
-    that we do not know. A taint is known by key, value and effect.
+    that we do not know. A taint is identified by key, value and effect.
     """
     if not current:
         return _set_whole("/spec/taints", None, _bodies(desired)) if desired else []
@@ -192,7 +192,7 @@ def status(
 def approval(request: CertificateSigningRequest, approved: Condition) -> Patch:
     """Make a JSON Patch for certificatesigningrequests/approval that adds a condition.
 
-    Others stay. The API server refuses Approved beside Denied, whoever comes first.
+    Other conditions stay. The API server refuses Approved beside Denied, whoever comes first.
     """
     body, place = _condition(approved), "/status/conditions"
     if request.status.conditions:
@@ -212,8 +212,8 @@ def service_status(
 ) -> Patch:
     """Make one patch for services/status, which takes finalizers too, but no other metadata.
 
-    It applies to exactly the version it was made from. Finalizers and conditions (by type) that
-    are not named stay.
+    The patch applies to exactly the version it was made from. Finalizers and conditions (by type)
+    that are not named stay.
     """
     metadata: dict[str, Any] = {}
     if added_finalizers:

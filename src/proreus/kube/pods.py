@@ -1,4 +1,4 @@
-"""Define pods, and what shows that kubelets live, as those read them who evict pods.
+"""Define pods and signs of life of kubelets, as far as the eviction of pods reads them.
 
 Partial like `kube.objects`, and apart from them, since few need them: there are many pods, and
 what says who wrote which field of a Node is as large as the rest of it.

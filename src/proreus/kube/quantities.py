@@ -26,7 +26,7 @@ def quantity(text: str) -> Decimal:
     """Return the value of a quantity.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no quantity.
     """
     form = _FORM.fullmatch(text)
     if form is not None:

@@ -58,7 +58,7 @@ class ReplyReader:
         """Take in what came; return the answer once it is whole.
 
         Raises:
-            BadReply: It is no answer.
+            BadReply: The bytes are no HTTP answer.
         """
         self._data += data
         while self._head is None:

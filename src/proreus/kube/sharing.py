@@ -44,7 +44,7 @@ class Texts:
     def shared(self, obj: T, before: T | None = None) -> T:
         """Return an equal object whose texts come from the pool; only Nodes are worth it.
 
-        What is as in the object `before` is taken from it.
+        Parts that equal those of the object `before` are taken from it.
         """
         if not isinstance(obj, Node):
             return obj

@@ -257,7 +257,7 @@ async def _body(request: Request, response: aiohttp.ClientResponse) -> bytes:
 def _lines(begun: list[bytes], chunk: bytes) -> Iterator[bytes]:
     """Return the lines that `chunk` completes; `begun` keeps the pieces of an unfinished line.
 
-    aiohttp's own reader of lines has a limit of their length.
+    aiohttp's own reader of lines limits their length.
     """
     first, *rest = chunk.split(b"\n")
     begun.append(first)

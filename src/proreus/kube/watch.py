@@ -135,15 +135,15 @@ async def watch(
     """Yield what happens to the objects of a resource, for ever, beginning with `Restarted`.
 
     Args:
-        client: Sends the requests.
-        resource: What to follow.
-        namespace: Where; "" means everywhere.
-        label_selector: Which objects, by labels.
-        field_selector: Which objects, by fields.
+        client: The client that sends the requests.
+        resource: The resource to follow.
+        namespace: The namespace; "" means all.
+        label_selector: The selector of objects by labels.
+        field_selector: The selector of objects by fields.
         each: As for `Client.list`.
         backoff: The seconds to wait after so many failures in a row, counted from 0.
-        on_error: Told of each failure; the watch goes on from where it was, or lists again.
-        chance: A number from 0 to 1, for the length of a watch.
+        on_error: Called with each failure; the watch goes on from where it was, or lists again.
+        chance: Returns a number from 0 to 1, for the length of a watch.
     """
     state = WatchState()
     decoder = _decoder(resource)

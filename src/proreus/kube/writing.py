@@ -82,7 +82,7 @@ class _Connection(asyncio.Protocol):
         """Send a request and return the answer; the connection ends with any error.
 
         Raises:
-            NoReply: There is no whole answer.
+            NoReply: No answer came, or only a part of one.
         """
         self._reader = ReplyReader()
         self._waiting = asyncio.get_running_loop().create_future()
@@ -97,7 +97,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Idle(msgspec.Struct, frozen=True, gc=False):
-    """A connection that waits for a request until then, and the TLS settings it was made with."""
+    """An idle connection, the time until which it is kept, and the TLS settings it is of."""
 
     connection: _Connection
     tls: ssl.SSLContext
@@ -114,8 +114,8 @@ class WriteConnections:
 
         Args:
             server: The server's URL.
-            server_name: The name in its certificate, "" for that in the URL.
-            gate: Is asked when a connection is there; raises what `exchange` then raises.
+            server_name: The name in the server's certificate, "" for that in the URL.
+            gate: Called when a connection is open; what it raises, `exchange` raises.
             timeout: Seconds that a connection may take.
             kept: Seconds that an unused connection is kept.
         """
@@ -144,7 +144,7 @@ class WriteConnections:
         """Return the head of a request without the length of its body.
 
         Raises:
-            ValueError: A text would end its line.
+            ValueError: A text contains a line break, which would end its header line.
         """
         lines = [f"{name}: {value}" for name, value in headers]
         if not _TARGET.fullmatch(target) or not all(map(_LINE.fullmatch, lines)):
@@ -158,8 +158,8 @@ class WriteConnections:
         """Send a request and return the answer; `sent` is called right before.
 
         Raises:
-            NotConnected: There is no connection.
-            NoReply: There is no whole answer.
+            NotConnected: No connection could be opened.
+            NoReply: No answer came, or only a part of one.
         """
         connection = self._take(tls) or await self._connect(tls)
         self._busy.add(connection)

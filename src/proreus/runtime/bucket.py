@@ -82,11 +82,12 @@ class AdaptiveBucket:
         """Start without a limit, or at `initial_rate`.
 
         Args:
-            initial_rate: Calls a second.
-            burst: Most calls at once after a pause. An adaptive bucket allows at most what half
-                a second brings, and less if the server refuses that.
-            adaptive: False for a rate that never changes.
-            clock: Seconds; the running loop's time by default.
+            initial_rate: The rate at the start, in calls a second.
+            burst: The most calls at once after a pause. An adaptive bucket allows at most the calls
+                of half a second, and fewer if the server refuses those.
+            adaptive: Whether the rate follows the server's refusals; False for a rate that never
+                changes.
+            clock: The clock in seconds; the running loop's time by default.
         """
         self._rate = self._base = initial_rate
         self._burst = self._most_burst = burst

@@ -104,6 +104,7 @@ class SpamFilter:
 def is_repeat(*, is_warning: bool, is_latest: bool, last: float, now: float) -> bool:
     """Tell whether a warning repeats one that was written (`last`) less than REPEAT ago.
 
-    It must be the latest event of its source: after anything else, the same warning is news.
+    The earlier warning must be the latest event of its source: after anything else, the same
+    warning is news.
     """
     return is_warning and is_latest and now - last < REPEAT

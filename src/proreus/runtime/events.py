@@ -131,7 +131,8 @@ class _Sent(msgspec.Struct, frozen=True):
 class _LastQueued(msgspec.Struct):
     """The time at which an event was last queued (of the loop), and how many since were dropped.
 
-    Noted before the write, so that the decision does not depend on how quick writes are.
+    The event is noted before the write, so that the decision does not depend on how quick writes
+    are.
     """
 
     at: float

@@ -77,18 +77,18 @@ class LeaderElector:
         """Compete as `identity`; times in seconds.
 
         Args:
-            client: Reads and writes the lease.
-            namespace: The lease's.
-            name: The lease's.
-            identity: The holder's name; processes that have the same one hold the lease together.
+            client: The client that reads and writes the lease.
+            namespace: The namespace of the lease.
+            name: The name of the lease.
+            identity: The name of the holder; processes with the same name hold the lease together.
             lease_duration: For how long others respect the lease.
-            renew_deadline: For how long it may go without a good renewal.
-            retry_period: Between two renewals, or two looks at another's lease.
-            clock: Seconds that never stand still.
+            renew_deadline: For how long the lease may go without a successful renewal.
+            retry_period: The time between two renewals, or two looks at another's lease.
+            clock: The clock in seconds, which never stands still.
             exclusive: Whether no other process has the identity. If one may, the lease is not
-                given back, and the metric of who holds it is not set.
+                released, and the metric of who holds it is not set.
             deference: For how long a free lease is left to other candidates.
-            chance: A number from 0 to 1, for jitter.
+            chance: Returns a number from 0 to 1, for jitter.
 
         Raises:
             ValueError: The times do not satisfy lease_duration > renew_deadline > retry_period.
@@ -136,7 +136,8 @@ class LeaderElector:
         """Gate all writes: raise unless the lease is surely ours now.
 
         Raises:
-            RefusedByGate: It is not held, or was last renewed `renew_deadline` ago or earlier.
+            RefusedByGate: The lease is not held, or was last renewed `renew_deadline` ago or
+                earlier.
         """
         if self._renewed_at is None:
             raise RefusedByGate(f"{self.identity} does not hold the lease {self._where}")
@@ -176,7 +177,7 @@ class LeaderElector:
         """Renew the lease for ever; when cancelled, release it first.
 
         Raises:
-            LeadershipLost: It has another holder, or the renew deadline has passed.
+            LeadershipLost: The lease has another holder, or the renew deadline has passed.
         """
         try:
             while True:

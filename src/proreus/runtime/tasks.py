@@ -76,8 +76,8 @@ def contain_exits(loop: asyncio.AbstractEventLoop, on_exit: Callable[[str, Exite
 class _Contained(Coroutine[Any, Any, Any]):
     """A wrapper of a coroutine that raises `Exited` for SystemExit or KeyboardInterrupt.
 
-    It is no `async def` around the other: one that is cancelled before its first step would
-    leave the other "never awaited".
+    It is not an `async def` around the other coroutine: one that is cancelled before its first step
+    would leave the other "never awaited".
     """
 
     def __init__(self, work: Any, on_exit: Callable[[str, Exited], None]) -> None:

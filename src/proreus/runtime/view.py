@@ -21,10 +21,10 @@ class View(Generic[T]):
         """Follow `cache`.
 
         Args:
-            cache: What is looked at.
-            show: Returns the object as it is to be seen, or None. Where its answer depends on
-                more than the object, `recheck` has to be called when that changes.
-            name: What the objects are, for the log and metrics.
+            cache: The cache of all objects.
+            show: Returns the object as it is to be seen, or None to hide it. Where its answer
+                depends on more than the object, `recheck` has to be called when that changes.
+            name: The name of the objects, for the log and metrics.
         """
         self._cache = cache
         self._show = show

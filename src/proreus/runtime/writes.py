@@ -74,7 +74,8 @@ async def _answer(
     """Send the merge with the version, if there is one; if that came too late, the other patch.
 
     Returns:
-        The write, and the version that a merge may go with next, "" if there is none.
+        The result of the write, and the version that the next merge may go with; "" if there is
+            none.
     """
     if version:
         answer = await contained(send(at_version(merge, version)))

@@ -68,7 +68,7 @@ class Budget:
         """Reserve a place for a review by the API server; `give_back` frees it.
 
         Raises:
-            Busy: There are too many.
+            Busy: Too many reviews are under way.
         """
         now = self._now()
         self._left = min(self._burst, self._left + (now - self._filled_at) * self._per_second)
@@ -114,11 +114,11 @@ class Answers(Generic[K, V]):
         """Keep up to `limit` answers.
 
         Args:
-            lifetime: For how many seconds a value holds, 0 for not at all.
+            lifetime: Seconds for which a value is valid, 0 for not at all.
             limit: How many answers are kept.
-            renews: Whether a value that holds no more is asked for anew without a budget: a crowd
-                of strangers must not keep out those who were let in.
-            now: Monotonic seconds.
+            renews: Whether an expired value is renewed without a budget: a crowd of strangers must
+                not keep out those who were let in.
+            now: The clock, in monotonic seconds.
         """
         self._lifetime = lifetime
         self._renews = renews
@@ -180,7 +180,7 @@ async def tried(ask: Callable[[], Awaitable[V]]) -> V:
     """Return the answer of `ask`; try again when the API server fails or cannot be reached.
 
     Raises:
-        KubeError: There is no answer.
+        KubeError: The API server gave no answer.
     """
     for failures in range(TRIES - 1):
         try:

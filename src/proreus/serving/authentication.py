@@ -39,7 +39,7 @@ class Unauthenticated(Exception):
 class FrontProxy(msgspec.Struct, frozen=True):
     """The front proxies whose headers about users are trusted: `--requestheader-*`.
 
-    `cas` empty means nobody's; `names` empty means any common name.
+    Without `cas` no front proxy is trusted; without `names` any common name is.
     """
 
     cas: tuple[x509.Certificate, ...] = ()
@@ -136,8 +136,8 @@ class Authenticator:
         """Return the user of these credentials.
 
         Raises:
-            Unauthenticated: There are credentials, and none is good.
-            Busy: Too many tokens are shown that were not good before.
+            Unauthenticated: There are credentials, and none is valid.
+            Busy: Too many tokens are shown that were not valid before.
         """
         trust, now = self._source.trust, datetime.now(UTC)
         user = proxied_user(shown, trust.front_proxy, now) or certified_user(shown, trust, now)

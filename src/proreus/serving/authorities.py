@@ -74,7 +74,7 @@ def published(data: Mapping[str, str]) -> Bundles:
     """Decode the authorities that the ConfigMap holds.
 
     Raises:
-        ValueError: A list in it is none; the message names the key.
+        ValueError: A list in the ConfigMap cannot be decoded; the message names the key.
     """
 
     def listed(key: str) -> tuple[str, ...]:

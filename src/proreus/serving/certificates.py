@@ -20,7 +20,7 @@ def authorities(pem: str) -> tuple[x509.Certificate, ...]:
     """Decode the certificates of a bundle; none if the bundle is blank.
 
     Raises:
-        ValueError: It holds none, or one that cannot be read.
+        ValueError: The bundle holds no certificate, or one that cannot be read.
     """
     if not pem.strip():
         return ()

@@ -26,7 +26,7 @@ class Health:
         """Add a check.
 
         Raises:
-            ValueError: There is one of that name.
+            ValueError: There is a check of that name already.
         """
         if name in self._checks:
             raise ValueError(f"there is already a health check {name!r}")

@@ -33,7 +33,8 @@ class Pair(msgspec.Struct, frozen=True):
 def self_signed(names: Sequence[str]) -> Pair:
     """Make a certificate for these names and loopback, and its key.
 
-    Nobody can verify it: it is for probes and scrapers that do not (`insecure_skip_verify`).
+    Nobody can verify the certificate: it is for probes and scrapers that do not
+    (`insecure_skip_verify`).
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
@@ -68,7 +69,7 @@ def ensured(folder: Path, name: str, names: Sequence[str]) -> Pair:
     """Return the pair `name`.crt and `name`.key of a folder; make both if neither file exists.
 
     Raises:
-        OSError: They cannot be read or written.
+        OSError: The files cannot be read or written.
         ValueError: Only one of the two is there.
     """
     certificate, key = folder / f"{name}.crt", folder / f"{name}.key"

@@ -54,17 +54,18 @@ async def serve(
     """Serve while the body runs; yields the port.
 
     Args:
-        application: What is served.
+        application: The application to serve.
         host: An IP address or name; empty, 0.0.0.0 and :: are all addresses of both families,
             as in Go.
-        port: 0 binds nothing.
-        flag: Where the port comes from, for errors.
-        tls: For HTTPS; its certificates are followed on disk. None is plain HTTP.
-        any_port: Port 0 is any free port.
-        share_port: Other processes may listen on the port too.
+        port: The port; 0 serves nothing, unless `any_port` is set.
+        flag: The flag that gives the port, for errors.
+        tls: The TLS settings for HTTPS; their certificates are followed on disk. None is plain
+            HTTP.
+        any_port: Whether port 0 stands for any free port.
+        share_port: Whether other processes may listen on the port, too.
 
     Raises:
-        CannotListen: The address is taken, or is none of this machine's.
+        CannotListen: The address is taken, or is not one of this machine.
     """
     if port == 0 and not any_port:
         yield 0

@@ -65,19 +65,19 @@ class ServerTLS:
     """The TLS settings of one server.
 
     Attributes:
-        context: What the server is given; each connection gets the certificates and authorities
-            of the moment at which it begins.
+        context: The TLS context of the server; each connection gets the certificates and
+            authorities of the moment at which it begins.
     """
 
     def __init__(self, settings: Settings, *, pause: float = PAUSE_SECONDS) -> None:
         """Read or make the certificates.
 
         Args:
-            settings: The flags.
+            settings: The settings that the flags give.
             pause: Seconds between two looks at the files.
 
         Raises:
-            TLSError: Something is wrong with the flags or the files.
+            TLSError: The flags or the files are wrong.
         """
         if wrong := problems(settings):
             raise TLSError(wrong)
@@ -95,10 +95,10 @@ class ServerTLS:
     def set_client_cas(self, pem: str) -> None:
         """Ask new connections for a certificate of these authorities; "" asks for none.
 
-        A connection that is there keeps what was verified when it began.
+        An open connection keeps what was verified when it began.
 
         Raises:
-            ValueError: It is no PEM of certificates; all stays as it was.
+            ValueError: The text is no PEM of certificates; all stays as it was.
         """
         self._client_cas = b"".join(
             authority.public_bytes(serialization.Encoding.DER) for authority in authorities(pem)
@@ -114,7 +114,7 @@ class ServerTLS:
     def reload(self) -> bool:
         """Read the files again; tell whether something new is in use.
 
-        What is read once and is wrong is not tried again until it changes, and the old
+        Files that were read once and are wrong are not tried again until they change, and the old
         certificates stay.
         """
         if self._made is not None and self._made.is_ageing():
@@ -146,7 +146,7 @@ class ServerTLS:
         """Load the certificates with their keys from the files, or make a self-signed one.
 
         Raises:
-            TLSError: At least one is wrong; nothing is taken.
+            TLSError: At least one certificate or key is wrong; none is used.
         """
         settings, wrong = self._settings, list[str]()
         named: list[_Named] = []
@@ -266,10 +266,10 @@ def chosen(name: str, table: Mapping[str, ssl.SSLContext]) -> ssl.SSLContext | N
 def names_of(certificate: bytes) -> tuple[str, ...]:
     """Return the DNS names in a certificate (PEM, the first of a chain), else its common name.
 
-    Names that cannot be read are none.
+    Names that cannot be read are left out.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text holds no certificate.
     """
     found = x509.load_pem_x509_certificate(certificate)
     try:

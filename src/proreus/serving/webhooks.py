@@ -101,8 +101,8 @@ class _Endpoint:
     async def _ask(self, asked: AdmissionRequest, seconds: float) -> bytes:
         """Return the handler's response, within the deadline.
 
-        It runs in a task of its own, so that it may even call `sys.exit`, or not heed that its
-        time is over.
+        The handler runs in a task of its own, so that it may even call `sys.exit`, or ignore that
+        its time is over.
         """
 
         async def call() -> bytes:

@@ -11,9 +11,9 @@ class EchoServer:
     """A server that answers every GET with `{"node", "client", "port", "path"}`; for `async with`.
 
     Attributes:
-        address: Where it listens.
+        address: The address at which it listens.
         port: The port, also when 0 was asked for.
-        healthy: While False, every answer is 503.
+        healthy: Whether it is healthy; while False, every answer is 503.
     """
 
     def __init__(self, address: str, port: int = 0, *, node: str = "") -> None:

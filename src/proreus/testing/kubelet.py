@@ -105,12 +105,12 @@ class KubeletPlayer:
         """Keep `machines`, a function that is called at every beat, and the settings.
 
         Args:
-            client: Speaks for all kubelets.
-            machines: The machines as the cloud has them now, such as `Admin.instances`.
+            client: The client that speaks for all kubelets.
+            machines: Returns the machines as the cloud has them now, such as `Admin.instances`.
             lease_period: Seconds between renewals of a node's Lease, and between beats of `run`.
             status_period: Seconds between status writes of a node; 0 for one at every beat.
             node_ip: Whether the kubelets are given `--node-ip` with the first InternalIP.
-            object_size: Add images to the status until a Node has about this many bytes.
+            object_size: The size in bytes that a Node's status is filled to with images.
             concurrency: How many kubelets speak at once.
             now: The wall clock for timestamps.
         """

@@ -38,13 +38,13 @@ def node(
     Args:
         name: Its name; the uid is `uid-NAME` unless the fields have another.
         provider_id: Its provider id; by default the cloud has not been asked about it.
-        addresses: A plain text is an InternalIP.
-        system_uuid: Of `status.nodeInfo`.
+        addresses: The addresses; a plain text is an InternalIP.
+        system_uuid: The field `status.nodeInfo.systemUUID`.
         fields: Fields of `ObjectMeta`, `NodeSpec` and `NodeStatus`. `pod_cidr` is the first of
             `pod_cidrs` unless it is given.
 
     Raises:
-        TypeError: There is no such field.
+        TypeError: A field is given that objects of this kind do not have.
     """
     cidrs = tuple(fields.get("pod_cidrs", ()))
     given = {
@@ -71,7 +71,7 @@ def service(
         fields: Fields of `ObjectMeta`, `ServiceSpec` and `ServiceStatus`.
 
     Raises:
-        TypeError: There is no such field.
+        TypeError: A field is given that objects of this kind do not have.
     """
     points = tuple(
         one if isinstance(one, LoadBalancerIngress) else LoadBalancerIngress(ip=one)
@@ -96,7 +96,8 @@ def service_body(
     Args:
         name: Its name.
         metadata: Further fields of `metadata`.
-        spec: Fields of `spec` as the Kubernetes API calls them, in the place of these or beside.
+        spec: Fields of `spec` as the Kubernetes API calls them, which replace or extend the default
+            ones.
     """
     given = {"type": "LoadBalancer", "ports": [{"name": "http", "port": 80}], **spec}
     return {"metadata": {"name": name, **(metadata or {})}, "spec": given}
@@ -106,7 +107,7 @@ def changed(one: _Object, **fields: Any) -> _Object:
     """Copy an object with other values of these fields, whichever part of it they are in.
 
     Raises:
-        TypeError: There is no such field.
+        TypeError: A field is given that objects of this kind do not have.
     """
     parts = {name: getattr(one, name) for name in _PARTS}
     known = {field: name for name, part in parts.items() for field in part.__struct_fields__}

@@ -28,7 +28,7 @@ class Program(Protocol):
         """Send a signal.
 
         Raises:
-            ProcessLookupError: It is known to have ended.
+            ProcessLookupError: The process is known to have ended.
         """
 
     def terminate(self) -> None:

@@ -42,8 +42,9 @@ async def until(
     """Try again and again until the attempt's answer is true, and return it.
 
     Args:
-        what: What is waited for, for the error.
-        attempt: Looks whether it is there; a plain function or a coroutine function.
+        what: A description of what is waited for, for the error.
+        attempt: Looks once; a plain function or a coroutine function. A true result ends the
+            waiting.
         patience: Seconds until this gives up.
         pause: Seconds between two attempts; more where an attempt takes long.
 
@@ -51,7 +52,7 @@ async def until(
         The first answer that is true.
 
     Raises:
-        NotInTime: There was none.
+        NotInTime: No answer was true in time.
     """
     pauses = _pauses(what, time.monotonic(), patience, pause)
     while True:
@@ -69,7 +70,7 @@ def block_until(
     """Do as `until`, but block this thread meanwhile.
 
     Raises:
-        NotInTime: There was no such answer.
+        NotInTime: No answer was true in time.
     """
     pauses = _pauses(what, time.monotonic(), patience, pause)
     while not (found := attempt()):

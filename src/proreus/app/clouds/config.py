@@ -53,7 +53,7 @@ def providers(text: str) -> tuple[type[CloudProvider], ...]:
     """Import the providers that the value of `--cloud-provider` names.
 
     Raises:
-        ConfigError: One is not known or cannot be imported.
+        ConfigError: A provider is not known or cannot be imported.
     """
     found: list[type[CloudProvider]] = []
     wrong: list[str] = []
@@ -71,7 +71,7 @@ def needs_of(text: str) -> frozenset[str]:
     """Return the caches that the providers in `--cloud-provider` need.
 
     Raises:
-        ConfigError: One is not known or cannot be imported.
+        ConfigError: A provider is not known or cannot be imported.
     """
     return frozenset[str]().union(*(one.needs for one in providers(text)))
 
@@ -169,7 +169,7 @@ def configured(options: Options) -> CloudProvider:
     """Make the provider, or that of several, from the files of the flags. No I/O with a cloud.
 
     Raises:
-        ConfigError: A provider or its config is wrong; everything that is.
+        ConfigError: A provider or its config is wrong; names every problem.
     """
     clouds = named(options.cloud_provider)
     if not clouds[0].name:
@@ -186,7 +186,7 @@ def from_text(options: Options, text: str, *, source: str) -> CloudProvider:
     """Make the provider, or that of several, from one text.
 
     Raises:
-        ConfigError: A provider or its config is wrong; everything that is.
+        ConfigError: A provider or its config is wrong; names every problem.
     """
     clouds = named(options.cloud_provider)
     if not clouds[0].name:
@@ -215,7 +215,7 @@ def sections(text: str, names: Sequence[str], source: str) -> Mapping[str, str]:
     """Return the texts of the clouds' configs in one YAML of all, by the clouds' names. Pure.
 
     Raises:
-        ConfigError: It is no such YAML, or has a section of another name.
+        ConfigError: The text is no such YAML, or has a section of another name.
     """
     try:
         tree = yaml.safe_load(text)
@@ -255,7 +255,7 @@ def origin_of_member(options: Options, name: str, whole: Origin | None) -> Origi
     Args:
         options: The flags.
         name: The cloud's name; "" for the only one. `UNDECIDED` has no config.
-        whole: Where the config of all is, by the same flags.
+        whole: The source of the config of all clouds, by the same flags.
     """
     if name == UNDECIDED:
         return None

@@ -28,8 +28,8 @@ class Look(msgspec.Struct, frozen=True):
     Attributes:
         name: The cloud's name; "" for the only one.
         kind: The name of its provider.
-        cloud: The provider that answers for it; or why it could not be started.
-        routed: The provider for routes: it does not own a node that may be any cloud's.
+        cloud: The cloud's provider, or the error that kept it from starting.
+        routed: The provider for routes, which owns no node that may belong to another cloud.
         nodes: The nodes that belong to it.
         others: All other nodes.
         services: The Services that belong to it.
@@ -52,15 +52,15 @@ async def looks(
     objects: tuple[Sequence[Node], Sequence[Service]],
     options: Options,
 ) -> AsyncIterator[Sequence[Look]]:
-    """Start the only cloud, or each of several; the last is what no single one is responsible for.
+    """Start the only cloud, or each of several; the last Look is of what belongs to no one cloud.
 
-    One of several that cannot be started is no obstacle to the others.
+    If one of several clouds cannot be started, the others are started all the same.
 
     Args:
-        provider: The provider, or that of several.
+        provider: The provider, or the provider that holds those of several clouds.
         identity: Which cluster this is.
-        listers: What providers may ask for.
-        objects: All nodes, and all Services.
+        listers: The caches that providers may read.
+        objects: All nodes and all Services.
         options: The flags.
 
     Raises:

@@ -89,7 +89,8 @@ def found_by(answers: Mapping[str, InstanceAnswer]) -> str | NotFound | CloudErr
     """Return the one cloud that has the machine of an undecided node; else what is wrong.
 
     Args:
-        answers: What each cloud that may have it answered; one that gave no answer has an error.
+        answers: The answer of each cloud that may have the machine; an error where a cloud gave
+            none.
     """
     found = [cloud for cloud, answer in answers.items() if isinstance(answer, Instance)]
     failed = {cloud: one for cloud, one in answers.items() if isinstance(one, CloudError)}
@@ -119,7 +120,7 @@ def heard(node: Node, answer: InstanceAnswer, clouds: Collection[str]) -> Instan
 
     Args:
         node: The node.
-        answer: That of the one cloud that is asked.
+        answer: The answer of the only cloud that was asked.
         clouds: The names of this manager's clouds.
     """
     label = node.metadata.labels.get(LABEL_CLOUD, "")
@@ -149,7 +150,7 @@ def labels_of_all(
 ) -> Mapping[str, Labels | CloudError]:
     """Return what all clouds together say of volumes, by name: the labels of the one that knows it.
 
-    An error counts only where no cloud has labels for the volume.
+    An error of a cloud counts only where no cloud has labels for the volume.
     """
     found: dict[str, Labels | CloudError] = {}
     for answer in answers:
@@ -166,10 +167,10 @@ class Rules(msgspec.Struct, frozen=True):
 
     Attributes:
         clouds: The names of all clouds.
-        default: That of Services which name none.
+        default: The cloud of Services that name none.
         classes: The cloud of each `spec.loadBalancerClass` that is ours.
-        classless: Whether Services without a class are ours.
-        lacking: The clouds that turned out to have no load balancers.
+        classless: Whether Services without a class get load balancers from these clouds.
+        lacking: The clouds that turned out to lack the capability `LoadBalancers`.
     """
 
     clouds: Collection[str]
@@ -232,7 +233,7 @@ def _checked(desired: str, rules: Rules) -> Placed | Misplaced:
 def _holder(service: Service, rules: Rules) -> str:
     """Return the cloud that may have made something for the Service; "" if none may have.
 
-    Without the record it was made before there were several clouds.
+    A load balancer without the record was made before there were several clouds.
     """
     if not has_finalizer(service):
         return ""

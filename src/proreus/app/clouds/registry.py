@@ -73,9 +73,9 @@ class Clouds:
         """Return a cloud's guarded provider, as its controllers are to see it.
 
         Args:
-            name: The cloud.
-            provider: Its provider.
-            undecided: What it is to say of nodes of which nobody knows whose they are.
+            name: The name of the cloud.
+            provider: The cloud's provider.
+            undecided: The error for nodes of which nobody knows to which cloud they belong.
         """
         of_member = copy.copy(provider)
         if provider.instances is not None:
@@ -205,7 +205,7 @@ def alone(provider: CloudProvider, names: Sequence[str]) -> CloudProvider:
 
     Args:
         provider: The provider.
-        names: The names that it has in `--cloud-provider`.
+        names: The names of the provider in `--cloud-provider`.
     """
     seen = copy.copy(provider)
     if provider.instances is not None:

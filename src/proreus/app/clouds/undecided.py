@@ -152,7 +152,7 @@ class UndecidedBalancers:
         """Say why no cloud can be chosen.
 
         Raises:
-            InvalidRequest: Always.
+            InvalidRequest: Always: no cloud can be chosen.
         """
         raise InvalidRequest(self._problem(service))
 
@@ -177,7 +177,7 @@ class UndecidedBalancers:
         """Say that there is nothing to list.
 
         Raises:
-            NotSupported: Always.
+            NotSupported: Always: there is nothing to list.
         """
         del cluster
         raise NotSupported("no cloud is responsible")

@@ -39,7 +39,7 @@ def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagno
     """Collect the findings about everything that was read.
 
     Args:
-        observed: What was read.
+        observed: Everything that was read.
         node: Report only on this node.
         service: Report only on this Service: namespace/name or name.
     """

@@ -121,7 +121,7 @@ PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
 class Right(msgspec.Struct, frozen=True):
     """The answer whether a user may use a verb on a resource.
 
-    `namespace` "" is all of them, `name` "" every object.
+    `namespace` "" means all namespaces, `name` "" every object.
     """
 
     user: str
@@ -222,7 +222,8 @@ class Finding(msgspec.Struct, frozen=True):
     """One thing that is wrong, with evidence and remedy.
 
     Attributes:
-        check: Its name, the same for the same mistake: `kubelet-not-external`.
+        check: The name of the check, such as `kubelet-not-external`; the same mistake has the same
+            name.
         about: The object: `node/worker-1`, `service/default/web`.
         problem: What is wrong, in a sentence.
         evidence: What was observed.

@@ -14,8 +14,8 @@ class Reader:
     """A reader of the API server, which notes what it may not read.
 
     Attributes:
-        client: What it reads by.
-        unread: What it might not read, and why.
+        client: The client that reads.
+        unread: The reads that the API server forbids, each with what was to be read.
     """
 
     def __init__(self, client: Client) -> None:
@@ -27,7 +27,7 @@ class Reader:
         """Return the answer of a read, or None if the API server forbids it.
 
         Raises:
-            KubeError: It does not answer, or with another error.
+            KubeError: The API server does not answer, or answers with another error.
         """
         try:
             return await work

@@ -19,7 +19,7 @@ from proreus.kube.errors import KubeError
 class Need(msgspec.Struct, frozen=True, order=True):
     """One verb on a resource (with its subresource), for an account of kube-system.
 
-    `namespace` "" is all of them, `name` "" is every object.
+    `namespace` "" means all namespaces, `name` "" every object.
     """
 
     account: str
@@ -64,7 +64,7 @@ def _needs(options: DoctorOptions, needed: frozenset[str]) -> Iterator[Need]:
 async def needed_caches(options: DoctorOptions, client: Client) -> frozenset[str]:
     """Return the caches that the provider needs; none if the provider is unknown.
 
-    With a cloud-config that cannot be read they are those that every one needs.
+    If the cloud-config cannot be read, the caches that every cloud-config needs.
     """
     if not options.cloud_provider:
         return frozenset()

@@ -13,9 +13,10 @@ class Change(msgspec.Struct, frozen=True):
     Attributes:
         about: The object: `node/worker-1`, `service/default/web`, `load-balancer/default/web`,
             `route/10.0.1.0/24`, `persistentvolume/data`.
-        action: What happens to it.
-        lines: Its parts, one a line, that begin with `+` (new), `-` (gone) or `~` (other).
-        waits_for: What must be so before it is done; "" if nothing.
+        action: The action on the object, such as create or delete.
+        lines: The lines that show the change, each beginning with `+` (new), `-` (gone) or `~`
+            (other).
+        waits_for: The condition that must hold before the change is made; "" if there is none.
         cloud: The name of the object's cloud, where there are several.
     """
 
@@ -29,7 +30,7 @@ class Change(msgspec.Struct, frozen=True):
 class Preview(msgspec.Struct, frozen=True):
     """All changes; `notes` say what could not be foreseen, `held` what will not be done.
 
-    `unread` says which of several clouds could not be asked, and why.
+    `unread` names the clouds of several that could not be asked, and why.
     """
 
     changes: tuple[Change, ...]
@@ -38,7 +39,7 @@ class Preview(msgspec.Struct, frozen=True):
     unread: tuple[str, ...] = ()
 
     def of(self, cloud: str) -> "Preview":
-        """Return the same, in which all is said of a cloud; of the only one, "", as it is."""
+        """Return the preview with the cloud's name in all parts; unchanged for the only one, ""."""
         if not cloud:
             return self
         return Preview(

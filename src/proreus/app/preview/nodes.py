@@ -29,8 +29,8 @@ class Drafts:
     """The nodes as they will be, and the changes that lead there.
 
     Attributes:
-        nodes: By name; those that will be deleted are not among them.
-        held: What will not be done, and why.
+        nodes: The nodes by name, without those that will be deleted.
+        held: The changes that are held back, and why.
         others: The nodes that belong to other clouds, which stay as they are.
     """
 

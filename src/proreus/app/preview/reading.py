@@ -115,7 +115,7 @@ async def observe(options: Options, config: ClientConfig) -> Preview:
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """What is the same for all clouds; `drafted` are the nodes as they will be, by name."""
+    """The objects that are the same for all clouds; `drafted` are the future nodes, by name."""
 
     options: Options
     client: Client

@@ -65,17 +65,17 @@ def due(
 ) -> tuple[Due, ...]:
     """Decide as the controller does after a restart.
 
-    Fingerprints that are only recorded are not believed: a preview finds out what somebody has
-    changed by hand, and only reads.
+    Recorded fingerprints are not believed: a preview finds out what somebody has changed by hand,
+    and only reads.
 
     Args:
-        services: All of them.
-        nodes: As they will be.
+        services: All Services.
+        nodes: The nodes as they will be.
         slices: All EndpointSlices, where the provider needs them.
-        cloud: For its hooks without I/O.
-        owned: What the cloud lists as ours; None if it cannot list.
+        cloud: The provider's load balancers, for hooks without I/O.
+        owned: The cloud objects with our marks; None if the cloud cannot list them.
         cluster: Which cluster this is.
-        classes: Which classes are ours.
+        classes: The load balancer classes that are ours.
     """
     by_slices = tuple(slices)
     observed = None if owned is None else drift.fingerprints(owned, drift.EVERY_TURN)
@@ -116,9 +116,9 @@ def changes(
     """Return what the verbs change in the cloud and on the Services.
 
     Args:
-        all_due: What is to be done.
-        previews: The provider's previews by uid; without one it cannot say.
-        owned: What the cloud lists as ours; None if it cannot list.
+        all_due: The work that is due for each Service.
+        previews: The provider's previews by uid; a Service without one cannot be shown in detail.
+        owned: The cloud objects with our marks; None if the cloud cannot list them.
         now: The time for conditions.
     """
     for item in all_due:

@@ -15,8 +15,8 @@ def changes(
     """Return the changes of volumes, and why some volumes stay as they are.
 
     Args:
-        volumes: All volumes.
-        answers: What the cloud says of those of `plan.askable`, by name.
+        volumes: All PersistentVolumes.
+        answers: The cloud's answers about the volumes of `plan.askable`, by name.
     """
     found: list[Change] = []
     held: list[str] = []

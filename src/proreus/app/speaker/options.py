@@ -14,7 +14,7 @@ def endpoint(text: str) -> str:
     """Parse host:port, or 0 for none.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text is neither host:port nor 0.
     """
     _, colon, number = text.rpartition(":")
     if text != "0" and (not colon or not port(number)):

@@ -22,7 +22,7 @@ class SettingsFile:
         """Read the file.
 
         Raises:
-            ConfigError: It is missing or wrong.
+            ConfigError: The file is missing or wrong.
         """
         self._path = path
         self._text = config_text(path)
@@ -70,7 +70,7 @@ def _password(path: Path) -> str:
 
     Raises:
         OSError: There is no such file.
-        ValueError: It is no password; the message does not show it.
+        ValueError: The file's content cannot be a password; the message does not show it.
     """
     try:
         text = path.read_text("ascii").rstrip("\r\n")

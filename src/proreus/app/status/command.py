@@ -101,7 +101,7 @@ def _pools(path: str) -> Sequence[Pool] | None:
     """Return the pools of a cloud-config of `local`; None without one.
 
     Raises:
-        CloudConfigError: It is missing or wrong.
+        CloudConfigError: The cloud-config is missing or wrong.
     """
     if not path:
         return None

@@ -1,6 +1,6 @@
 """Render the state as a page, which fetches /status.json again and again. Pure.
 
-It needs nothing from elsewhere, and writes what it was given as text only: names and messages
+The page needs nothing from elsewhere, and writes what it was given as text only: names and messages
 come from tenants and clouds. Of long tables it shows the first rows and finds the others by name.
 """
 

@@ -43,7 +43,7 @@ class Source:
 
     Attributes:
         nodes: The cache of nodes; None while the process does not lead.
-        services: That of Services.
+        services: The cache of Services; None while the process does not lead.
         running: The controllers that run.
         leaks: Lists the cloud objects that are left over.
     """

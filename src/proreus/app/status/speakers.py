@@ -51,7 +51,8 @@ def speaker_rows(
         nodes: All nodes.
         services: All Services.
         slices: All EndpointSlices.
-        pools: The pools of the cloud-config; None: not known, so that every address counts.
+        pools: The pools of the cloud-config; None if they are not known, so that every address
+            counts.
     """
     by_service: dict[str, list[EndpointSlice]] = {}
     for one in slices:

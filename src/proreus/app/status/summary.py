@@ -53,7 +53,7 @@ class State(StrEnum):
 class Row(msgspec.Struct, frozen=True):
     """One node or Service; `age` in seconds, `detail` is its machine's type, or its addresses.
 
-    `cloud` is the name of its cloud where there are several.
+    `cloud` is the name of the row's cloud where there are several.
     """
 
     name: str
@@ -115,7 +115,7 @@ class LeakRow(msgspec.Struct, frozen=True):
 class GatewayRow(msgspec.Struct, frozen=True):
     """A replica's machine that serves addresses, as it says itself; `more` are not listed.
 
-    `renewed` is how many seconds ago it said so.
+    `renewed` is how many seconds ago the replica said so.
     """
 
     name: str
@@ -127,7 +127,8 @@ class GatewayRow(msgspec.Struct, frozen=True):
 class SpeakerRow(msgspec.Struct, frozen=True):
     """A node that announces addresses by BGP; `more` are not listed.
 
-    `problem` is why its speaker is not well, or "": then FRR has what is listed, and a peer.
+    `problem` is why the node's speaker is not well, or ""; if it is well, FRR has the listed
+    addresses, and a peer.
     """
 
     node: str

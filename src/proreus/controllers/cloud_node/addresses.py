@@ -25,7 +25,7 @@ def provided(annotation: str) -> tuple[IPv4Address | IPv6Address, ...]:
     """Read the annotation: one address, or a pair of both families.
 
     Raises:
-        ProvidedNodeIPInvalid: It is anything else, or a pair with 0.0.0.0 or ::.
+        ProvidedNodeIPInvalid: The text is anything else, or a pair with 0.0.0.0 or ::.
     """
     ips = tuple(_parsed(text) for text in annotation.split(","))
     if None in ips:
@@ -48,7 +48,7 @@ def preferred(annotation: str, cloud: tuple[NodeAddress, ...]) -> tuple[NodeAddr
 
     Raises:
         ProvidedNodeIPInvalid: The annotation cannot be read.
-        ProvidedNodeIPMismatch: One of its addresses is not among the cloud's.
+        ProvidedNodeIPMismatch: An address in the annotation is not among the cloud's.
     """
     first: list[NodeAddress] = []
     for ip in provided(annotation):
@@ -71,7 +71,7 @@ def desired(node: Node, cloud: tuple[NodeAddress, ...]) -> tuple[NodeAddress, ..
 
     Raises:
         ProvidedNodeIPInvalid: The node's annotation cannot be read.
-        ProvidedNodeIPMismatch: It names an address that is not among the cloud's.
+        ProvidedNodeIPMismatch: The annotation names an address that is not among the cloud's.
     """
     annotation = node.metadata.annotations.get(ANNOTATION_PROVIDED_NODE_IP)
     chosen = cloud if annotation is None else preferred(annotation, cloud)

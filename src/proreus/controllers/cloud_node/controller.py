@@ -120,7 +120,7 @@ class CloudNodeController:
             self._waiting.pop(node.metadata.name, None)
 
     def _look(self, node: Node, delay: float) -> None:
-        """Compare a node with its machine, which may have changed, in so many seconds."""
+        """Queue a node, so that it is compared with its machine, which may have changed."""
         self._doubtful.add(node.metadata.name)
         self._queue.add(node.metadata.name, Priority.CHECK, after=delay)
 

@@ -82,8 +82,8 @@ def needs_instance(node: Node) -> bool:
 def may_be_confirmed(node: Node, sighting: Sighting, now: float) -> bool:
     """Tell whether a source that lags may say of a node that nothing has changed.
 
-    Only of one that is Ready, with which nothing was wrong, and whose machine the cloud itself has
-    shown not long ago and did not lack since. `now` is of the inventory's clock.
+    Only a Ready node may be, with which nothing was wrong, and whose machine the cloud itself has
+    shown not long ago and has not lacked since. `now` is of the inventory's clock.
     """
     ready = condition(node.status.conditions, "Ready")
     ours = condition(node.status.conditions, CONDITION)
@@ -104,8 +104,8 @@ def may_be_confirmed(node: Node, sighting: Sighting, now: float) -> bool:
 def update_group(key: str, node: Node | None, updates: int) -> Hashable:
     """Return the group of a node's writes: itself, or one of `updates` for initialised nodes.
 
-    So many of these are written at once (0: as many as of others). Groups do that, since a node
-    that waits for its group takes no slot from nodes that are new.
+    At most `updates` initialised nodes are written at once (0: as many as other nodes). Groups do
+    that, since a node that waits for its group takes no slot from nodes that are new.
     """
     if not updates or node is None or needs_instance(node):
         return key
@@ -128,8 +128,8 @@ def plan(
             provider id in the node's own spelling where both mean the same machine.
         now: The time for `lastTransitionTime`.
         refresh: Whether the cloud was asked about a node that is initialised already.
-        ownership: Whether the machine is this cloud's. A node of another's is left alone, but
-            an uninitialised one without the condition gets it once.
+        ownership: Whether the machine belongs to this cloud. Another cloud's node is left alone,
+            but an uninitialised node without the condition gets it once.
     """
     if node.metadata.deletion_timestamp is not None:
         return None

@@ -43,7 +43,7 @@ class Gate:
     def opens(self, uid: str, evidence: Evidence) -> float | None:
         """Count a node that is to go now; return None, or else the time when it may.
 
-        Only what was held before has to wait: it goes a few at a time.
+        Only a node that was held before has to wait: held nodes go a few at a time.
         """
         if not proven(self._breaker, evidence, self._policy):
             self._counted.setdefault(uid, self._at)
@@ -84,9 +84,9 @@ def judge(
             and nodes the autoscaler is removing.
         others: The number of the scope's other nodes.
         at: The time.
-        policy: The numbers.
-        disturbed: Whether the cloud contradicted itself in this pass, or its answers are known
-            to be wrong: then the time of unchanged answers begins anew.
+        policy: The settings: shares, counts and durations.
+        disturbed: Whether the cloud contradicted itself in this pass, or its answers are known to
+            be wrong: then the time for which answers are unchanged begins anew.
     """
     recent = {uid: t for uid, t in breaker.deletions.items() if at - t < policy.breaker_window}
     paced = {uid: t for uid, t in breaker.released.items() if at - t < policy.release_interval}

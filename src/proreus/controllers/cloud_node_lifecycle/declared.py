@@ -19,7 +19,7 @@ from proreus.kube.patch import Patch
 def doubtful(
     nodes: Iterable[Node], before: Mapping[Key, float], rules: Rules
 ) -> Mapping[Key, float]:
-    """Return the Ready nodes that an operator declared gone, and since when both is so."""
+    """Return the Ready nodes that an operator declared gone, and since when both are true."""
     return {
         key_of(node): before.get(key_of(node), rules.at)
         for node in nodes

@@ -31,10 +31,11 @@ class Evidence(msgspec.Struct, frozen=True):
     """The evidence of a machine's absence: at least one answer that it is gone.
 
     Attributes:
-        proved: The answers `NotFound` since the machine was seen that were known to be whole.
-        confirmations: How many of these count: they began far enough from one another.
-        counted: When the last of those ended.
-        tombstone: The cloud showed this very machine as terminated.
+        proved: The complete answers `NotFound` since the machine was last seen.
+        confirmations: How many of the answers in `proved` count as confirmations: they began far
+            enough from one another.
+        counted: The end of the last call that counts.
+        tombstone: Whether the cloud showed this very machine as terminated.
     """
 
     proved: Span | None = None
@@ -59,12 +60,12 @@ def proved(
     """Add an answer `NotFound` that is known to be complete.
 
     Args:
-        evidence: What was known.
+        evidence: The evidence before.
         began: When the call began.
-        ended: When it ended. The next call that counts begins an interval after this: a call may
-            wait for the cloud's quota, and so be sent long after it began.
-        policy: The numbers.
-        decides: Whether it had witnesses enough to be the last confirmation.
+        ended: When the call ended. The next call that counts must begin an interval after this: a
+            call may wait for the cloud's quota, and so be sent long after it began.
+        policy: The settings: shares, counts and durations.
+        decides: Whether it had enough witnesses to be the last confirmation.
     """
     span = Span(began, began) if evidence.proved is None else evidence.proved.extended(began)
     after = msgspec.structs.replace(evidence, proved=span)

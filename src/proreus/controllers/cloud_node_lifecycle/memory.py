@@ -41,7 +41,8 @@ class Alert(StrEnum):
 class Wait(msgspec.Struct, frozen=True):
     """The decision to keep a node that looks gone, until `until` at the earliest, if that is known.
 
-    `hold` is what more answers of the same kind will not change by themselves; None if they will.
+    `hold` is a reason to wait that more answers of the same kind will not end by themselves; None
+    if they will.
     """
 
     until: float | None
@@ -50,17 +51,18 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class ScopeMemory(msgspec.Struct, frozen=True):
-    """What is known of one scope.
+    """The memory of one scope.
 
     Attributes:
-        evidence: What speaks for the absence of machines.
+        evidence: The evidence of the absence of machines.
         missing: The Ready nodes that the cloud does not know.
         strange: The nodes that the cloud did not know while they were Ready, and has not shown
-            since: it would not know them if their machines lived. With the time since when.
-        endings: The ends of what hid nodes that have returned lately.
-        views: The answers that wait for what becomes of these.
-        breaker: Whether too many look gone.
-        off: What speaks for machines being powered off.
+            since, each with the time since when: even if their machines lived, the cloud would not
+            know them.
+        endings: The recent returns of nodes that had been missing.
+        views: The answers that are kept until their missing witnesses are explained.
+        breaker: The state of the breaker.
+        off: The evidence of machines being powered off.
         awake: The Ready nodes whose machines the cloud shows as powered off.
     """
 
@@ -75,7 +77,7 @@ class ScopeMemory(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What is known of all scopes, and of single nodes.
+    """The memory of all scopes, and of single nodes.
 
     `reported` is when each alarm was last reported, by node uid; `doubts` since when Ready nodes
     have been declared gone, `outlived` the nodes that have outlived their instance.

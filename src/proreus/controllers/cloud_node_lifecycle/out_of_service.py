@@ -23,7 +23,7 @@ HELD = "OutOfServiceHeld"
 def ruling_on_power(fleet: Fleet, key: Key, findings: Findings, rules: Rules) -> Wait | None:
     """Return why a node whose machine is powered off must wait; None if it need not.
 
-    It goes by an answer of this pass only, whatever was known before.
+    A decision needs an answer of this pass, whatever was known before.
     """
     evidence = findings.off.evidence[key]
     if doubt := _doubt(fleet, findings):

@@ -43,11 +43,11 @@ def is_quiet(
     """Tell whether a pass over these nodes decides the same as one over all.
 
     Args:
-        outstanding: All nodes that stand out, and all whose sighting is lost.
-        now: As for the pass, like all that follows.
-        known: What is known without asking.
-        policy: The numbers.
-        memory: What the pass before handed over.
+        outstanding: The nodes that stand out, and the nodes whose machine is not shown any more.
+        now: The time of the pass; all further arguments are as for the pass.
+        known: The facts about each node that are known without asking the cloud.
+        policy: The settings: shares, counts and durations.
+        memory: The memory that the pass before handed over.
     """
     return (
         memory == Memory()
@@ -81,6 +81,6 @@ class Outstanding:
         return self._nodes.values()
 
     def and_lost(self, lost: Iterable[str], get: Callable[[str], Node | None]) -> tuple[Node, ...]:
-        """Return these nodes, and those of the cache whose machine is lost, by name."""
+        """Return the nodes that stand out, and the nodes in `lost` that `get` finds by name."""
         others = (get(name) for name in lost if name not in self._nodes)
         return (*self._nodes.values(), *(node for node in others if node is not None))

@@ -98,19 +98,21 @@ class Pass(msgspec.Struct, frozen=True):
     Attributes:
         delete: Nodes to delete.
         taints: Patches that set or remove the shutdown taint, with their nodes.
-        marks: Patches that say on a node, or no longer say, that the cloud does not know it.
-        refuted: Patches that take an operator's word off nodes whose machines are not gone.
-        waiting: Nodes that look gone, but not surely yet, by name.
-        held: Nodes that look gone and stay until something else changes, by name.
-        unknown: The Ready nodes whose machine the cloud does not know, by name; True if it is a
-            witness no more.
+        marks: Patches that add to a node, or remove from it, the mark that the cloud does not know
+            it.
+        refuted: Patches that remove an operator's declaration that a machine is gone, where it is
+            not.
+        waiting: The nodes that look gone, but not surely yet, by name.
+        held: The nodes that look gone and stay until something else changes, by name.
+        unknown: The Ready nodes whose machine the cloud does not know, by name; True if the node is
+            no longer a witness.
         alarms: The alarms about nodes to raise now.
-        memory: For the next pass.
-        next_look: When the first verdict can change by time alone; None if none can.
+        memory: The memory for the next pass.
+        next_look: When the first verdict can change by time alone; None if none can change so.
         suspects: The nodes that look gone and that the breaker counts.
         out_of_service: Patches that take nodes out of service: their machines are powered off.
-        in_service: Patches that put them back.
-        powered_off: Nodes whose machines are powered off, but not surely yet, by name.
+        in_service: Patches that put nodes back in service.
+        powered_off: The nodes whose machines are powered off, but not surely yet, by name.
     """
 
     delete: tuple[Deletion, ...]
@@ -166,13 +168,13 @@ def plan(
     """Decide for all nodes of the cluster.
 
     Args:
-        nodes: All of them, as they are after the cloud was asked; answers about other nodes
-            count for nothing.
+        nodes: All nodes of the cluster, as they are after the cloud was asked; answers about other
+            nodes count for nothing.
         replies: The answers of this pass. Only a node about which one of them says `NotFound`
             is deleted, whatever was known before.
-        memory: What the pass before handed over.
-        policy: The numbers.
-        known: What is known without asking.
+        memory: The memory that the pass before handed over.
+        policy: The settings: shares, counts and durations.
+        known: The facts about each node that are known without asking the cloud.
         now: Wall-clock time, for the age of nodes.
         at: The time on the clock of the observations.
         returning: The answers about nodes that may be put back in service, by name.

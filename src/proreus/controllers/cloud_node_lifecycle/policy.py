@@ -10,27 +10,30 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     a single answer deletes a node, as in the Go framework.
 
     Attributes:
-        confirmations: Answers "no such machine" that it takes.
+        confirmations: How many answers "no such machine" a deletion takes.
         confirmation_interval: The least time between the beginnings of two calls that count.
         startup_grace: The age before which a node that is not initialised is left alone, and
             one that can only be looked up by name.
-        witnesses: Ready nodes asked about in the same call; 0 asks for none and needs none.
-        jury: So many of them, or all there are, in the call that may decide.
+        witnesses: How many Ready nodes are asked about in the same call; 0 asks for none and needs
+            none.
+        jury: How many witnesses, or all if there are fewer, must be in the call that decides.
         dying: How long a Ready node may be unknown to the cloud: the time in which a machine that
             has just gone makes its Node not Ready.
-        aside_after: After so long a Ready node that the cloud does not know is no witness.
-        aside_fraction: The share of a scope's Ready nodes that may be set aside so; one at least.
+        aside_after: The time after which a Ready node that the cloud does not know is no longer a
+            witness.
+        aside_fraction: The share of a scope's Ready nodes that may be set aside as witnesses; at
+            least one.
         breaker_fraction: The share of a scope's nodes that may look gone within the window.
         breaker_minimum: The number that may look gone in any case.
         breaker_window: How long a deletion counts.
         hold: How long answers must stay unchanged for a node to go in spite of the breaker.
-        release_fraction: The share of a scope's nodes that may so go within `release_interval`;
-            `breaker_minimum` at least.
-        release_interval: See there.
-        resume: Whether the breaker is overruled.
-        delete_by_name: Whether nodes without a provider id may go.
+        release_fraction: The share of a scope's nodes that may go in spite of the breaker within
+            `release_interval`; at least `breaker_minimum`.
+        release_interval: The time within which `release_fraction` counts.
+        resume: Whether the breaker is overruled, so that it holds nothing back.
+        delete_by_name: Whether nodes without a provider id may be deleted.
         out_of_service_grace: How long a node must have been silent, and its machine powered off,
-            for the taint out-of-service; None if it is never set.
+            before it gets the taint out-of-service; None if it is never set.
     """
 
     confirmations: int = 2

@@ -40,8 +40,8 @@ class PoweredOff(msgspec.Struct, frozen=True):
     """The evidence about machines of a scope that are powered off.
 
     Attributes:
-        evidence: The answers that speak for a machine being powered off.
-        confirmed: The machines of which an answer of this pass proves it.
+        evidence: The evidence of machines being powered off.
+        confirmed: The machines that an answer of this pass proves to be powered off.
         awake: The Ready nodes whose machines the cloud shows as powered off.
     """
 
@@ -73,9 +73,9 @@ def powered_off(
         open_: The nodes in question.
         ready: The Ready nodes.
         replies: The answers.
-        memory: What the pass before handed over.
-        rules: The numbers; nothing is weighed where the taint is never set.
-        is_wrong: Whether the answers are known to be wrong: they lack Ready nodes.
+        memory: The memory that the pass before handed over.
+        rules: The settings; nothing is weighed where the taint is never set.
+        is_wrong: Whether the answers are known to be wrong, because they lack Ready nodes.
     """
     if rules.policy.out_of_service_grace is None:
         return PoweredOff()
@@ -147,7 +147,7 @@ def _may_be_marked(node: Node, known: Known) -> bool:
 
 
 def _is_vouched_for(reply: Reply, observation: Observation) -> bool:
-    """Tell whether the witnesses asked together with it are shown, most of them as running."""
+    """Tell whether the witnesses in the same call are shown, most of them as running."""
     near = [reply.beside(witness, observation) for witness in reply.question.witnesses]
     if any(isinstance(one.answer, NotFound) or _is_off(one) for those in near for one in those):
         return False

@@ -48,7 +48,7 @@ class Known(msgspec.Struct, frozen=True):
     Attributes:
         owns: Whether the node's machine is of this cloud.
         scope: The scope whose credential or listing shows the node's machine.
-        sighting: What all calls until now have shown of the machine.
+        sighting: The summary of what all calls until now have shown of the machine.
         known_for: For how many seconds, at least, the Node has existed.
     """
 
@@ -71,11 +71,11 @@ class Question(msgspec.Struct, frozen=True):
 
     Attributes:
         candidates: The nodes in question.
-        witnesses: Nodes whose machines are surely there.
-        scope: The scope of all.
-        due: The names of those whose absence would count now.
-        decides: Whether there are witnesses enough for the answer to decide.
-        due_off: The names of the candidates of which a lack of power would count now.
+        witnesses: The witnesses: nodes whose machines surely exist.
+        scope: The scope of all these nodes.
+        due: The names of the candidates whose absence would count now.
+        decides: Whether there are enough witnesses for the answer to decide.
+        due_off: The names of the candidates for which an answer "powered off" would count now.
     """
 
     candidates: tuple[Node, ...]
@@ -100,7 +100,7 @@ class Reply(msgspec.Struct, frozen=True):
     def beside(self, witness: Node, observation: Observation) -> Sequence[Observation]:
         """Return the answers about a witness in the call of `observation`, or calls around it.
 
-        The last before it and the first after it, if there are both; else none.
+        Return the last answer before it and the first after it, if both exist; else none.
         """
         observations = self.observations.get(witness.metadata.name, ())
         near = [one for one in observations if one.call == observation.call]
@@ -160,7 +160,7 @@ def eligible_witnesses(nodes: Iterable[Node], known: Known) -> Mapping[Scope, li
 def witnesses(eligible: Sequence[Node], count: int, turn: int) -> tuple[Node, ...]:
     """Pick up to `count` eligible nodes, others each `turn`.
 
-    They lie far from one another: half a page is a half in the order of names, too.
+    The witnesses lie far from one another: half a page is a half in the order of names, too.
     """
     picked = min(count, len(eligible))
     return tuple(

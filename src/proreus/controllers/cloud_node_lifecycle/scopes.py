@@ -55,13 +55,13 @@ class Fleet(msgspec.Struct, frozen=True):
     """The nodes of one scope.
 
     Attributes:
-        scope: Its name; None if the provider does not say it.
+        scope: The name of the scope; None if the provider does not say it.
         open: The nodes in question.
         eligible: The nodes that can be witnesses.
-        rest: Other nodes of which something is remembered. A taint or a failed hook of the
-            provider keeps them from being either for now.
-        total: How many nodes of this cloud there are.
-        outlived: The nodes that have outlived their instance, of all scopes.
+        rest: The nodes that are neither in question nor witnesses, because of a taint or a failed
+            hook of the provider, and of which something is remembered.
+        total: The number of this cloud's nodes.
+        outlived: The nodes that have outlived their instance, in all scopes.
     """
 
     scope: Scope
@@ -110,14 +110,15 @@ class Findings(msgspec.Struct, frozen=True):
 
     Attributes:
         answers: The answers about the nodes in question.
-        suspects: The evidence against the nodes that the breaker counts, by uid: a whole answer
-            lacked each of them.
-        standing: The Ready nodes that the cloud does not know.
-        off: The machines that are powered off.
-        lost: The nodes set aside and the strange ones: since when the cloud has not known each,
-            None if it never showed it.
-        lasting: The nodes that are to be marked, for a manager that starts later.
-        memory: The memory for the next pass; the deletions of this pass are not in it yet.
+        suspects: The evidence against the nodes that the breaker counts, by uid: each was absent
+            from a complete answer.
+        standing: The Ready nodes that the cloud does not know, and what they mean.
+        off: The evidence of machines being powered off.
+        lost: The nodes set aside as witnesses, and the strange nodes, each with the time since when
+            the cloud has not known it; None if the cloud never showed it.
+        lasting: The nodes that are to be marked as unknown to the cloud, for a manager that starts
+            later.
+        memory: The memory for the next pass, without the deletions of this pass.
     """
 
     answers: Mapping[Key, Answer]
@@ -205,9 +206,9 @@ def _strange(
 ) -> Iterator[tuple[Key, float]]:
     """Select the nodes of `since` that the cloud still does not know, with their times.
 
-    One is none any more when the cloud shows its machine; and when other nodes return that were
-    missed together with it: what hid all of them has ended, and it may have died meanwhile. A mark
-    goes on where the machine was never shown.
+    A node is no longer strange when the cloud shows its machine; or when other nodes return that
+    were missing together with it: what hid all of them has ended, and its machine may have died
+    meanwhile. A mark lasts until the machine is shown.
     """
     healed = min((ending.since for ending in endings), default=inf)
     for key, node in fleet.nodes.items():

@@ -73,7 +73,8 @@ def is_marked_out_of_service(node: Node) -> bool:
 def out_of_service(node: Node) -> Patch:
     """Make the patch that takes a node out of service; it applies to this version of it only.
 
-    If the node has changed since, as when its kubelet has reported, nothing is written.
+    If the node has changed since, for instance because its kubelet has reported, nothing is
+    written.
     """
     meta, taints = node.metadata, node.spec.taints
     return patch.json_patch(

@@ -30,9 +30,10 @@ class Panel(msgspec.Struct, frozen=True):
     """A summary of what one answer says of its witnesses.
 
     Attributes:
-        shown: Their machines are there.
-        absent: The cloud does not know them; those that it shows as terminated are no witnesses.
-        asked: How many there were, with those about which it gave no answer.
+        shown: The witnesses whose machines the answer shows.
+        absent: The witnesses that the answer lacks; nodes that it shows as terminated are no
+            witnesses.
+        asked: The number of witnesses, with those about which the cloud gave no answer.
     """
 
     shown: frozenset[Key] = frozenset()
@@ -56,8 +57,8 @@ class WitnessAnswer(msgspec.Struct, frozen=True):
     Attributes:
         key: The node.
         began: When the call began.
-        shown: Whether the machine is there.
-        is_sound: Whether it is absent from an answer that was sound otherwise.
+        shown: Whether the answer shows the machine.
+        is_sound: Whether the machine is absent from an answer that was sound otherwise.
     """
 
     key: Key
@@ -70,10 +71,10 @@ class Missing(msgspec.Struct, frozen=True):
     """A Ready node whose machine the cloud does not know.
 
     Attributes:
-        first: When the first call of the row began that did not find it.
-        last: When the last call of the row began.
-        sound: The answers of the row that were sound otherwise.
-        shown: When a call began that last showed it before; None if none did.
+        first: The start of the first call in a row that did not find the machine.
+        last: The start of the last call in a row that did not find it.
+        sound: The number of answers in this row that were sound otherwise.
+        shown: The start of the last call before that showed the machine; None if none did.
     """
 
     first: float
@@ -83,9 +84,10 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The notice that what hid nodes has ended: some of them returned.
+    """The notice that missing nodes have returned: what hid them has ended.
 
-    It may have hidden all nodes that went missing from `since` on; `at` is when they returned.
+    The cause may have hidden all nodes that went missing from `since` on; `at` is when they
+    returned.
     """
 
     since: float
@@ -98,9 +100,9 @@ class View(msgspec.Struct, frozen=True):
     Attributes:
         began: When the call began.
         ended: When it ended.
-        absent: The nodes in question that it lacks.
-        open: The Ready nodes that it lacks.
-        decides: Whether it had witnesses enough to decide.
+        absent: The nodes in question that the answer lacks.
+        open: The Ready nodes that the answer lacks.
+        decides: Whether it had enough witnesses to decide.
     """
 
     began: float
@@ -114,10 +116,10 @@ class Standing(msgspec.Struct, frozen=True):
     """A summary of the Ready nodes that the cloud does not know, and what that means.
 
     Attributes:
-        missing: All of them.
-        aside: The nodes that are no longer witnesses.
-        against: The nodes that show that the answers are wrong.
-        is_over: There are more to set aside than may be, so none is.
+        missing: The Ready nodes that the cloud does not know.
+        aside: The nodes among these that are no longer witnesses.
+        against: The nodes among these that show that the answers are wrong.
+        is_over: Whether more nodes would have to be set aside than may be, so that none is.
     """
 
     missing: Mapping[Key, Missing] = {}
@@ -141,7 +143,7 @@ def follow(
 
     Args:
         before: The missing nodes of the pass before.
-        ready: The Ready nodes; those that are not Ready any more were dying.
+        ready: The Ready nodes; a missing node that is not among them was dying.
         answers: The answers about Ready nodes, in any order.
         shown: When a call last showed each node.
     """
@@ -178,14 +180,15 @@ def endings_of(
 ) -> tuple[Ending, ...]:
     """Return the endings of the last minute, with that of nodes that have returned now.
 
-    For so long a machine that died in the meantime may leave its Node Ready.
+    An ending counts for a minute: so long a machine that died in the meantime may leave its Node
+    Ready.
 
     Args:
         before: The endings of the pass before.
         missing: The missing nodes of the pass before.
-        returned: The nodes of them, or others, that have returned.
+        returned: The missing nodes that have returned, and others that have.
         at: The time.
-        policy: The numbers.
+        policy: The settings: shares, counts and durations.
         strange: The strange nodes of the pass before, silent ones too.
     """
     recent = tuple(ending for ending in before if at - ending.at < policy.dying)
@@ -263,8 +266,8 @@ def settle(views: Iterable[View], standing: Standing) -> tuple[tuple[View, ...],
 def was_shown(shown: float | None, lost: Collection[float | None]) -> bool:
     """Tell whether a node in question may be deleted although the cloud has lost other nodes.
 
-    It must have been shown under these credentials; and also since the time in `lost` of each that
-    was shown before: else both may have left the answers together, with their machines there.
+    The node must have been shown under these credentials; and also since the time in `lost` of each
+    that was shown before: else both may have left the answers together, with their machines there.
     """
     if not lost:
         return True

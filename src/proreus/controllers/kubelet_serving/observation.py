@@ -30,8 +30,8 @@ async def observe(
     Args:
         requests: The requests in question.
         nodes: All nodes of the cluster.
-        instances: The provider's.
-        inventory: Where the machines are asked about.
+        instances: The provider's capability `Instances`.
+        inventory: The inventory that asks about the machines.
         not_before: The earliest time, of the inventory's clock, at which a call may have begun.
 
     Raises:

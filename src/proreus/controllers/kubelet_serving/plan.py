@@ -134,7 +134,7 @@ def is_to_ask(request: CertificateSigningRequest, seen: Observed) -> bool:
 
 
 def rivals(nodes: Iterable[Node], about: Iterable[Observed]) -> dict[str, list[str]]:
-    """Return by what is claimed, of all that the requests are about, the Nodes that claim it."""
+    """Return the Nodes that claim each id, name and address in the requests, by what they claim."""
     claimed: dict[str, list[str]] = {}
     for seen in about:
         if seen.node is not None and seen.node.spec.provider_id:

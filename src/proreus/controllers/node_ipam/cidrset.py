@@ -123,7 +123,7 @@ class Claim(msgspec.Struct, frozen=True):
 class Reservation(msgspec.Struct, frozen=True):
     """The blocks reserved for a node whose CIDRs the cache does not show yet.
 
-    `is_unsure`: they may have been written, so that only the cache can tell.
+    `is_unsure` says that the blocks may have been written, so that only the cache can tell.
     """
 
     blocks: tuple[Network, ...]
@@ -166,8 +166,8 @@ class Blocks:
     def reserve(self, uid: str) -> tuple[Network, ...] | Network:
         """Reserve a block of each cluster CIDR, or return the cluster CIDR that has none left.
 
-        The same ones until `hold`, `forget` or `refused`. If one family has none left, none of
-        the other is kept.
+        The node gets the same blocks until `hold`, `forget` or `refused`. If one family has none
+        left, none of the other is kept.
         """
         if uid in self._reserved:
             return self._reserved[uid].blocks

@@ -105,8 +105,8 @@ def ranges(
 ) -> tuple[tuple[Range, ...], tuple[str, ...]]:
     """Return the cluster CIDRs with their blocks' prefix lengths, and problems with the flags.
 
-    The sizes are those of `--node-cidr-mask-size`, `-ipv4` and `-ipv6`; 0 is the default. The
-    rules are Go's. Where the cloud allocates, there are none of either.
+    The sizes are those of `--node-cidr-mask-size`, `-ipv4` and `-ipv6`; 0 is the default. The rules
+    are Go's. Where the cloud allocates, there are neither networks nor problems.
     """
     if mode is Mode.FROM_CLOUD:
         return (), ()
@@ -182,8 +182,8 @@ def has_assigned(node: Node) -> bool:
 def releasable(node: Node, nodes: Iterable[Node]) -> tuple[str, ...]:
     """Return the blocks that a deleted node's instance has to give back.
 
-    Not those that another Node says it has on the same instance: the machine's new Node, or that of
-    a living machine which the one that is gone has claimed.
+    Blocks are left out that another Node says it has on the same instance: the machine's new Node,
+    or that of a living machine which the one that is gone has claimed.
     """
     others = (one for one in nodes if one.spec.provider_id == node.spec.provider_id)
     held = {

@@ -1,7 +1,7 @@
 """Give silent nodes up: watch their leases and statuses, write conditions and taints, evict pods.
 
-For clusters whose kube-controller-manager runs without its controllers of node lifecycle and taint
-eviction. If another one is at work, nothing is done but to say so.
+It is for clusters whose kube-controller-manager runs without its controllers of node lifecycle and
+taint eviction. If another controller of this kind is at work, this one does nothing but say so.
 """
 
 import asyncio

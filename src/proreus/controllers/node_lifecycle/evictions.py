@@ -57,7 +57,8 @@ def _is_less(one: str, other: str) -> bool:
 def patience(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float | None:
     """Return the seconds that a pod may stay with these NoExecute taints; None: for ever.
 
-    All must be tolerated, else it is 0; then the shortest of the tolerations that match counts.
+    All taints must be tolerated, else it is 0; then the shortest of the tolerations that match
+    counts.
     """
     used: list[Toleration] = []
     for taint in taints:
@@ -75,9 +76,9 @@ def schedule(
     """Return when each pod leaves, by uid, of those that must.
 
     Args:
-        pods: The pods on tainted nodes, with the NoExecute taints.
-        before: What the schedule was. The time of a pod counts from when it was first on it, also
-            if taints have changed since.
+        pods: The pods on tainted nodes, with the nodes' NoExecute taints.
+        before: The schedule before. The time of a pod counts from when it was first in the
+            schedule, even if taints have changed since.
         at: The time.
     """
     scheduled: dict[str, Eviction] = {}
@@ -115,12 +116,13 @@ def confirmed(
     *,
     stopped: bool,
 ) -> tuple[tuple[Pod, ...], tuple[str, ...]]:
-    """Return the pods that leave also by what was read anew of their nodes, and the others' uids.
+    """Return the pods that still leave by the nodes as read anew, and the uids of the others.
 
     Args:
-        pods: The pods that are to leave by what the caches hold.
-        nodes: Their nodes by name; a pod stays whose node could not be read, or is gone.
-        scheduled: Since when each pod has been on a tainted node, by uid.
+        pods: The pods that are due to leave by the cached state.
+        nodes: The pods' nodes as read anew, by name; a pod stays whose node could not be read, or
+            is gone.
+        scheduled: The time since when each pod has been on a tainted node, by uid.
         at: The time.
         stopped: Whether all zones are disrupted.
     """
@@ -151,7 +153,7 @@ def executing(taints: Iterable[Taint]) -> tuple[Taint, ...]:
 def counting(node: Node, *, stopped: bool) -> tuple[Taint, ...]:
     """Return the NoExecute taints of a node by which pods leave it now.
 
-    Those of the node lifecycle do not count while the node is Ready, or all zones are disrupted:
+    Taints of the node lifecycle do not count while the node is Ready, or all zones are disrupted:
     they are about to be removed.
     """
     is_health = frozenset[str]() if wanted_key(node) and not stopped else EXECUTING

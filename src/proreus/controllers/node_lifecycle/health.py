@@ -29,7 +29,7 @@ def is_silent(node: Node, since: float, at: float, policy: Policy) -> bool:
 def unknown(node: Node, now: datetime) -> tuple[Condition, ...]:
     """Return the conditions to write to a silent node; none if it has them.
 
-    NetworkUnavailable is somebody else's.
+    The condition NetworkUnavailable is left alone: another controller owns it.
     """
     changed = []
     for type_ in _TYPES:

@@ -14,7 +14,7 @@ class Memory(msgspec.Struct, frozen=True):
         heard: When each node was heard of last, by uid.
         states: How disrupted each zone was.
         queued: The nodes that wait for their NoExecute taint, by zone and in order, by uid.
-        buckets: How quickly each zone's may get it.
+        buckets: The bucket of each zone that limits how quickly its nodes get the taint.
         at: When the last pass was; None before the first.
     """
 

@@ -2,10 +2,10 @@
 
     heard of? ─► conditions ─► zones: how disrupted? ─► taints at once, or at a rate
 
-As kube-controller-manager's controllers of node lifecycle and taint eviction, whose flags the
-numbers have (`policy`), with more care: after a standstill of this process all begins anew, and
-some seconds pass in which another controller of this kind would show itself (`rivals`). Everything
-is a value.
+The rules and flags are those of kube-controller-manager's controllers of node lifecycle and taint
+eviction (`policy`), with more care: after a standstill of this process all begins anew, and some
+seconds pass in which another controller of this kind would show itself (`rivals`). Everything is a
+value.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -42,12 +42,13 @@ class Pass(msgspec.Struct, frozen=True):
     """The result of one pass.
 
     Attributes:
-        silent: The nodes to which conditions are written, after one more look at each.
-        lost: The silent nodes that have these conditions: no pod of theirs counts as Ready.
-        now: Nodes whose taints are changed at once, with their patches.
-        zones: The nodes of each zone, counted.
+        silent: The silent nodes whose conditions are to be written, after one more look at each.
+        lost: The silent nodes that have these conditions already: none of their pods counts as
+            Ready.
+        now: The nodes whose taints are changed at once, with their patches.
+        zones: The numbers of nodes in each zone.
         stopped: Whether all zones are disrupted: then nothing is tainted, and pods stay.
-        memory: For the next pass.
+        memory: The memory for the next pass.
     """
 
     silent: tuple[Silence, ...]
@@ -70,10 +71,10 @@ def plan(
     """Decide for all nodes of the cluster.
 
     Args:
-        nodes: All of them.
-        heard: When each node was heard of last, by uid; those left out begin now.
-        memory: What the pass before handed over.
-        policy: The numbers.
+        nodes: All nodes of the cluster.
+        heard: When each node was heard of last, by uid; nodes without an entry count from now on.
+        memory: The memory that the pass before handed over.
+        policy: The settings: shares, counts and durations.
         now: Wall-clock time, for what is written.
         at: The time.
     """
@@ -162,7 +163,7 @@ def _rate(memory: Memory, name: str, zones: Mapping[str, Zone], policy: Policy) 
 
 
 def _queued(nodes: Sequence[Node], memory: Memory) -> Mapping[str, tuple[str, ...]]:
-    """Return who waits for its first NoExecute taint, in the order in which that began."""
+    """Return the nodes that wait for their first NoExecute taint, in the order of arrival."""
     waiting = {
         node.metadata.uid: zone_of(node)
         for node in nodes

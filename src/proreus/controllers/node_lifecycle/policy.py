@@ -10,9 +10,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         period: How often nodes are looked at.
         grace: How long a node may be silent.
         startup_grace: How long a node may be silent that has never reported.
-        courtesy: How much longer nothing is done, so that another controller of this kind shows.
+        courtesy: The additional time for which nothing is done, so that another controller of this
+            kind can show itself.
         rate: How many nodes of a zone are tainted in a second.
-        reduced_rate: The rate of a large zone that is partly disrupted; a small one's is 0.
+        reduced_rate: The rate in a large zone that is partly disrupted; in a small one it is 0.
         large: The number of nodes above which a zone is large.
         threshold: The share of nodes not Ready from which a zone is partly disrupted.
     """

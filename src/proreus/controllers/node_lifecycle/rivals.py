@@ -28,14 +28,14 @@ class Rivals(msgspec.Struct, frozen=True):
 
     Attributes:
         seen: When each writer wrote last, by name.
-        nodes: The nodes that still are as a rival has left them, by uid, with its name.
+        nodes: The nodes that are still as another writer has left them, by uid, with its name.
     """
 
     seen: Mapping[str, float] = {}
     nodes: Mapping[str, str] = {}
 
     def active(self, at: float) -> tuple[str, ...]:
-        """Return the names of those that are at work."""
+        """Return the names of the writers that are at work."""
         recent = {name for name, last in self.seen.items() if at - last < RECENT}
         return tuple(sorted(recent | set(self.nodes.values())))
 

@@ -67,7 +67,7 @@ def no_execute(node: Node, key: str, now: datetime) -> tuple[Taint, ...]:
 def edit(node: Node, wanted: tuple[Taint, ...]) -> Patch | None:
     """Make the patch to these taints; it applies to this version of the node only.
 
-    If anything about the node has changed, such as its conditions, nothing is written.
+    If anything about the node has changed, such as its conditions, the API server writes nothing.
     """
     ops = patch.taints(node.spec.taints, wanted)
     if not ops:

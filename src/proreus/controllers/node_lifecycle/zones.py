@@ -49,7 +49,7 @@ class Zone(msgspec.Struct, frozen=True):
         return self.ready + self.not_ready
 
     def state(self, threshold: float) -> State:
-        """Tell how much of it is disrupted."""
+        """Tell how much of the zone is disrupted."""
         if self.not_ready and not self.ready:
             return State.FULL
         is_partial = self.not_ready > _FEW and self.not_ready / self.size >= threshold
@@ -63,7 +63,7 @@ class Bucket(msgspec.Struct, frozen=True):
     at: float = 0.0
 
     def filled(self, rate: float, at: float) -> "Bucket":
-        """Return the bucket as it is later."""
+        """Return the bucket as it is at a later time."""
         return Bucket(min(1.0, self.level + max(0.0, at - self.at) * rate), at)
 
     def taken(self) -> "Bucket | None":

@@ -41,7 +41,7 @@ def refusal(old: Claim, new: Claim, found: StorageClass | None) -> str:
     Args:
         old: The claim as it is.
         new: The claim as it is to be.
-        found: The class that `class_to_ask` names; None if there is none.
+        found: The class that `class_to_ask` names; None if it does not exist.
     """
     if not grows(old, new):
         return ""

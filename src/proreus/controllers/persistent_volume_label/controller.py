@@ -110,8 +110,8 @@ class PersistentVolumeLabelController:
         """Decide for one volume.
 
         Raises:
-            CloudError: The cloud does not tell where it is; there is an event about it.
-            ValueError: What the cloud tells is no zone; there is one as well.
+            CloudError: The cloud does not say where the volume is; an event is recorded about it.
+            ValueError: The cloud's answer names no valid zone; an event is recorded about it.
         """
         if obj is None or not plans.relevant(obj):
             return None

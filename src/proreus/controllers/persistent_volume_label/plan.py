@@ -45,7 +45,7 @@ Answer = Mapping[str, str] | CloudError
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The labels and the node affinity that a volume is to have; None is the one it has."""
+    """The labels and the node affinity that a volume is to have; None keeps the present one."""
 
     labels: Mapping[str, str]
     affinity: Mapping[str, Any] | None
@@ -54,7 +54,7 @@ class Place(msgspec.Struct, frozen=True):
 def known(volume: PersistentVolume) -> Mapping[str, str] | None:
     """Return the labels of a volume that are known without the cloud; None if it must be asked.
 
-    Those of a provisioner count if they are whole. A volume of no cloud has none.
+    Labels of a provisioner count if they are whole. A volume of no cloud has no labels.
     """
     meta = volume.metadata
     if PROVISIONED_BY in meta.annotations:

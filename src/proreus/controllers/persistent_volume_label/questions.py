@@ -98,8 +98,8 @@ class QuestionsOfAll:
     async def ask(self, volume: PersistentVolume) -> Answer:
         """Return the first labels that a cloud has for the volume; none waits for another.
 
-        Without labels it is the error of a cloud that could not be asked, if there is one, before
-        that of a cloud which says that it has no such volume.
+        If no cloud has labels, the error of a cloud that could not be asked, if there is one, comes
+        before that of a cloud which says that it has no such volume.
         """
         asked = [asyncio.create_task(one.ask(volume)) for one in self._clouds]
         errors: list[CloudError] = []

@@ -28,7 +28,8 @@ SHRINK = 8
 class Unit(msgspec.Struct, frozen=True):
     """The work on one destination in one `apply`.
 
-    With `desired`, that route replaces those in `delete`; without, these are deleted.
+    With `desired`, that route replaces the routes in `delete`; without, the routes in `delete` are
+    deleted.
     """
 
     destination: Network
@@ -45,11 +46,11 @@ class Attempt(msgspec.Struct, frozen=True):
     """A summary of the tries so far.
 
     Attributes:
-        failures: How many failed in a row.
-        due: When the next is due.
+        failures: How many tries failed in a row.
+        due: When the next try is due.
         is_lacking: Whether the node is known to lack the route.
-        text: What the cloud said last; "" if nothing that the user should do something about.
-        batch: The most destinations that may go together with this one.
+        text: The cloud's last error text; "" if the user can do nothing about it.
+        batch: The most destinations that may be in one batch with this one.
     """
 
     failures: int
@@ -79,11 +80,12 @@ def result(
     """Judge the cloud's answers about one destination.
 
     Args:
-        unit: What was to be done.
-        answers: By route; or what `apply` raised, which fails the whole batch.
-        before: The attempt so far.
-        policy: The delays.
-        batch: How many destinations the batch had.
+        unit: The change that was tried.
+        answers: The cloud's answers by route, or the error that `apply` raised, which fails the
+            whole batch.
+        before: The attempts so far.
+        policy: The settings of delays and sizes.
+        batch: How many destinations were in the batch.
         now: The time of the answer.
     """
     if isinstance(answers, Exception):
@@ -136,7 +138,7 @@ def _attempt(
 def _due(failures: int, policy: Policy, now: float) -> float:
     """Return when to try again: after the delay, and at a multiple of it.
 
-    So what failed at about one time comes back in one pass, with one listing for all.
+    So routes that failed at about one time come back in one pass, with one listing for all.
     """
     delay = min(policy.retry_cap, policy.retry_first * 2.0 ** min(failures - 1, MOST_DOUBLINGS))
     return math.ceil((now + delay) / delay) * delay

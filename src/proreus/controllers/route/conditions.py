@@ -1,6 +1,7 @@
 """Make the condition `NetworkUnavailable` of a Node: what it says, and who owns it. Pure.
 
-It has one writer: where its reason is not ours, a network plugin owns it, and it is left alone.
+The condition has one writer: where its reason is not ours, a network plugin owns it, and it is left
+alone.
 """
 
 from datetime import datetime
@@ -32,8 +33,8 @@ def shows_routes(node: Node) -> bool:
 def condition_patch(node: Node, state: NetworkState, now: datetime) -> Patch:
     """Make the patch of nodes/status that shows the state; false if nothing differs.
 
-    Written only when the status or the reason differ, as the Go framework does since 1.36. Of a
-    node that is left alone, only our own "no route" is taken back.
+    The patch is made only when the status or the reason differ, as the Go framework does since
+    1.36. On a node that is left alone, only our own "no route" is taken back.
     """
     current = condition(node.status.conditions, CONDITION)
     status, reason, message = state.value

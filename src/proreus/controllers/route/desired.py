@@ -20,11 +20,11 @@ class DesiredRoute(msgspec.Struct, frozen=True):
     """A route that a node needs.
 
     Attributes:
-        node: The node's name.
-        uid: Its uid.
-        destination: One of its pod CIDRs.
-        target: Its provider id.
-        addresses: Its addresses, for clouds that route to those.
+        node: The name of the node.
+        uid: The uid of the node.
+        destination: The pod CIDR that the route leads to.
+        target: The provider id of the node.
+        addresses: The addresses of the node, for clouds that route to addresses.
         was_routed: Whether the node says that it has its routes.
     """
 
@@ -64,9 +64,10 @@ class DesiredRoutes(msgspec.Struct, frozen=True, kw_only=True):
     """The routes that all nodes together need.
 
     Attributes:
-        routes: The desired route for each destination; those of older nodes first.
-        problems: The pod CIDRs that get no route.
-        left_alone: Names of the nodes whose routes are not the controller's business.
+        routes: The desired route for each destination; where two nodes claim one, that of the older
+            node.
+        problems: The problems of pod CIDRs that get no route.
+        left_alone: The names of the nodes whose routes are not managed.
         claimed: The pod CIDRs of all nodes, whoever makes their routes.
         shielded: Pod CIDRs whose routes stay as they are.
         shielded_targets: Provider ids and addresses to which routes stay as they are.
@@ -194,7 +195,7 @@ def _age(node: Node) -> tuple[datetime, str]:
 
 
 def _read(node: Node) -> tuple[object, ...]:
-    """Return what the routes depend on; not the condition, which this controller writes."""
+    """Return the fields of a node that its routes depend on."""
     is_excluded = LABEL_EXCLUDE in node.metadata.labels
     spec = node.spec
     addresses = node.status.addresses

@@ -39,9 +39,10 @@ class Memory(msgspec.Struct, frozen=True):
     """The memory that one plan hands to the next.
 
     Attributes:
-        attempts: What failed or is pending.
-        doubts: Since when a missing desired route, or a route nobody needs, is unexpected.
-        there: The desired routes that the cloud has.
+        attempts: The attempts that failed or are pending, by destination.
+        doubts: The time since when a desired route has been missing, or an unneeded route has been
+            there.
+        there: The desired routes that exist in the cloud.
         problems: The problems that have been reported.
     """
 
@@ -55,12 +56,14 @@ class Plan(msgspec.Struct, frozen=True):
     """The steps and changes to make now.
 
     Attributes:
-        batches: Each is one `apply`.
-        conditions: What the condition of a node should say, by its name; others stay as they are.
-        events: By the name of the node.
-        memory: For the next plan.
-        due: When to plan again, if nothing happens before; None if nothing waits.
-        needs_listing: Whether the table must be listed first, and planned anew.
+        batches: The batches of changes, each for one call of `apply`.
+        conditions: The state that each node's condition should show, by the node's name; other
+            conditions stay.
+        events: The events to record, by the name of the node.
+        memory: The memory for the next plan.
+        due: When to plan again if nothing happens before; None if nothing waits.
+        needs_listing: Whether the table must be listed, and planned again, before anything else is
+            done.
     """
 
     batches: tuple[tuple[Unit, ...], ...]
@@ -135,12 +138,12 @@ def plan(
     """Compare the routes that the nodes need with the cloud's route table.
 
     Args:
-        desired: What the nodes need.
-        table: What is known of the cloud's table.
-        memory: What the last plan left.
-        policy: The numbers.
+        desired: The routes that the nodes need.
+        table: The cloud's route table as far as it is known.
+        memory: The memory that the last plan handed over.
+        policy: The settings: shares, counts and durations.
         clusters: The networks of `--cluster-cidr`.
-        busy: Destinations that the cloud works on; they are not touched.
+        busy: The destinations that the cloud works on; they are not touched.
         now: The time on the clock of `table.began`.
     """
     draft = _Draft(table, memory, policy, busy, now)

@@ -12,14 +12,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of the route controller; durations in seconds.
 
     Attributes:
-        confirm: How long something unexpected must last, as a listing that began so much later
-            says, before it is acted on: a route that nobody needs any more, or one that was
-            there and is missing.
-        settle: How long an answer of ours is trusted more than a listing: lists may lag behind.
+        confirm: How long an unexpected state (a route that nobody needs, or one that was there and
+            is missing) must last, as a later listing confirms, before it is acted on.
+        settle: How long an answer to our own change is trusted more than a listing: lists may lag
+            behind.
         batch: The most destinations in one `apply`.
-        retry_first: The delay after the first failure of a route; each further one doubles it,
-        retry_cap: up to this.
-        report_after: How many unknown outcomes in a row it takes until the node reports them.
+        retry_first: The delay after the first failure of a route; each further failure doubles it,
+        retry_cap: up to this delay.
+        report_after: How many unknown outcomes in a row it takes until the node's condition reports
+            them.
     """
 
     confirm: float = 10.0

@@ -12,7 +12,7 @@ class Table(msgspec.Struct, frozen=True):
     """The cluster's routes to destinations in a cluster CIDR.
 
     Attributes:
-        routes: By destination; a cloud may have several to one.
+        routes: The routes by destination; a cloud may have several to one destination.
         began: When the listing began (in seconds of the loop's clock).
         answered: When the cloud last carried out a change, by destination.
     """

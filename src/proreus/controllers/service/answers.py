@@ -107,8 +107,8 @@ def record(service: Service, classes: Classes) -> Change:
 def before(service: Service, now: datetime) -> Change | None:
     """Return the change before the first cloud call: finalizer and condition, in one patch.
 
-    None if it has both, and while it is being deleted: the API server takes no finalizer then.
-    While it has an address from earlier, whether that works is "Unknown".
+    None if the Service has both, and while it is being deleted: the API server takes no finalizer
+    then. While it has an address from earlier, nobody knows whether that works: "Unknown".
     """
     starts = current_condition(service) is None or shows_deletion(service)
     if service.metadata.deletion_timestamp is not None or (has_finalizer(service) and not starts):
@@ -133,8 +133,8 @@ def after_ensure(
 ) -> Change:
     """Return the change after an answer to `ensure` or `update_hosts`.
 
-    Nothing is written to a Service that meanwhile is gone, new, or wants no load balancer: the
-    key is planned again for that reason, and deletes.
+    Nothing is written to a Service that meanwhile is gone, new, or wants no load balancer: its key
+    is planned again for that reason, and the load balancer deleted.
     """
     if service is None or service.metadata.uid != verb.desired.ref.uid:
         return Change()
@@ -191,7 +191,7 @@ def _still_there(
 ) -> Change:
     """Add a condition and event that say why the load balancer is not deleted yet.
 
-    An address that is withdrawn leaves the status in the same patch, or stays if that fails.
+    A withdrawn address leaves the status in the same patch; if the patch fails, it stays.
     """
     reason, text = _delete_progress(answer)
     is_withdrawn = isinstance(answer, Pending) and answer.withdrawn
@@ -301,8 +301,8 @@ def _failed(service: Service, error: CloudError, now: datetime, *, is_update: bo
 def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
     """Return the change after the load balancer has been deleted.
 
-    A Service that wants one again meanwhile keeps its finalizer. The status of a Service that
-    is of another's class now is theirs.
+    A Service that wants a load balancer again meanwhile keeps its finalizer. The status of a
+    Service whose class is now another implementation's is left to it.
     """
     event = PlannedEvent("Normal", "DeletedLoadBalancer", "Deleted load balancer")
     has_ingress = bool(service.status.load_balancer.ingress)
@@ -329,7 +329,8 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
 def _unrecorded(service: Service, classes: Classes) -> Patch | None:
     """Make the patch that takes our cloud's name off a Service, unless that is gone with it.
 
-    Another cloud's stays: it may have the Service by now. The only cloud takes any.
+    Another cloud's name stays, since that cloud may have the Service by now. The only cloud removes
+    any name.
     """
     annotations = service.metadata.annotations
     is_ours = classes.cloud in {"", annotations.get(ANNOTATION_CLOUD_IN_USE)}

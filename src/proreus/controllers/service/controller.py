@@ -49,7 +49,7 @@ class ServiceController:
     """The controller `service-lb-controller`.
 
     Attributes:
-        leaks: What the cloud listed last that carries our marks and has no Service any more.
+        leaks: The leaks: cloud objects in the last listing with our marks whose Service is gone.
     """
 
     def __init__(self, env: Environment) -> None:
@@ -335,7 +335,8 @@ class ServiceController:
     async def _prepare(self, key: str, desired: LoadBalancer) -> Outcome:
         """Write finalizer and condition before the cloud is called; a Conflict if it must not be.
 
-        Else nobody would know of what was made, if the process ends during the call.
+        If the finalizer came later, nobody would know of what was made if the process ended during
+        the call.
         """
         outcome = await self._writer.prepare(key, self._classes)
         present = self._env.services.get(key)

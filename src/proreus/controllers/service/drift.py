@@ -39,9 +39,9 @@ def turns(since: float | None, now: float, period: float) -> frozenset[int]:
     """Return the turns (`turn_of`) that have come since the last pass.
 
     Args:
-        since: When that was, in seconds of the wall clock; None if there was none: then the turn
-            of the period before counts, too, for which the last process may have ended too early.
-            One that is in the future, because the clock was set back, counts as none.
+        since: When the last pass was, in seconds of the wall clock; None if there was none: then
+            the turn of the period before counts, too, since the last process may have ended too
+            early for it. A time in the future, because the clock was set back, counts as none.
         now: The present.
         period: Seconds between two passes; none is exactly as long.
     """
@@ -55,7 +55,7 @@ def turns(since: float | None, now: float, period: float) -> frozenset[int]:
 def fingerprints(owned: Iterable[OwnedObject], due: Collection[int] = ()) -> Fingerprints:
     """Return the fingerprints that the objects show, by Service.
 
-    Recorded ones of Services whose turn is `due` are left out.
+    Recorded fingerprints of Services whose turn is `due` are left out.
     """
     observed: dict[str, dict[str, frozenset[str]]] = {}
     for item in owned:

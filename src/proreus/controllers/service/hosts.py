@@ -17,8 +17,8 @@ _Key = tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]
 def candidates(nodes: Iterable[Node], owns: Callable[[Node], Ownership]) -> Iterator[Node]:
     """Return the nodes that may be hosts: those that are not another cloud's.
 
-    Nodes of another cloud are none: ours would reject them each time. Where it is not known whose
-    a node is, only the cloud can tell.
+    Nodes of another cloud are left out: ours would reject them each time. A node whose cloud is not
+    known stays, since only a cloud can tell.
     """
     return (node for node in nodes if owns(node) is not Ownership.NO)
 
@@ -41,7 +41,7 @@ class HostSets:
     ) -> tuple[Host, ...]:
         """Return the hosts for a policy; the nodes are read only after a change.
 
-        Equal hosts stay the same object.
+        Equal hosts are returned as the same object.
         """
         key = (tuple(sorted(policy.selector.items())), families)
         selected = self._present.get(key)

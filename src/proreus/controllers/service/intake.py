@@ -83,7 +83,7 @@ def has_finalizer(service: Service) -> bool:
 def needs_cleanup(service: Service, classes: Classes = AS_GO) -> bool:
     """Tell whether the Service's finalizer waits for us.
 
-    Other implementations use the same finalizer: one of a Service of their class is theirs.
+    Other implementations use the same finalizer: on a Service of their class it is theirs.
     """
     if not has_finalizer(service):
         return False
@@ -107,7 +107,7 @@ def needs_update(old: Service | None, new: Service | None, classes: Classes = AS
 def nodes_changed(old: Node | None, new: Node | None) -> bool:
     """Tell whether the event can change the hosts of any Service, whatever its policy.
 
-    Heartbeats cannot, nor can anything about a node that is no host before and after.
+    Heartbeats cannot, nor can any change of a node that is no host before and after.
     """
     if old is not None and new is not None and _read_of_hosts(old) == _read_of_hosts(new):
         return False
@@ -124,7 +124,8 @@ def service_keys(slice_: EndpointSlice) -> tuple[str, ...]:
 def quiet_time(since_first: float, *, is_urgent: bool) -> float:
     """Return the seconds to wait for more node changes, `since_first` after the first.
 
-    None at all while a Service `is_urgent`: it has no host, so waiting prolongs an outage.
+    There is no wait at all while a Service `is_urgent`: it has no host, so waiting prolongs an
+    outage.
     """
     return 0.0 if is_urgent else max(0.0, min(QUIET_SECONDS, QUIET_LIMIT - since_first))
 
@@ -164,7 +165,7 @@ def _has_condition(service: Service) -> bool:
 
 
 def _read_of_hosts(node: Node) -> tuple[object, ...]:
-    """Return all that `hosts` reads of a node, as it is: for most events it is what it was."""
+    """Return the fields of a node that `hosts` reads; most events leave them as they were."""
     meta = node.metadata
     return (
         meta.name,

@@ -1,6 +1,6 @@
 """Find cloud objects that carry this cluster's marks and have no Service any more. Pure.
 
-They come of steps that a cloud cannot make safe, of a finalizer that somebody took away while no
+Leaks come of steps that a cloud cannot make safe, of a finalizer that somebody took away while no
 manager ran, or of a Service that was restored with another UID.
 """
 
@@ -35,11 +35,11 @@ def leaks(
     """Find the leaks among the objects that the cloud lists.
 
     Args:
-        owned: All that carries the cluster's marks.
-        present: UIDs of the Services there are, and of those whose load balancers are known.
-        known: What was left over before.
-        now: The time of a leak that is new.
-        at: The same time on a clock that does not jump.
+        owned: The cloud objects with the cluster's marks.
+        present: The UIDs of the Services that exist, and of those whose load balancers are known.
+        known: The leaks that were known before.
+        now: The time to note for a new leak.
+        at: The current time on a clock that does not jump.
     """
     first = {(item.object.kind, item.object.id): (item.since, item.at) for item in known}
     return tuple(
@@ -54,7 +54,7 @@ def due(
 ) -> Mapping[str, LoadBalancerRef]:
     """Return the load balancers to delete, by the key of their former Service.
 
-    `grace` are the seconds that they must have been seen as left over; 0 deletes none.
+    `grace` are the seconds for which leaks must have been seen as such; 0 deletes none.
     """
     if grace <= 0:
         return {}

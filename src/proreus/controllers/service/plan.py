@@ -123,11 +123,11 @@ def decide(
 
     Args:
         service: The newest object, or None if it is gone.
-        memory: What is known of the load balancer of this key, also of a former Service.
+        memory: The memory of the load balancer of this key, also of a former Service with it.
         desired: The load balancer that `service` should have; None if it cannot be computed yet
             or should not exist.
-        cluster: For the name of a load balancer that is not remembered.
-        classes: Which classes are ours.
+        cluster: The cluster, for the name of a load balancer that is not remembered.
+        classes: The load balancer classes that are ours.
     """
     if memory and (service is None or service.metadata.uid != memory.ref.uid):
         # The former Service comes first: its load balancer may hold ports and addresses.
@@ -248,8 +248,8 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
 def has_new_hosts(memory: Memory | None, desired: LoadBalancer) -> bool:
     """Tell whether the hosts differ from those last sent to the cloud.
 
-    If not, a change of nodes is none for this load balancer, and must not cut the backoff of
-    one that fails.
+    If they do not, a change of nodes changes nothing for this load balancer, and must not cut the
+    backoff of one that fails.
     """
     return memory is None or memory.requested_hosts != desired.hosts
 
@@ -264,9 +264,9 @@ def confirmed_delete(
     between them. An address that is withdrawn is forgotten.
 
     Args:
-        memory: What `before_call` gave.
-        answer: The provider's.
-        now: In seconds, of any clock that only goes forward.
+        memory: The memory that `before_call` returned.
+        answer: The provider's answer.
+        now: The time in seconds, on any clock that only goes forward.
         service: The Service as it was before the call, if there still was one.
     """
     if isinstance(answer, Pending) and answer.withdrawn:
@@ -305,7 +305,7 @@ def stated_ingress(
 ) -> tuple[LoadBalancerIngress, ...] | None:
     """Return the ingress points for the status, or None to leave them as they are.
 
-    `update_hosts` need not repeat them: an empty answer does not take the address away.
+    `update_hosts` need not repeat the addresses: an empty answer does not take an address away.
     """
     if isinstance(verb, UpdateHosts) and not answer.ingress:
         return None
@@ -349,7 +349,7 @@ def _shows(service: Service, memory: Memory) -> bool:
 def _newest_ref(newest: LoadBalancerRef, memory: Memory | None) -> LoadBalancerRef:
     """Return the newest name, with the last address if the status was emptied meanwhile.
 
-    The API server itself empties it when the Service's type changes.
+    The API server itself empties the status when the Service's type changes.
     """
     if memory is None or newest.last_ingress:
         return newest

@@ -37,7 +37,7 @@ class AWSCloud(CloudProvider):
         """Keep the cloud-config; what it leaves out, this machine's metadata tell.
 
         Raises:
-            ConfigError: It is another provider's.
+            ConfigError: The cloud-config is another provider's.
         """
         super().__init__(config)
         if config is not None and not isinstance(config, AWSConfig):

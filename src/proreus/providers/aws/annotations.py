@@ -82,26 +82,26 @@ class Options(msgspec.Struct, frozen=True):
     """The options of a load balancer that annotations choose.
 
     Attributes:
-        kind: Classic or network.
-        internal: No public address.
-        proxy_protocol: Hosts get the client's address by the PROXY protocol.
-        cross_zone: Each zone's part of it sends traffic to the hosts of all zones.
-        draining: Seconds that connections to a host have left when it goes; None: none.
+        kind: The kind of load balancer: classic or network.
+        internal: Whether it has no public address.
+        proxy_protocol: Whether hosts get the client's address by the PROXY protocol.
+        cross_zone: Whether each zone's part of it sends traffic to the hosts of all zones.
+        draining: Seconds for which connections to a removed host may go on; None: they end at once.
         idle_timeout: Seconds after which a silent connection is closed.
-        access_log: None: there is none.
-        certificate: ARN of the certificate; "": no TLS.
-        tls_ports: Ports and names of ports with TLS; None: all.
+        access_log: The settings of the access log; None: there is none.
+        certificate: The ARN of the certificate; "": no TLS.
+        tls_ports: The numbers and names of the ports with TLS; None: all.
         tls_policy: The security policy of TLS; "": AWS' own.
-        backend_protocol: What hosts speak: http, https, tcp or ssl; "": what the port says.
-        security_groups: Instead of one that is made for it.
-        extra_security_groups: Beside that one.
-        tags: Beside ours.
-        allocations: Elastic addresses, one for each subnet.
-        private_addresses: One for each subnet, of an internal load balancer.
-        subnets: Ids or names; none: they are found by their tags.
-        target_labels: Labels of the nodes that are hosts; "" is any value.
+        backend_protocol: The protocol that hosts speak: http, https, tcp or ssl; "": by the port's.
+        security_groups: The security groups to use in the place of one that is made for it.
+        extra_security_groups: The security groups to use beside the one that is made for it.
+        tags: The tags to add beside ours.
+        allocations: The ids of elastic addresses, one for each subnet.
+        private_addresses: The private addresses of an internal load balancer, one for each subnet.
+        subnets: The ids or names of the subnets; none: they are found by their tags.
+        target_labels: The labels that nodes must have to be hosts; "" stands for any value.
         target_attributes: Attributes of target groups.
-        health: Of health checks.
+        health: The settings of health checks.
     """
 
     kind: Kind = Kind.CLASSIC
@@ -156,7 +156,7 @@ def read(annotations: Mapping[str, str]) -> Options:
 
     Raises:
         ImplementedElsewhere: Another controller is asked for.
-        InvalidRequest: Names every annotation that is wrong, and the remedy.
+        InvalidRequest: Annotations are wrong; names each of them, and the remedy.
     """
     reader = AnnotationReader(annotations, PREFIX)
     found = Options(

@@ -70,7 +70,7 @@ class Api:
 
         Args:
             config: The cloud-config.
-            region: Where all calls go.
+            region: The region of all calls.
             context: The framework's gate.
         """
         self.region = region
@@ -92,9 +92,10 @@ class Api:
         """Make one request and return its answer.
 
         Args:
-            service: ec2, elb, elbv2 or sts.
-            operation: Such as DescribeInstances. Those that Describe, Get or List are reads.
-            parameters: Of the operation, with AWS' names.
+            service: The service: ec2, elb, elbv2 or sts.
+            operation: The operation, such as DescribeInstances. Those that begin with Describe, Get
+                or List are reads.
+            parameters: The operation's parameters, by AWS' names.
 
         Raises:
             Throttled: The quota is used up.
@@ -113,10 +114,10 @@ class Api:
         """Read all pages of a list; return what stands in `field`, of all of them.
 
         Args:
-            service: ec2, elb or elbv2.
-            operation: Such as DescribeSubnets.
-            field: The list in the answer, such as Subnets.
-            parameters: Of the operation, the same for every page.
+            service: The service: ec2, elb or elbv2.
+            operation: The operation, such as DescribeSubnets.
+            field: The field of the answer that holds the list, such as Subnets.
+            parameters: The operation's parameters, the same for every page.
 
         Raises:
             CloudError: A page could not be had (see `call`), so nothing is returned.

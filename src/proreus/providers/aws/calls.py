@@ -34,10 +34,11 @@ async def send_instances(api: "Api", call: Call, field: str, code: str) -> dict[
     """Send a call about instances; return by id why AWS refuses some, without which it is sent.
 
     Args:
-        api: The way to AWS.
-        call: Registers or deregisters them.
-        field: The parameter that lists them.
-        code: The error that names those which AWS does not know, or which cannot be targets.
+        api: The client of AWS.
+        call: The call that registers or deregisters them.
+        field: The parameter of the call that lists them.
+        code: The code of the error that names the instances which AWS does not know, or which
+            cannot be targets.
 
     Raises:
         CloudError: AWS refuses for another reason.

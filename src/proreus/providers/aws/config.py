@@ -65,20 +65,22 @@ class Global(
     """Section [Global] of the cloud-config, with the official names.
 
     Attributes:
-        zone: Availability zone; tells the region where `region` is left out.
+        zone: The availability zone; it tells the region where `region` is left out.
         region: The region; by default that of this machine.
         vpc: The cluster's VPC; by default that of this machine.
-        subnet_id: A subnet of it, for load balancers where no subnet is tagged.
+        subnet_id: A subnet of the VPC, for load balancers where no subnet is tagged.
         route_table_id: The route table of pod routes; by default the one with the cluster's tag.
         role_arn: A role to assume for every call.
-        source_arn: On whose behalf the role is assumed (`aws:SourceArn` in its trust policy).
+        source_arn: The ARN on whose behalf the role is assumed (`aws:SourceArn` in its trust
+            policy).
         kubernetes_cluster_tag: The cluster's id in the legacy tag `KubernetesCluster`.
         kubernetes_cluster_id: The cluster's id in the tag `kubernetes.io/cluster/<id>`.
-        disable_security_group_ingress: Leave the security groups of nodes alone.
-        disable_strict_zone_check: Take regions and zones of any form, for clouds like AWS.
+        disable_security_group_ingress: Whether to leave the security groups of nodes alone.
+        disable_strict_zone_check: Whether to accept regions and zones of any form, for clouds like
+            AWS.
         elb_security_group: One security group for all classic load balancers.
         node_ip_families: Families of node addresses, in the order of preference.
-        cluster_service_load_balancer_health_probe_mode: What health checks ask.
+        cluster_service_load_balancer_health_probe_mode: The mode of health checks: what they ask.
         cluster_service_shared_load_balancer_health_probe_port: Port of kube-proxy's health check.
         cluster_service_shared_load_balancer_health_probe_path: Path of kube-proxy's health check.
         supported_topology_instance_type_pattern: Instance types of which EC2 tells the topology.
@@ -176,11 +178,12 @@ class ServiceOverride(
     Attributes:
         service: ec2, elasticloadbalancing (both kinds of load balancers) or sts; others are
             accepted and not used.
-        region: The region for which it holds.
+        region: The region for which the endpoint is used.
         url: The endpoint.
-        signing_region: The region in signatures; `region` by default.
-        signing_method: Only version 4 signatures are made: v4 or nothing.
-        signing_name: The service in signatures; its own name by default.
+        signing_region: The region in signatures; by default `region`.
+        signing_method: The signing method: v4 or nothing, since only signatures of version 4 are
+            made.
+        signing_name: The service in signatures; by default its own name.
     """
 
     service: str = ""
@@ -217,8 +220,9 @@ class Tagging(ConfigSection, frozen=True, kw_only=True, rename=_official):
     Tags for the machines of nodes, as the official controller sets.
 
     Attributes:
-        tags: `key=value`, repeated; none turns it off.
-        resources: What is tagged: instance, volume (those attached to instances of nodes).
+        tags: The tags, `key=value`, repeated; none turns tagging off.
+        resources: The objects that are tagged: instance, volume (volumes attached to nodes'
+            instances).
     """
 
     tags: tuple[str, ...] = ()

@@ -51,8 +51,8 @@ def host_group(instance: Described, tagged: Collection[str]) -> str:
     """Return the security group of an instance in which load balancers are let in. Pure.
 
     Args:
-        instance: As EC2 describes it.
-        tagged: Ids of the groups with the cluster's tag.
+        instance: The instance as EC2 describes it.
+        tagged: The ids of the groups with the cluster's tag.
 
     Raises:
         ValueError: The group cannot be determined; says why.
@@ -79,10 +79,10 @@ class Access(msgspec.Struct, frozen=True):
     """The rules by which a load balancer reaches its hosts, and no other instances.
 
     Attributes:
-        instances: Ids of its hosts; without any, all its rules are revoked.
+        instances: The ids of the load balancer's hosts; without any, all its rules are revoked.
         change: Returns the change of a group with these rules that has a host, or none. Pure.
-        is_marked: Tells whether rules show that a group without the cluster's tag is to be
-            changed: its hosts may have left it, or be gone. Pure.
+        is_marked: Tells whether the rules of a group without the cluster's tag show that the group
+            is to be changed: its hosts may have left it, or be gone. Pure.
     """
 
     instances: frozenset[str]
@@ -111,8 +111,8 @@ def classic_access(group: str, instances: Collection[str], *, is_own: bool) -> A
     Args:
         group: Its first security group.
         instances: Ids of its hosts.
-        is_own: Whether the group was made for it. Others may use a group that was given, too, so
-            nothing is revoked for that before `HostGroups.forget_given`.
+        is_own: Whether the group was made for the load balancer. Others may use a given group, too,
+            so nothing is revoked for a given one before `HostGroups.forget_given`.
     """
     desired = frozenset({of_hosts(group, "" if is_own else HOST_RULE)})
     ours: frozenset[Rule] = desired if is_own else frozenset()
@@ -140,11 +140,11 @@ class HostGroups:
         """Change the groups of hosts so that a load balancer reaches them, one change at a time.
 
         Args:
-            access: The rules that it needs.
+            access: The rules that the load balancer needs.
             before: Called before the first change, if there is any.
 
         Returns:
-            By instance id why an instance has no group for them.
+            By instance id the reason why an instance has no group for these rules.
 
         Raises:
             CloudError: AWS does not answer, or refuses a rule.
@@ -183,9 +183,9 @@ class HostGroups:
         """Revoke the rules that were made for given groups which no load balancer has any more.
 
         Args:
-            groups: Their ids.
-            used: Returns the groups that load balancers still have. It is called within the
-                turn, so that one which comes meanwhile lets its group in afterwards.
+            groups: The ids of the given groups.
+            used: Returns the groups that load balancers still have. It is called within the turn,
+                so that a load balancer which is made meanwhile lets its group in afterwards.
 
         Raises:
             CloudError: AWS does not answer, or refuses.
@@ -198,8 +198,8 @@ class HostGroups:
         """Return the changes that revoke all rules naming these groups, by the group to change.
 
         Args:
-            groups: The ids of those that are named.
-            description: Of the rules that count; "" for all.
+            groups: The ids of the groups that the rules name.
+            description: The description of the rules that count; "" for all rules.
 
         Raises:
             CloudError: AWS does not answer.
@@ -291,7 +291,7 @@ class HostGroups:
 def _is_new(access: Access, observed: frozenset[Rule]) -> bool:
     """Tell whether a group lacks rules of a load balancer and has none yet that were made for it.
 
-    What has been let in goes on being so.
+    Rules that were made for it before stay.
     """
     return (
         bool(access.change(observed, True).grant)  # noqa: FBT003

@@ -51,8 +51,8 @@ class ClusterTags(msgspec.Struct, frozen=True):
     """The tags by which AWS objects are known to be this cluster's.
 
     Attributes:
-        id: The cluster's id; "" if there is none: then every object counts as its own.
-        is_legacy: Whether the id comes from the older tag; new objects then carry that as well.
+        id: The cluster's id; "" if there is none: then every object counts as the cluster's own.
+        is_legacy: Whether the id comes from the older tag; new objects then carry that tag as well.
     """
 
     id: str
@@ -96,9 +96,9 @@ class Place(msgspec.Struct, frozen=True):
     """The region, VPC and tags of the cluster.
 
     Attributes:
-        region: Such as us-east-1.
-        vpc: Its VPC; "" if nothing names it.
-        subnet: A subnet of it, for load balancers where none is tagged; or "".
+        region: The region, such as us-east-1.
+        vpc: The id of the cluster's VPC; "" if nothing names it.
+        subnet: The id of a subnet of the VPC, for load balancers where no subnet is tagged; or "".
         tags: The tags by which objects are known to be the cluster's.
     """
 
@@ -124,7 +124,7 @@ async def find_region(settings: Global, metadata: "Metadata") -> str:
     """Return the configured region, or else this machine's.
 
     Raises:
-        CloudError: Neither is known.
+        CloudError: Neither region is known.
     """
     if settings.configured_region:
         return settings.configured_region
@@ -142,7 +142,7 @@ async def find_place(settings: Global, api: "Api", metadata: "Metadata") -> Plac
 
     Raises:
         CloudError: This machine cannot be asked, or is not an instance of this account.
-        ConfigError: Its tags name more than one cluster.
+        ConfigError: The tags of this machine name more than one cluster.
     """
     tags = ClusterTags(settings.cluster_id, is_legacy=bool(settings.kubernetes_cluster_tag))
     if settings.is_elsewhere:
@@ -178,7 +178,7 @@ def cluster_of(tags: Mapping[str, str]) -> ClusterTags:
     """Return the cluster that the tags of an instance name; its id is "" if they name none.
 
     Raises:
-        ConfigError: They name more than one.
+        ConfigError: The tags name more than one cluster.
     """
     ids = {key.removeprefix(TAG_CLUSTER) for key in tags if key.startswith(TAG_CLUSTER)}
     legacy = tags.get(TAG_LEGACY, "")

@@ -51,8 +51,8 @@ class Lookup(msgspec.Struct, frozen=True):
     """The answers to a batch of look-ups; a part that failed is its error.
 
     Attributes:
-        by_id: Instances by id; None is absent, and an error says why it is not known.
-        by_name: Live instances by private DNS name; one that is left out has none.
+        by_id: Instances by id; None if AWS says that there is none, an error if it is not known.
+        by_name: Live instances by private DNS name; a name without an instance is left out.
         by_host: Network interfaces by the address or name of a Fargate pod.
     """
 
@@ -68,7 +68,7 @@ async def by_id(api: Api, ids: Collection[str]) -> dict[str, Answer]:
     that is named as not found is absent.
 
     Raises:
-        CloudError: EC2 does not tell.
+        CloudError: EC2 gives no usable answer.
     """
     found: dict[str, Answer] = {}
     left = set(ids)
@@ -140,7 +140,7 @@ async def instances(api: Api, **parameters: Any) -> list[Described]:
     """Read all pages of DescribeInstances and return its instances.
 
     Raises:
-        CloudError: EC2 does not tell.
+        CloudError: EC2 gives no usable answer.
     """
     found = await api.pages("ec2", "DescribeInstances", "Reservations", **parameters)
     return [one for reservation in found for one in reservation.get("Instances") or ()]
@@ -158,7 +158,7 @@ class AWSInstances:
     ) -> None:
         """Keep the client of AWS and the `place`; `seen` is called with the instances of nodes.
 
-        It is not called with instances of other clusters.
+        The provider's hook `seen` is not called with instances of other clusters.
         """
         self._seen = seen
         self._api = api

@@ -64,12 +64,12 @@ class PortMapping(msgspec.Struct, frozen=True):
     """A listener of a network load balancer and its target group.
 
     Attributes:
-        port: Where it listens.
-        protocol: TCP, UDP, TCP_UDP or TLS.
+        port: The port on which the load balancer listens.
+        protocol: The protocol of the listener: TCP, UDP, TCP_UDP or TLS.
         target_port: The node port.
-        target_protocol: TCP, UDP, TCP_UDP or TLS.
-        health: How hosts are asked.
-        certificate: ARN, with TLS.
+        target_protocol: The protocol of the target group: TCP, UDP, TCP_UDP or TLS.
+        health: The health check of the hosts.
+        certificate: The ARN of the certificate, for TLS.
         policy: The security policy of TLS; "" is AWS' own.
     """
 
@@ -86,7 +86,7 @@ def check(lb: LoadBalancer, options: Options) -> None:
     """Refuse what this kind of load balancer cannot do.
 
     Raises:
-        InvalidRequest: Names every such field.
+        InvalidRequest: The Service asks for something impossible; names every field that does.
     """
     if problems := tuple(_problems(lb, options)):
         raise InvalidRequest("; ".join(problems))

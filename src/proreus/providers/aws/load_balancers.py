@@ -90,7 +90,7 @@ class Verbs:
         """Make or change a Service's load balancer, of the kind that its annotations ask for.
 
         Raises:
-            CloudError: It cannot be, or AWS refuses.
+            CloudError: The Service asks for something impossible, or AWS refuses.
         """
         options = await self._check(lb)
         made_from = partial(self._made_from, lb, options)
@@ -102,7 +102,7 @@ class Verbs:
         """Return what `ensure` would change.
 
         Raises:
-            CloudError: It cannot be, or AWS does not answer.
+            CloudError: The Service asks for something impossible, or AWS does not answer.
         """
         options = await self._check(lb)
         if options.kind is Kind.CLASSIC:
@@ -127,7 +127,7 @@ class Verbs:
         """Read what the annotations ask for, and refuse what cannot be.
 
         Raises:
-            CloudError: It cannot be, or AWS does not answer.
+            CloudError: The Service asks for something impossible, or AWS does not answer.
         """
         options = annotations.read(lb.service.metadata.annotations)
         await self._check_kind(lb, options.kind)

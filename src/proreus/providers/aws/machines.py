@@ -67,11 +67,12 @@ def instance(
     """Make the framework's `Instance` from EC2's description.
 
     Args:
-        described: By DescribeInstances.
-        region: Its region.
-        families: Of addresses, in the order of preference.
-        labels: Additional ones.
-        known_as: The Node's provider id if it has one: there are several forms of the same.
+        described: The instance as DescribeInstances describes it.
+        region: The machine's region.
+        families: The address families, in the order of preference.
+        labels: Additional labels.
+        known_as: The Node's provider id, "" if it has none; one machine's id may be written in
+            several forms.
     """
     zone, id_ = zone_of(described), str(described["InstanceId"])
     return Instance(
@@ -133,11 +134,11 @@ def fargate(
     """Make the `Instance` of a Fargate pod, of which only the network interface can be seen.
 
     Args:
-        interface: By DescribeNetworkInterfaces.
-        region: Its region.
-        families: Of addresses, in the order of preference.
+        interface: The network interface as DescribeNetworkInterfaces describes it.
+        region: The machine's region.
+        families: The address families, in the order of preference.
         name: The Node's name.
-        known_as: The Node's provider id if it has one.
+        known_as: The Node's provider id; "" if it has none.
     """
     zone = str(interface.get("AvailabilityZone", ""))
     own: list[NodeAddress] = []

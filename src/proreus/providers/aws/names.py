@@ -25,7 +25,7 @@ class Target(msgspec.Struct, frozen=True):
 
     Attributes:
         id: The instance's id.
-        dns_name: Its private DNS name.
+        dns_name: The instance's private DNS name.
         fargate: The address or the private DNS name of a Fargate pod's interface.
         problem: Why there is nothing to look it up by.
     """

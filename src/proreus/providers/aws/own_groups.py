@@ -112,11 +112,11 @@ class OwnGroups:
     async def find(self, name: str, ref: LoadBalancerRef) -> Group | None:
         """Return the group of that name; None if there is none.
 
-        Its name is proof that it was made for the Service, unless a mark names another cluster:
-        one of the two is a copy of the other.
+        The group's name is proof that it was made for the Service, unless a mark names another
+        cluster: one of the two clusters is a copy of the other.
 
         Raises:
-            CloudError: AWS does not answer, or it was made for another cluster.
+            CloudError: AWS does not answer, or the group was made for another cluster.
         """
         group = await self._find(name)
         if group is None or group.tags.get(MARK_CLUSTER_UID, ref.cluster.uid) == ref.cluster.uid:
@@ -192,11 +192,12 @@ class OwnGroups:
         """Delete a group that no load balancer needs any more, and the rules that name it.
 
         Args:
-            group: The group, if there is one.
-            hosts: The groups of hosts; None to leave them alone.
+            group: The group to delete, or None.
+            hosts: The groups of the hosts; None to leave their rules alone.
 
         Returns:
-            What there is to wait for: a load balancer that goes uses it for a while. Or "".
+            The reason to wait: a load balancer that is being deleted uses the group for a while. ""
+                if there is none.
 
         Raises:
             CloudError: AWS refuses for another reason.

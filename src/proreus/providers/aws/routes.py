@@ -1,7 +1,7 @@
 """The capability `Routes` of the provider `aws`: routes of pods in a VPC's route table.
 
-A route has no marks in AWS. Ours are those that somebody made (no local or propagated ones), and
-that lead to an instance of this cluster, or to an instance or interface that is gone. Routes to
+A route has no marks in AWS. Our routes are those that somebody made (no local or propagated ones),
+and that lead to an instance of this cluster, or to an instance or interface that is gone. Routes to
 gateways and to what others have, such as NAT instances, are not listed, so nobody deletes them: nor
 while a stopped instance, or an interface that is attached to none, makes them blackholes.
 """
@@ -41,8 +41,8 @@ class AWSRoutes:
         """Keep the client of AWS and which route table to use.
 
         Args:
-            api: The session.
-            place: Of the cluster.
+            api: The client of AWS.
+            place: The place of the cluster.
             table_id: The table; "" for the one in the cluster's VPC with the cluster's tag.
         """
         self._api = api
@@ -100,7 +100,7 @@ class AWSRoutes:
         """Read the route table, and remember its id.
 
         Raises:
-            CloudError: There is not exactly one.
+            CloudError: There is no such table, or there are several.
         """
         if self._configured:
             found = await self._api.pages(
@@ -145,7 +145,7 @@ class AWSRoutes:
         """Return those network interfaces that exist; none without the right to see them.
 
         Raises:
-            CloudError: EC2 does not tell.
+            CloudError: EC2 gives no usable answer.
         """
         try:
             found = [
@@ -294,9 +294,9 @@ def route_of(
     """Return a route as the framework sees it, or None if it is not ours. Pure.
 
     Args:
-        route: By DescribeRouteTables.
+        route: The route as DescribeRouteTables describes it.
         known: The provider ids of the cluster's instances.
-        others: Ids of other instances and interfaces that are there, or may be.
+        others: The ids of other instances and interfaces that exist, or may.
     """
     id_ = target_of(route)
     target = known.get(id_)
@@ -309,7 +309,7 @@ def route_of(
 def target_of(route: Described) -> str:
     """Return the id of the instance that a route leads to, or else of its network interface.
 
-    Of an instance that is gone only that of the interface is told.
+    For an instance that is gone, AWS tells only the interface.
     """
     return str(route.get("InstanceId") or route.get("NetworkInterfaceId") or "")
 

@@ -118,7 +118,7 @@ def _bare(rule: Rule) -> Rule:
 def of_classic(listeners: Iterable[Listener], ranges: Iterable[str]) -> frozenset[Rule]:
     """Return the rules of a classic load balancer's own group.
 
-    Its ports, and path MTU discovery.
+    The rules are for its ports, and for path MTU discovery.
     """
     return _of_ports([("tcp", listener.port) for listener in listeners], ranges)
 
@@ -126,7 +126,7 @@ def of_classic(listeners: Iterable[Listener], ranges: Iterable[str]) -> frozense
 def of_managed(mappings: Iterable[PortMapping], ranges: Iterable[str]) -> frozenset[Rule]:
     """Return the rules of a network load balancer's own group.
 
-    Its ports, and path MTU discovery.
+    The rules are for its ports, and for path MTU discovery.
     """
     ports = [
         (protocol, mapping.port)
@@ -170,8 +170,8 @@ def of_network(
     Args:
         name: The load balancer's name.
         mappings: Its listeners.
-        ranges: CIDRs of clients.
-        subnets: CIDRs of its subnets, from which health checks come.
+        ranges: The CIDRs of clients.
+        subnets: The CIDRs of the load balancer's subnets, from which health checks come.
     """
     ranges = frozenset(ranges)
     clients = frozenset(
@@ -218,7 +218,7 @@ def shared_health(name: str, observed: frozenset[Rule]) -> frozenset[Rule]:
     """Return the rules of a load balancer's health checks that others may need, too.
 
     To AWS a port and a source make one rule, which has the description of the load balancer that
-    came first. Others may ask at any port but those of its own clients.
+    came first. Other load balancers may check health at any port but those of its own clients.
 
     Args:
         name: The network load balancer's name.

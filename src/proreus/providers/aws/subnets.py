@@ -101,14 +101,14 @@ def default_subnets(
     """Choose the subnets for a load balancer that names none, by id. Pure.
 
     Args:
-        subnets: All of the VPC.
+        subnets: All subnets of the VPC.
         zones: The zones that may be used; see `usable_zones`.
-        cluster: How the cluster's subnets are told.
-        internal: Whether it has no public address.
+        cluster: The tags by which the cluster's subnets are known.
+        internal: Whether the load balancer has no public address.
         default: The id of a subnet to use where none has the cluster's tag.
 
     Raises:
-        InvalidRequest: There is none.
+        InvalidRequest: No subnet can be used.
     """
     subnets = tuple(subnets)
     role = TAG_INTERNAL if internal else TAG_PUBLIC
@@ -134,7 +134,8 @@ def named_subnets(names: Sequence[str], subnets: Iterable[Subnet]) -> tuple[Subn
     """Return the subnets of these ids or names, in their order. Pure.
 
     Raises:
-        InvalidRequest: Names every one that is not there, is not unique, or has a zone twice.
+        InvalidRequest: A subnet does not exist, is not unique, or has the zone of another one;
+            names each.
     """
     subnets = tuple(subnets)
     problems, chosen = [], []
@@ -170,7 +171,7 @@ class Subnets:
         """Choose the subnets of a load balancer that names these, or none.
 
         Raises:
-            InvalidRequest: There is none, or a name is wrong.
+            InvalidRequest: No subnet can be used, or a name is wrong.
             CloudError: AWS does not answer.
         """
         async with self._turn:

@@ -46,8 +46,8 @@ class Tagging:
         """Keep the tags and the clients of AWS; nothing happens before `start`.
 
         Args:
-            api: The session.
-            settings: Which tags, and on what.
+            api: The client of AWS.
+            settings: The settings that say which tags go on what.
             nodes: All nodes of the cluster.
         """
         self._api = api

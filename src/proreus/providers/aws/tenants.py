@@ -40,7 +40,7 @@ def owners_of(described: Described, cluster: ClusterTags) -> tuple[Owner, ...]:
     names no Service. Groups of that manager name their Service in the description.
 
     Args:
-        described: As EC2 describes it.
+        described: The object as EC2 describes it.
         cluster: The tags by which objects are known to be this cluster's.
     """
     tags = tags_of(described)
@@ -72,12 +72,12 @@ class Named:
 
         Args:
             ref: The Service.
-            options: What its annotations name.
+            options: The options that its annotations choose.
             groups: The security groups that the load balancer has.
-            is_new: Whether the load balancer is to be made; only then it is given addresses.
+            is_new: Whether the load balancer is to be made; it is given addresses only then.
 
         Raises:
-            InvalidRequest: Some belong to others; names them all.
+            InvalidRequest: Objects belong to others; names them all.
             CloudError: AWS does not answer, or does not know one of them.
         """
         given = {

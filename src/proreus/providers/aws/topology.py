@@ -41,8 +41,8 @@ class Topology:
     ) -> Mapping[str, Mapping[str, str] | CloudError]:
         """Return the labels of the network's layers by instance id.
 
-        An instance that is left out has none, or the region does not tell; of one with an error
-        nobody knows yet.
+        An instance that is left out has no layers, or the region does not tell them; an error means
+        that nobody knows yet.
         """
         known: dict[str, Mapping[str, str] | CloudError] = {}
         async with self._asking:  # the same instances are asked about by several controllers
@@ -87,7 +87,8 @@ class Topology:
         """Return the id of each instance's zone by the zone's name; ask where EC2 left it out.
 
         Raises:
-            CloudError: It cannot be had now. Where the rights are missing, there is none.
+            CloudError: The zone ids cannot be read now. Where the rights are missing, no zone has
+                one.
         """
         lacking = set()
         for instance in instances:

@@ -29,11 +29,11 @@ class AWSVolumes:
     ) -> Mapping[str, Mapping[str, str] | CloudError]:
         """Return zone and region of EBS volumes, by one call for `MOST_IDS`; nothing for others.
 
-        EBS' are `awsElasticBlockStore`, and `csi` of EBS' driver. One whose id is none, or that is
-        not there, has `InvalidRequest`.
+        EBS volumes are `awsElasticBlockStore`, and `csi` with EBS' driver. A volume whose id has
+        another form, or that does not exist, has `InvalidRequest`.
 
         Raises:
-            CloudError: EC2 does not tell.
+            CloudError: EC2 gives no usable answer.
         """
         answers: dict[str, Mapping[str, str] | CloudError] = {}
         ids: dict[str, str] = {}

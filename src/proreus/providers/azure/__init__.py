@@ -50,7 +50,7 @@ class AzureCloud(CloudProvider):
         """Keep the cloud-config.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: There is no such cloud-config.
         """
         super().__init__(config)
         self._config = self.config_as(AzureConfig)

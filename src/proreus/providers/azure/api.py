@@ -50,7 +50,7 @@ class RowsPage(msgspec.Struct, frozen=True):
     Attributes:
         rows: The rows.
         token: The token of the next page; "" if it is the last.
-        wait: Seconds until the quota lets another query through.
+        wait: Seconds until the quota allows another query.
     """
 
     rows: list[Resource]
@@ -115,7 +115,7 @@ class Arm:
         """Find the cloud and get tokens, so that wrong credentials are reported at once.
 
         Raises:
-            CloudError: There is no token to be had.
+            CloudError: No token is issued.
         """
         tokens = Tokens(self._config, self._identity, self._config.tenant_id)
         now = self._context.now
@@ -144,7 +144,8 @@ class Arm:
         """Read a resource.
 
         Raises:
-            CloudError: See `errors`. Or something else than Azure has answered.
+            CloudError: The request failed (see the module `errors`), or something else than Azure
+                has answered.
         """
         request = self._request(operation, "GET", id_, query)
         return _checked(operation, await self._rest.call(request, Resource))
@@ -162,7 +163,7 @@ class Arm:
         """Read all pages of a list.
 
         Raises:
-            CloudError: A page could not be had, so nothing is returned.
+            CloudError: A page could not be read, so nothing is returned.
         """
 
         async def page(link: str) -> tuple[list[Resource], str]:
@@ -177,14 +178,14 @@ class Arm:
     async def query(self, query: str, token: str = "") -> RowsPage:
         """Read a page of the rows of Azure Resource Graph that a query finds.
 
-        Rows that the identity may not read are not among them, and none is newer than the graph.
+        Rows that the identity may not read are left out, and no row is newer than the graph.
 
         Args:
-            query: In the graph's language.
-            token: Of the page, as the one before has it; "" for the first one.
+            query: The query, in the language of Azure Resource Graph.
+            token: The token of the page, as the page before has it; "" for the first one.
 
         Raises:
-            CloudError: See `errors`.
+            CloudError: The request failed; the module `errors` says what each error means.
         """
         operation = operations.GRAPH_QUERY
         options = {"resultFormat": "objectArray", **({"$skipToken": token} if token else {})}
@@ -209,14 +210,16 @@ class Arm:
         """Write a resource and wait until Azure has done it.
 
         Args:
-            operation: What is called.
-            id_: Of the resource.
-            body: All of it.
-            etag: Write it only if it still has this ETag; "*": only if it is there; "": anyway.
+            operation: The operation to call.
+            id_: The id of the resource.
+            body: The whole body of the resource.
+            etag: The ETag that the resource must still have to be written; "*": it must exist; "":
+                it is written in any case.
 
         Raises:
             Waiting: Azure works on it for longer than a verb waits.
-            CloudError: See `errors`; `PRECONDITION_FAILED` where the ETag is another one.
+            CloudError: The request failed (see the module `errors`); `PRECONDITION_FAILED` where
+                the ETag is another one.
         """
         headers = {"If-Match": etag} if etag else {}
         request = self._request(operation, "PUT", id_)
@@ -230,7 +233,7 @@ class Arm:
 
         Raises:
             Waiting: Azure works on it for longer than a verb waits.
-            CloudError: See `errors`.
+            CloudError: The request failed; the module `errors` says what each error means.
         """
         try:
             answer = await self._rest.send(self._request(operation, "DELETE", id_))
@@ -257,8 +260,8 @@ class Arm:
         """Wait for the end of a long-running operation, if it is one.
 
         Raises:
-            Waiting: It takes longer than a verb waits.
-            CloudError: It has failed.
+            Waiting: The operation takes longer than a verb waits.
+            CloudError: The operation has failed.
         """
         link = answer.headers.get("Azure-AsyncOperation", "")
         location = answer.headers.get("Location", "")
@@ -325,7 +328,7 @@ def _checked(operation: Operation, found: Resource) -> Resource:
     """Return an answer that is a resource.
 
     Raises:
-        CloudError: It is something else.
+        CloudError: The answer is something else.
     """
     if not isinstance(found.get("id"), str):
         raise CloudError(f"{operation.name}: the answer is not a resource: it has no id")
@@ -336,7 +339,7 @@ def _below(link: str) -> str:
     """Return path and query of a link.
 
     Raises:
-        CloudError: It has none.
+        CloudError: The link has no path.
     """
     parts = urlsplit(link)
     if not parts.path.startswith("/"):

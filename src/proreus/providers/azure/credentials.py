@@ -40,9 +40,9 @@ class Cloud(msgspec.Struct, frozen=True):
     """The addresses of a cloud.
 
     Attributes:
-        manager: Azure Resource Manager.
-        login: Entra ID, or ADFS.
-        audience: For what a token is.
+        manager: The URL of Azure Resource Manager.
+        login: The URL of Entra ID, or ADFS.
+        audience: The audience that a token is for.
     """
 
     manager: str
@@ -93,7 +93,7 @@ async def find_cloud(config: AzureConfig, rest: "RestClient") -> Cloud:
     """Return the addresses of the cloud; a cloud with its own endpoint is asked for them.
 
     Raises:
-        CloudError: It does not answer.
+        CloudError: The cloud does not answer.
     """
     if not config.resource_manager_endpoint:
         return KNOWN[config.cloud.lower()]
@@ -116,9 +116,9 @@ class Tokens:
         """Keep the settings for getting a token; read no file yet.
 
         Args:
-            config: With the credentials.
-            rest: Sends the requests; it has no credential of its own.
-            tenant: Whose directory.
+            config: The cloud-config with the credentials.
+            rest: The REST client without a credential, which sends the requests.
+            tenant: The tenant whose directory issues tokens.
         """
         self._config = config
         self._rest = rest
@@ -128,7 +128,7 @@ class Tokens:
         """Have a token issued.
 
         Raises:
-            CloudError: There is none to be had.
+            CloudError: No token is issued.
             ConfigError: A file with a credential cannot be used.
         """
         if self._config.use_managed_identity_extension:
@@ -180,7 +180,7 @@ def read_certificate(content: bytes, password: str) -> Certificate:
     """Read a certificate with its key, in PFX or PEM.
 
     Raises:
-        ConfigError: It is neither, or has no RSA key.
+        ConfigError: The file is neither, or has no RSA key.
     """
     secret = password.encode() or None
     try:

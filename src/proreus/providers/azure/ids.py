@@ -87,7 +87,7 @@ def resource_id(id_: str) -> ResourceId | None:
 
 
 def last(id_: str) -> str:
-    """Return the last part of an id: the name of what it names."""
+    """Return the last part of an id: the name of the resource."""
     return id_.rpartition("/")[2]
 
 

@@ -57,7 +57,7 @@ def state(machine: Resource, view: Resource | None) -> InstanceState:
 
     Args:
         machine: The machine.
-        view: Its instance view, with the power state.
+        view: The machine's instance view, with the power state.
     """
     provisioning = str(part(machine, "provisioningState") or "").lower()
     if provisioning == "deleting":
@@ -72,7 +72,7 @@ def state(machine: Resource, view: Resource | None) -> InstanceState:
 def is_powered_off(machine: Resource, view: Resource | None) -> bool:
     """Tell whether a machine is stopped or deallocated, and not hibernated.
 
-    Azure shows a hibernated machine as deallocated, with a status of its own beside that.
+    Azure shows a hibernated machine as deallocated, with a second status that says so.
     """
     is_stopped = state(machine, view) is InstanceState.STOPPED
     return is_stopped and _code(view, _POWER) in _OFF and not _code(view, _HIBERNATION)
@@ -145,7 +145,7 @@ def addresses(name: str, interface: Resource, public: Mapping[str, str]) -> tupl
     Args:
         name: The node's name.
         interface: The primary network interface.
-        public: Public addresses by the ids of their resources, in small letters.
+        public: The public addresses by the ids of their resources, in small letters.
     """
     configurations = primary_configurations(interface).values()
     private = [str(properties(one).get("privateIPAddress") or "") for one in configurations]

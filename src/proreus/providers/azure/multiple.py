@@ -22,12 +22,13 @@ class Configuration(ConfigSection, frozen=True, kw_only=True, rename=_rename):
     """An entry of `multipleStandardLoadBalancerConfigurations`.
 
     Attributes:
-        name: Of the public load balancer; the internal one's ends with `-internal`.
-        allow_service_placement: Whether Services come to it that are not there already.
-        primary_vm_set: The scale set or availability set whose nodes are always its own.
-        service_label_selector: The Services that may come to it; None: those that no other selects.
+        name: The name of the public load balancer; the internal one's ends with `-internal`.
+        allow_service_placement: Whether new Services may come to it.
+        primary_vm_set: The scale set or availability set whose nodes are always behind it.
+        service_label_selector: The labels of Services that may come to it; None: those that no
+            other configuration selects.
         service_namespace_selector: Which Services may be on it, by the labels of their namespaces.
-        node_selector: The nodes that come to it rather than to others.
+        node_selector: The labels of nodes that come to it rather than to others.
     """
 
     ignore_unknown: ClassVar[bool] = True

@@ -43,7 +43,7 @@ def target(node: Node, subscription: str, group: str) -> Target:
 
     Args:
         node: The Node.
-        subscription: That of the cloud-config.
+        subscription: The subscription of the cloud-config.
         group: The resource group of the cloud-config.
     """
     text = node.spec.provider_id

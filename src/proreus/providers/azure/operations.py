@@ -41,9 +41,9 @@ class Operation(msgspec.Struct, frozen=True):
     """An operation of Azure's API.
 
     Attributes:
-        name: The resource provider and what is called, as logs and metrics have it.
-        action: What the caller needs the right to.
-        version: The version of its API; "" for that of the resource provider.
+        name: The resource provider and the operation, for logs and metrics.
+        action: The action that the caller needs the right to.
+        version: The version of the operation's API; "" for that of the resource provider.
     """
 
     name: str

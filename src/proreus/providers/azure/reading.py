@@ -29,7 +29,7 @@ Found = Mapping[str, Mapping[str, Any]]
 class Questions:
     """What is asked for one batch of nodes: nothing is asked twice, each error is kept.
 
-    An async context manager: what is still under way ends with it.
+    Used as an async context manager: reads that are still under way end with it.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Questions:
         """Keep which machines are looked for; ask nothing yet.
 
         Args:
-            arm: How to call Azure.
+            arm: The client of Azure Resource Manager.
             wanted: The machines that are looked up by their ids.
-            domains: The fault domains that are known, which never change, by the `vmId`.
+            domains: The known fault domains, which never change, by the `vmId`.
         """
         self._arm = arm
         self._domains = domains
@@ -69,10 +69,10 @@ class Questions:
     async def machine(self, id_: MachineId) -> Resource | None:
         """Return a machine by its id; None if Azure says that there is none.
 
-        A list that lacks it proves nothing: then it is asked for by itself.
+        A list that lacks the machine proves nothing: then the machine is asked for by itself.
 
         Raises:
-            CloudError: Azure does not tell.
+            CloudError: Azure gives no usable answer.
         """
         if _list_of(id_) not in self._few:
             listed = await (self.of_set(id_.scale_set) if id_.set else self.of_group(id_.group))
@@ -88,7 +88,7 @@ class Questions:
         """Return the instance view of a machine, with power state and fault domain.
 
         Raises:
-            CloudError: Azure does not tell.
+            CloudError: Azure gives no usable answer.
         """
         view = part(machine, "instanceView")
         if view is not None or "instanceId" in machine:
@@ -115,7 +115,8 @@ class Questions:
     async def _statuses(self) -> Found:
         """Return the statuses of all machines of the subscription.
 
-        Without the right to read these, nothing: then each machine is asked for by itself.
+        Without the right to read the statuses nothing is returned: then each machine is asked for
+        by itself.
         """
         id_ = f"{self._subscription()}{_COMPUTE}/virtualMachines"
         try:
@@ -144,7 +145,7 @@ class Questions:
         """Return the primary network interface of a machine; None if it has none yet.
 
         Raises:
-            CloudError: Azure does not tell.
+            CloudError: Azure gives no usable answer.
         """
         ids = interface_ids(machine)
         if not ids:
@@ -163,7 +164,7 @@ class Questions:
         """Return the public addresses of an interface, by the ids of their resources.
 
         Raises:
-            CloudError: Azure does not tell.
+            CloudError: Azure gives no usable answer.
         """
         addresses: dict[str, str] = {}
         for id_ in map(str.lower, public_ids(interface)):
@@ -213,7 +214,7 @@ class Questions:
         """Return the answer to a question that is asked once.
 
         Raises:
-            CloudError: Each time, if that was the answer.
+            CloudError: The question was answered with an error: the same error each time.
         """
         if key not in self._answers:
             self._answers[key] = self._group.create_task(attempt(ask()))

@@ -138,7 +138,7 @@ def _name(node: Node, destination: str) -> str:
 def blocked(table: Resource | None, create: Iterable[Route]) -> dict[Route, InvalidRequest]:
     """Return the routes whose destination already has a route that somebody else made. Pure.
 
-    Such as one that leads to a gateway: it is nobody's here to replace.
+    Such a route, to a gateway for instance, is not ours to replace.
     """
     taken = {
         str(properties(one).get("addressPrefix")): str(one["name"])

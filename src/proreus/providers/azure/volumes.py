@@ -32,8 +32,8 @@ class AzureVolumes:
                 Azure's disks.
 
         Raises:
-            InvalidRequest: The id is none of a managed disk, or there is no such disk.
-            CloudError: Azure does not tell.
+            InvalidRequest: The id is not one of a managed disk, or there is no such disk.
+            CloudError: Azure gives no usable answer.
         """
         source = volume.spec.get("azureDisk")
         in_tree = source.get("diskURI") if isinstance(source, Mapping) else None

@@ -38,7 +38,7 @@ class BaiduCloud(CloudProvider):
         """Keep the cloud-config.
 
         Raises:
-            ConfigError: There is none, or it is another provider's.
+            ConfigError: There is no cloud-config, or it is another provider's.
         """
         super().__init__(config)
         if not isinstance(config, BaiduConfig):
@@ -53,7 +53,7 @@ class BaiduCloud(CloudProvider):
         """Read the key, and set the capabilities.
 
         Raises:
-            ConfigError: A file cannot be used.
+            ConfigError: A file that the cloud-config names cannot be used.
         """
         config = self._config
         api = self.closing(Api(config, context))

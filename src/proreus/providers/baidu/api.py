@@ -39,10 +39,10 @@ class Call(msgspec.Struct, frozen=True):
     """A call of an operation.
 
     Attributes:
-        operation: Of the table.
-        ids: The parts of its path.
-        query: Its parameters.
-        body: What is sent as JSON; None for nothing.
+        operation: The name of the operation in the table.
+        ids: The ids that are part of the operation's path.
+        query: The parameters of the query.
+        body: The body that is sent as JSON; None for nothing.
     """
 
     operation: str
@@ -58,7 +58,7 @@ class Api:
         """Keep settings and context, and read the key; send nothing yet.
 
         Raises:
-            ConfigError: A file cannot be used.
+            ConfigError: A file that the cloud-config names cannot be used.
         """
         self._context = context
         self._credentials = config.credentials()
@@ -84,7 +84,8 @@ class Api:
         """Make a call; return its answer.
 
         Raises:
-            CloudError: The cloud refuses, or does not answer: then the outcome is unknown.
+            CloudError: The cloud refuses, or does not answer; without an answer the outcome is
+                unknown.
         """
         request = self._request(call)
         if OPERATIONS[call.operation].method != "POST":
@@ -108,13 +109,13 @@ class Api:
         """Return all objects of a list, from all pages.
 
         Args:
-            operation: Of the table, such as "listEips".
+            operation: The name of the operation in the table, such as "listEips".
             kind: The name of the list in the answer, such as "eipList".
-            ids: The parts of its path.
-            query: What selects them.
+            ids: The ids that are part of the operation's path.
+            query: The parameters that select the objects.
 
         Raises:
-            CloudError: A page could not be had.
+            CloudError: A page could not be read.
         """
         first = Call(operation, ids, {**query, "maxKeys": str(PAGE)})
 

@@ -40,8 +40,8 @@ class Credentials(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         access_key_id: The key's id.
-        secret_access_key: What signs requests.
-        session_token: "" for a key that stays.
+        secret_access_key: The secret that signs requests.
+        session_token: The token of a temporary key; "" for a key that stays.
     """
 
     access_key_id: str
@@ -61,20 +61,21 @@ class BaiduConfig(ConfigSection, frozen=True, kw_only=True, rename=_rename):
             an account must not share it.
         cluster_name: Not used.
         access_key_id: The key's id.
-        secret_access_key: What signs requests.
-        region: Such as bj; it is in the addresses of the APIs, and the region of all nodes.
+        secret_access_key: The secret that signs requests.
+        region: The region, such as bj; it is in the addresses of the APIs, and the region of all
+            nodes.
         vpc_id: The VPC of the nodes; by default that of the nodes that are asked about.
-        subnet_id: That of load balancers; by default one of a node.
+        subnet_id: The subnet of load balancers; by default that of a node.
         master_id: Not used.
-        endpoint: Of the service CCE; not used, since machines are read from BCC.
+        endpoint: The endpoint of the service CCE; not used, since machines are read from BCC.
         node_name: Not used.
         debug: Not used.
-        session_token: Ours: of a temporary key.
+        session_token: Ours: the session token of a temporary key.
         credentials_file: Ours: a file with a key as STS answers it, in the place of the keys above.
         bare_metal: Ours: whether machines that BCC does not know are looked for in BBC.
-        api_endpoint: Ours: the address of all APIs, in the place of one for each.
+        api_endpoint: Ours: the address of all APIs, in the place of one address for each.
         ca_file: Ours: a file of CA certificates, in the place of the system's.
-        timeout: Ours: for a connection, and for an answer.
+        timeout: Ours: how long to wait for a connection, and for an answer.
         tenants: Ours: which cloud objects Services may name.
     """
 

@@ -28,9 +28,9 @@ class Found(msgspec.Struct, frozen=True):
     """The answers to a batch of look-ups; a part that failed is its error.
 
     Attributes:
-        by_id: Machines by id; absent ones are None, an error is that machine's own.
-        by_name: Machines by host name in small letters; one that is left out has none.
-        by_address: Machines by private address; one that is left out has none.
+        by_id: Machines by id; None for absent ones, an error where a machine's own look-up failed.
+        by_name: Machines by host name in small letters; a name without a machine is left out.
+        by_address: Machines by private address; an address without a machine is left out.
     """
 
     by_id: Mapping[str, Described | CloudError | None] | CloudError
@@ -54,7 +54,7 @@ class Machines:
         cloud says of that very machine proves its absence.
 
         Raises:
-            CloudError: A list could not be had.
+            CloudError: A list could not be read.
         """
         parts = in_parts(ids, _IDS)
         lists = await asyncio.gather(*(self._list(instanceIds=",".join(part)) for part in parts))
@@ -68,7 +68,7 @@ class Machines:
         """Return all machines by their host names in small letters, if any names are wanted.
 
         Raises:
-            CloudError: The list could not be had.
+            CloudError: The list could not be read.
         """
         found = _grouped(await self.all() if names else (), "hostname")
         return found | await self._bare(set(names) - found.keys(), "hostname")
@@ -77,7 +77,7 @@ class Machines:
         """Return machines by private addresses: of the VPC, or of all VPCs if none is configured.
 
         Raises:
-            CloudError: A list could not be had.
+            CloudError: A list could not be read.
         """
         found = _grouped(await self._at(addresses), "internalIp")
         return found | await self._bare(set(addresses) - found.keys(), "internalIp")

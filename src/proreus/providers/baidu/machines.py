@@ -39,9 +39,9 @@ def instance(machine: Mapping[str, Any], *, region: str, known_as: str) -> Insta
     """Make the framework's `Instance` from the description of a machine.
 
     Args:
-        machine: By BCC.
-        region: That of the cloud-config.
-        known_as: The Node's provider id if it has one: a bare id is one, too.
+        machine: The machine as BCC describes it.
+        region: The region of the cloud-config.
+        known_as: The Node's provider id, "" if it has none; it may be a bare id.
     """
     address = str(machine.get("internalIp") or "")
     if not is_address(address):
@@ -69,7 +69,7 @@ def state_of(machine: Mapping[str, Any]) -> InstanceState:
 def type_of(machine: Mapping[str, Any]) -> str:
     """Return the instance type: the specification, such as bcc.g5.c2m8.
 
-    Where BCC names none, the official manager's word for it.
+    Where BCC names no specification, the type is the official manager's word for it.
     """
     found = LABEL_VALUE.clean(str(machine.get("spec") or ""))
     return found or ("GPU" if str(machine.get("instanceType")) == _GPU else "BCC")
@@ -78,7 +78,7 @@ def type_of(machine: Mapping[str, Any]) -> str:
 def zone_of(name: str) -> str:
     """Return the zone as the service CCE names it: zoneA for cn-bj-a.
 
-    So the official manager labels nodes, and volumes must be in the same zones as they.
+    The official manager labels nodes so, and volumes must be in the same zones as nodes.
     """
     found = _ZONE.fullmatch(name)
     return f"zone{found[1].upper()}" if found else LABEL_VALUE.clean(name)

@@ -22,8 +22,8 @@ class Target(msgspec.Struct, frozen=True):
 
     Attributes:
         id: The machine's id.
-        name: The Node's name: the machine's host name, in small letters.
-        address: The Node's name: the machine's private address.
+        name: The Node's name in small letters, where it is the machine's host name.
+        address: The Node's name, where it is the machine's private address.
         problem: Why there is nothing to look it up by.
     """
 
@@ -41,7 +41,7 @@ def provider_id(id_: str) -> str:
 def parsed(text: str) -> str | None:
     """Return the machine's id in a provider id; None if it is not of this cloud.
 
-    A bare id is one, too: the official manager tolerates it.
+    A bare id counts as a provider id, too, since the official manager tolerates it.
     """
     id_ = text.removeprefix(SCHEME)
     return id_ if _ID.fullmatch(id_) else None

@@ -14,12 +14,12 @@ class Operation(msgspec.Struct, frozen=True):
 
     Attributes:
         service: The first label of its host, such as "blb".
-        method: Of HTTP.
-        path: With `{}` for each part that is an id.
-        product: The service in policies.
-        right: The permission that it needs.
-        flag: The parameter without a value that says which of several operations of a path this is.
-        settles: Whether its effect takes a while after the answer.
+        method: The HTTP method.
+        path: The path, with `{}` in the place of each id.
+        product: The name of the service in policies.
+        right: The permission that the operation needs.
+        flag: The parameter without a value that selects one of several operations with one path.
+        settles: Whether the operation's effect takes a while after the answer.
     """
 
     service: str

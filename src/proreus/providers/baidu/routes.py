@@ -43,12 +43,12 @@ class Rule(msgspec.Struct, frozen=True):
     """A rule of a route table.
 
     Attributes:
-        id: The cloud's.
-        destination: A CIDR.
-        hop: What it leads to.
-        is_to_machine: Whether that is a machine.
-        is_from_everywhere: Whether it is for all that the VPC sends.
-        description: Where marks are.
+        id: The id that the cloud gave it.
+        destination: The destination, a CIDR.
+        hop: The id of the next hop.
+        is_to_machine: Whether the next hop is a machine.
+        is_from_everywhere: Whether the rule is for all traffic of the VPC.
+        description: The description, which holds the marks.
     """
 
     id: str
@@ -210,7 +210,7 @@ def is_ours(
 ) -> bool:
     """Tell whether a rule was made for this cluster. Pure.
 
-    One that the official manager has made has no UID: it is ours if it has the cluster's id and
+    A rule that the official manager has made has no UID: it is ours if it has the cluster's id and
     leads to a machine of one of its nodes.
     """
     found = _OURS.fullmatch(rule.description)
@@ -234,7 +234,7 @@ def advertises(node: Node) -> bool:
 def conflicts(rules: Iterable[Rule], ours: Collection[Rule]) -> Iterator[tuple[Rule, Rule]]:
     """Return the rules of others that overlap with ours, each with our rule. Pure.
 
-    A rule for everything is none: the longer prefix wins.
+    A rule for everything is no conflict: the longer prefix wins.
     """
     for other in rules:
         if other in ours or other.destination in {EVERYWHERE, "::/0", ""}:

@@ -22,10 +22,10 @@ class Signable(msgspec.Struct, frozen=True):
     """The parts of a request that are signed.
 
     Attributes:
-        method: Of HTTP.
-        host: With its port, where it is not the scheme's own.
-        path: Without quotes.
-        query: Its parameters.
+        method: The HTTP method.
+        host: The host, with its port where it is not the scheme's own.
+        path: The path, not percent-encoded.
+        query: The parameters of the query.
     """
 
     method: str
@@ -38,9 +38,9 @@ def canonical(method: str, path: str, query: Mapping[str, str], headers: Mapping
     """Return the text that is signed for a request: its parts in a fixed order.
 
     Args:
-        method: Of HTTP.
-        path: Without quotes.
-        query: Its parameters.
+        method: The HTTP method.
+        path: The path, not percent-encoded.
+        query: The parameters of the query.
         headers: The headers that are signed, by their names in small letters.
     """
     pairs = sorted(f"{_quoted(name)}={_quoted(value)}" for name, value in query.items())
@@ -54,9 +54,9 @@ def authorization(
     """Return the header Authorization.
 
     Args:
-        request: In its canonical form.
+        request: The canonical form of the request.
         names: The headers that are signed.
-        credentials: Whose key signs.
+        credentials: The key that signs.
         now: The time, in UTC.
     """
     prefix = f"bce-auth-v1/{credentials.access_key_id}/{timestamp(now)}/{LIFETIME}"
@@ -68,8 +68,8 @@ def signed_headers(request: Signable, credentials: Credentials, now: datetime) -
     """Return the headers that a request needs besides `Host`: time, token, signature.
 
     Args:
-        request: What is signed.
-        credentials: Whose key signs.
+        request: The request to sign.
+        credentials: The key that signs.
         now: The time, in UTC.
     """
     extra = {DATE: timestamp(now)}

@@ -31,8 +31,8 @@ class BaiduVolumes:
             volume: A PersistentVolume with `csi` of the driver of CDS.
 
         Raises:
-            InvalidRequest: The id is none, or there is no such volume.
-            CloudError: The cloud does not tell.
+            InvalidRequest: The PersistentVolume's id has another form, or there is no such volume.
+            CloudError: The cloud gives no usable answer.
         """
         id_ = handle_of(volume, in_tree="", driver=DRIVER)
         if not id_:

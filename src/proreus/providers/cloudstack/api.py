@@ -37,9 +37,9 @@ class Job(msgspec.Struct, frozen=True):
     """A job that a command has begun; `id` is "" if it was done at once.
 
     Attributes:
-        command: What was asked for.
-        id: The job's.
-        object: The id of what it makes, where CloudStack says it beforehand, or "".
+        command: The command that began the job.
+        id: The id of the job.
+        object: The id of the object that the job makes, where CloudStack says it beforehand, or "".
     """
 
     command: str
@@ -84,7 +84,7 @@ class Api:
         """Return CloudStack's version, such as (4, 22, 0, 0); it is asked once.
 
         Raises:
-            CloudError: CloudStack does not tell.
+            CloudError: CloudStack gives no usable answer.
         """
         async with self._turn:
             if not self._version:
@@ -110,10 +110,10 @@ class Api:
         pages of just that size, which it surely takes.
 
         Args:
-            command: Of the API, such as "listNetworks".
+            command: The command of the API, such as "listNetworks".
             kind: The name of the list in the answer, such as "network".
-            parameters: What selects them.
-            everywhere: Whether those of the account and of all its projects are asked for.
+            parameters: The parameters that select the objects.
+            everywhere: Whether the objects of the account and of all its projects are asked for.
 
         Raises:
             CloudError: A page could not be had, or the list changed while it was read.
@@ -132,7 +132,8 @@ class Api:
         """Begin a change; return its job.
 
         Raises:
-            CloudError: CloudStack refuses, or does not answer: then the outcome is unknown.
+            CloudError: CloudStack refuses, or does not answer; without an answer the outcome is
+                unknown.
         """
         answer = await self._send(command, parameters, read=False)
         return Job(command, str(answer.get("jobid") or ""), str(answer.get("id") or ""))

@@ -57,7 +57,7 @@ class OfNodes(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [Node], of ours: what Nodes show of their machines.
 
     Attributes:
-        dual_stack: Whether a Node has the IPv6 address of its machine beside the IPv4 address.
+        dual_stack: Whether a Node gets the IPv6 address of its machine beside the IPv4 address.
     """
 
     dual_stack: bool = False

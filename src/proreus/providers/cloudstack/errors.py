@@ -65,7 +65,8 @@ def absent_id(text: str) -> str:
 def is_removed(error: Refused) -> bool:
     """Tell whether an error says that the object of a change is gone, in whatever words.
 
-    Only of what it was asked about: a job that cannot find what it needs itself says another code.
+    Counts only for the object of the request: a job that does not find another object says another
+    code.
     """
     is_about = error.reason is Reason.INVALID and _REMOVED.search(error.text)
     return error.is_absence or bool(is_about)

@@ -22,8 +22,8 @@ class Found(msgspec.Struct, frozen=True):
     """The answers to a batch of look-ups; a part that failed is its error.
 
     Attributes:
-        by_id: Machines by id; absent ones are None, those of another project an error.
-        by_name: Machines by name in small letters; one that is left out has none.
+        by_id: Machines by id; None for absent ones, an error for those of another project.
+        by_name: Machines by name in small letters; a name without a machine is left out.
     """
 
     by_id: Mapping[str, Described | CloudError | None] | CloudError
@@ -44,7 +44,7 @@ class Machines:
         gone, or is in another project, it leaves out.
 
         Raises:
-            CloudError: CloudStack does not tell.
+            CloudError: CloudStack gives no usable answer.
         """
         return (await self._read(ids))[0]
 
@@ -55,7 +55,7 @@ class Machines:
         projects that the key reaches, by one more request: one that is there is an error.
 
         Raises:
-            CloudError: CloudStack does not tell.
+            CloudError: CloudStack gives no usable answer.
         """
         here, never = await self._read(ids)
         missing = [id_ for id_, one in here.items() if one is None and id_ not in never]
@@ -84,7 +84,7 @@ class Machines:
         """Return all machines of the account or project.
 
         Raises:
-            CloudError: CloudStack does not tell.
+            CloudError: CloudStack gives no usable answer.
         """
         asked = {"details": DETAILS}
         return await self._api.listed("listVirtualMachines", "virtualmachine", asked)
@@ -93,7 +93,7 @@ class Machines:
         """Return all machines by their names in small letters, if any names are wanted.
 
         Raises:
-            CloudError: CloudStack does not tell.
+            CloudError: CloudStack gives no usable answer.
         """
         found: dict[str, list[Described]] = {}
         for one in await self.all() if names else ():
@@ -113,8 +113,8 @@ class CloudStackInstances:
         """Keep the reader of machines.
 
         Args:
-            machines: Reads them.
-            region: That of the cloud-config; "" for each machine's zone.
+            machines: The reader of machines.
+            region: The region of the cloud-config; "" for each machine's zone.
             dual_stack: Whether Nodes have addresses of both families.
         """
         self._machines = machines

@@ -33,7 +33,7 @@ def id_of(described: Mapping[str, Any]) -> str:
 
 
 def misplaced(described: Mapping[str, Any], project: str) -> str:
-    """Return where an object is if not in that project, or account for ""; "" if it is there."""
+    """Return the place of an object outside of the project or account; "" if it is in it."""
     there = str(described.get("projectid") or "").lower()
     if there == project:
         return ""
@@ -54,9 +54,10 @@ def instance(
     while it was migrated by others (apache/cloudstack, issues 6798 and 3741).
 
     Args:
-        machine: By CloudStack.
-        region: That of the cloud-config; "" for each machine's zone.
-        known_as: The Node's provider id if it has one: there are several forms of the same.
+        machine: The machine as CloudStack describes it.
+        region: The region of the cloud-config; "" for each machine's zone.
+        known_as: The Node's provider id, "" if it has none; one machine's id may be written in
+            several forms.
         dual_stack: Whether an IPv6 address is shown beside an IPv4 address.
     """
     found = tuple(dict.fromkeys(addresses(machine, dual_stack=dual_stack)))
@@ -80,7 +81,7 @@ def instance(
 def type_of(offering: str) -> str:
     """Return the instance type: the service offering's name without all but letters and digits.
 
-    So the official manager makes a label of it.
+    The official manager makes the label of the instance type in the same way.
     """
     return re.sub(r"[^A-Za-z0-9]", "", offering)[:63]
 

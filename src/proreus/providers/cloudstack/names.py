@@ -37,7 +37,7 @@ def provider_id(id_: str) -> str:
 def parsed(text: str) -> str | None:
     """Return the machine's id in a provider id; None if it is not of CloudStack.
 
-    A bare id is one, too, and so are those of the provider inside old Kubernetes:
+    A bare id counts as a provider id, too, and so do those of the provider inside old Kubernetes:
     `cloudstack://<id>`, and `cloudstack:///<zone>/<id>` of kubelets.
     """
     if UUID.fullmatch(text):

@@ -31,8 +31,8 @@ class CloudStackVolumes:
             volume: A PersistentVolume with `csi` of CloudStack's driver.
 
         Raises:
-            InvalidRequest: The id is none, or there is no such volume.
-            CloudError: CloudStack does not tell.
+            InvalidRequest: The PersistentVolume's id has another form, or there is no such volume.
+            CloudError: CloudStack gives no usable answer.
         """
         id_ = handle_of(volume, in_tree="", driver=DRIVER)
         if not id_:

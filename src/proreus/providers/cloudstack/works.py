@@ -24,8 +24,8 @@ class Works:
     """The unfinished jobs, by the UID of the Service or the CIDR of the route that they are for.
 
     Attributes:
-        waits: How long each of these has waited; through all delays means that CloudStack works on
-            nothing of it any more.
+        waits: How long each Service or route has waited; at the end of all delays CloudStack is
+            taken to have no more work for it.
     """
 
     def __init__(self, api: Api) -> None:
@@ -61,7 +61,7 @@ class Works:
         """Run a command to its end; return the id of what it made, and its result.
 
         Raises:
-            Working: That takes longer than a moment; the job is remembered.
+            Working: The command takes longer than a moment; its job is remembered.
             CloudError: CloudStack refuses, the job failed, or there is no answer.
         """
         job = await self._api.start(command, parameters)

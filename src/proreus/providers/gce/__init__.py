@@ -52,7 +52,7 @@ class GCECloud(CloudProvider):
         """Keep the cloud-config; what it leaves out, the metadata server tells.
 
         Raises:
-            ConfigError: It is another provider's.
+            ConfigError: The cloud-config is another provider's.
         """
         super().__init__(config)
         if config is not None and not isinstance(config, GCEConfig):

@@ -91,12 +91,12 @@ class Api:
         """Read a resource; None if Google itself says that there is none.
 
         Args:
-            operation: Such as `forwardingRules.get`.
-            path: From `projects/` on.
-            form: What it is decoded to.
+            operation: The operation, such as `forwardingRules.get`.
+            path: The path, from `projects/` on.
+            form: The type that the resource is decoded to.
 
         Raises:
-            CloudError: Google does not tell.
+            CloudError: Google gives no usable answer.
         """
         return await self._client(operation).find(_request(operation, path), form)
 
@@ -120,7 +120,7 @@ class Api:
         """Read a list, all its pages; some are asked for with a body.
 
         Raises:
-            CloudError: A page could not be had.
+            CloudError: A page could not be read.
         """
 
         async def page(token: str) -> tuple[Iterable[msgspec.Raw], str]:
@@ -140,7 +140,7 @@ class Api:
         may exist. Else such a zone is an error.
 
         Raises:
-            CloudError: A page could not be had.
+            CloudError: A page could not be read.
         """
         count = 0
 
@@ -161,8 +161,8 @@ class Api:
         """Make a change and wait until it is done.
 
         Raises:
-            RetryAfter: It is not done yet, or something else is being done with the resource:
-                what came of it has to be observed.
+            RetryAfter: The change is not done yet, or another change of the resource is under way:
+                the result has to be observed.
             CloudError: Google refuses it, or the outcome is unknown.
         """
         request = _request(operation, path, query=query, body=body)
@@ -176,7 +176,7 @@ class Api:
         """Delete a resource; return whether there was one.
 
         Raises:
-            CloudError: See `change`.
+            CloudError: The deletion failed as described for `change`.
         """
         try:
             await self.change(operation, path)

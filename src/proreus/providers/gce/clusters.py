@@ -56,7 +56,7 @@ class GCEClusters:
         """Return the names of the clusters in the region and its zones, in their order.
 
         Raises:
-            CloudError: Google does not tell, or not of all zones.
+            CloudError: Google gives no usable answer, or not of all zones.
         """
         return sorted(one.name for one in await self._clusters())
 
@@ -65,7 +65,7 @@ class GCEClusters:
 
         Raises:
             InvalidRequest: There is no such cluster, or there are several of this name.
-            CloudError: Google does not tell.
+            CloudError: Google gives no usable answer.
         """
         found = [one for one in await self._clusters() if one.name == name]
         if len(found) != 1:

@@ -31,24 +31,24 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     Attributes:
         token_url: Where tokens are issued for a token of the metadata server; "nil" for the
             credentials that Google's libraries find (GOOGLE_APPLICATION_CREDENTIALS).
-        token_body: What is sent there.
+        token_body: The body that is sent to `token_url`.
         project_id: The project, by its name or number; by default that of this machine.
-        network_project_id: The project of the network, where it is a shared one.
+        network_project_id: The project of the network, for a shared VPC.
         network_name: The network, by its name or URL; by default that of this machine.
         subnetwork_name: The subnetwork, by its name or URL; needed where the network has several
             in the region.
-        stack_type: Which family of addresses comes first: IPV6, else IPv4.
+        stack_type: The family of addresses that comes first: IPV6, else IPv4.
         secondary_range_name: The range of the subnetwork from which pods get addresses.
         node_tags: The network tags of nodes, which firewall rules name; by default the longest
             tag of each node that its name begins with.
-        node_instance_prefix: How names of nodes begin. Officially it filters lists; here it is
-            not needed.
+        node_instance_prefix: The beginning of the names of nodes. Officially it filters lists; here
+            it is not needed.
         regional: Whether nodes are in all zones of the region.
-        multizone: The name of `regional` in older files.
-        api_endpoint: Where the Compute API is.
-        container_api_endpoint: Where the Kubernetes Engine API is, which only `proreus clusters`
+        multizone: The name that `regional` has in older files.
+        api_endpoint: The URL of the Compute API.
+        container_api_endpoint: The URL of the Kubernetes Engine API, which only `proreus clusters`
             asks.
-        local_zone: The zone of this machine, if its metadata are not to be asked.
+        local_zone: The zone of this machine, where the metadata server is not to be asked for it.
         alpha_features: ILBSubsets leaves new internal Services to another controller, unless
             they get a subset here; SkipIGsManagement leaves instance groups to it.
     """
@@ -91,8 +91,8 @@ class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
 
     Attributes:
         enabled: Whether Services get load balancers.
-        cluster_id: The cluster's id in the names of what its Services share, where the ConfigMap
-            kube-system/ingress-uid does not hold it.
+        cluster_id: The cluster's id in the names of objects that its Services share, where the
+            ConfigMap kube-system/ingress-uid does not hold it.
         backend_services: Whether external Services that ask for a backend service get one here;
             officially another controller makes these.
         subsetting: Whether new internal Services get a subset of the nodes here, in groups of

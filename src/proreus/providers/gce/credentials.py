@@ -75,7 +75,7 @@ def read_key_file(path: str) -> KeyFile | ExternalAccount:
     """Read a file of credentials.
 
     Raises:
-        ConfigError: It cannot be read, or holds none that are known here.
+        ConfigError: The file cannot be read, or holds no credentials of a known type.
     """
     try:
         content = Path(path).read_bytes()

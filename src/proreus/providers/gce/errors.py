@@ -85,9 +85,9 @@ def operation_error(name: str, status: int, errors: Sequence[Mapping[str, Any]])
     """Make the error of an operation that has failed. Pure.
 
     Args:
-        name: Of the call that began it.
+        name: The name of the call that began the operation.
         status: The HTTP status that Google says for it, or 0.
-        errors: The errors within it.
+        errors: The errors of the operation.
     """
     code = _camel(str(errors[0].get("code", "")))
     message = "; ".join(str(one.get("message", "")) for one in errors)

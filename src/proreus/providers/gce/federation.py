@@ -102,7 +102,7 @@ def read_external_account(text: bytes, where: str) -> ExternalAccount:
     """Read the content of a file of the type `external_account`.
 
     Raises:
-        ConfigError: Names every field that cannot be used.
+        ConfigError: Fields cannot be used; names each of them.
     """
     try:
         found = msgspec.json.decode(text, type=ExternalAccount)
@@ -142,7 +142,7 @@ class Federation:
         """Have a token issued.
 
         Raises:
-            CloudError: The workload has no token, or Google takes it for none.
+            CloudError: The workload has no token, or Google does not accept it.
         """
         account = self._account
         form = {

@@ -15,7 +15,7 @@ def ranges(text: str) -> tuple[str, ...]:
     """Read CIDRs between commas.
 
     Raises:
-        ValueError: One is none.
+        ValueError: A text is not a CIDR.
     """
     return tuple(str(ipaddress.ip_network(one.strip(), strict=False)) for one in text.split(","))
 

@@ -82,7 +82,7 @@ class GCEInstances:
         """Return the instance that a node's provider id names; None if it has none.
 
         Raises:
-            InvalidRequest: It is another project's, or cannot be read.
+            InvalidRequest: The provider id is another project's, or cannot be read.
         """
         id_ = node.spec.provider_id
         if not id_:

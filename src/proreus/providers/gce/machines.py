@@ -81,9 +81,9 @@ def instance(described: Described, *, project: str, stack_type: str, known_as: s
     """Make the framework's `Instance` from a description.
 
     Args:
-        described: By Google.
-        project: The name of its project.
-        stack_type: Of the cloud-config: which family comes first.
+        described: The instance as Google describes it.
+        project: The name of the instance's project.
+        stack_type: The setting of the cloud-config that says which family comes first.
         known_as: The Node's provider id, or "".
     """
     key = described.key
@@ -124,7 +124,7 @@ def _addresses(described: Described) -> Iterator[NodeAddress]:
 def node_tag(described: Described) -> str:
     """Return the network tag by which firewall rules name a node; "" if it has none.
 
-    It is the longest that its name begins with, as officially.
+    The tag is the longest with which the node's name begins, as officially.
     """
     fitting = [tag for tag in described.tags.items if described.name.startswith(tag)]
     return max(fitting, key=len, default="")

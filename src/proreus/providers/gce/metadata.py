@@ -67,7 +67,8 @@ class Metadata:
         """Have a token issued for the account of this machine, or of this pod.
 
         Raises:
-            CloudError: There is none to be had.
+            CloudError: Our own id follows from the uid of the cluster, so that it is always the
+                same.
         """
         request = Request(
             "metadata.token", "GET", "instance/service-accounts/default/token", quota="metadata"

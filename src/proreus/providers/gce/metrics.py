@@ -1,7 +1,7 @@
 """Count calls of Google in the official manager's metrics, beside the framework's.
 
-Their names are the official ones; the values of `request` are a kind of resource and a verb, such
-as `forwardingRules_get`.
+The names are the official ones; the values of `request` are a kind of resource and a verb, such as
+`forwardingRules_get`.
 """
 
 import time

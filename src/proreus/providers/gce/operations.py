@@ -18,7 +18,7 @@ class Operation(msgspec.Struct, frozen=True):
     """A method of the API.
 
     Attributes:
-        method: Of HTTP.
+        method: The HTTP method.
         permissions: The permissions of IAM, without `compute.` in front.
         quota: The group of calls that the quota counts together.
     """

@@ -45,12 +45,12 @@ class Place(msgspec.Struct, frozen=True):
 
     Attributes:
         project: The name of the project of instances and load balancers.
-        network_project: That of the network, of firewall rules and routes.
+        network_project: The project of the network, of firewall rules and of routes.
         region: The region.
-        zones: The zones in which nodes without provider id are looked for.
+        zones: The zones in which nodes without a provider id are looked up.
         network: The path of the network.
         subnetwork: The path of the subnetwork, or "" where the cloud-config has none.
-        base: How URLs of resources begin.
+        base: The beginning of the URLs of resources.
         stack_type: Which family of addresses comes first.
     """
 
@@ -93,7 +93,7 @@ async def find_place(settings: Global, metadata: Metadata, api: Api) -> Place:
     """Read the place from the cloud-config, and from the metadata server what that leaves out.
 
     Raises:
-        ConfigError: The zone is none.
+        ConfigError: The zone has another form.
         CloudError: The metadata server, or Google, does not tell.
     """
     project = settings.project_id or await metadata.project()
@@ -146,7 +146,7 @@ async def find_subnetwork(place: Place, api: Api) -> str:
     """Return the path of the subnetwork for addresses; "" where the network has none, or several.
 
     Raises:
-        CloudError: Google does not tell.
+        CloudError: Google gives no usable answer.
     """
     network = await api.get("networks.get", place.network, Network)
     if network.ipv4_range or not network.auto_create_subnetworks:

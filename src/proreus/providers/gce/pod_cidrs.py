@@ -39,9 +39,9 @@ def changed_ranges(
 
     Args:
         nic: The interface as it is.
-        add: Blocks that it should have; those of IPv6 follow from its address.
-        remove: Blocks that it should not have.
-        range_name: The range of the subnetwork from which new ones are.
+        add: Blocks to add; those of IPv6 follow from the interface's address.
+        remove: Blocks to remove.
+        range_name: The name of the subnetwork's range from which new blocks are taken.
     """
     have = {one.ip_cidr_range for one in nic.alias_ip_ranges}
     new = [one for one in add if ":" not in one and one not in have]

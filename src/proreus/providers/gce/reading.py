@@ -48,7 +48,7 @@ class Reader:
         A list may leave out what is there: a zone that is down, an instance just made.
 
         Raises:
-            CloudError: The list could not be had.
+            CloudError: The list could not be read.
         """
         if len(keys) <= SINGLES * self._pages:
             return await self._singly(keys)
@@ -62,7 +62,7 @@ class Reader:
         """Read instances by name, in all these zones.
 
         Raises:
-            CloudError: The list could not be had.
+            CloudError: The list could not be read.
         """
         keys = {name: [machine(zone, name) for zone in sorted(zones)] for name in names}
         listed: Mapping[Machine, Described] = {}
@@ -80,7 +80,7 @@ class Reader:
     async def tags_of(self, keys: Iterable[Machine]) -> Mapping[Machine, str | CloudError]:
         """Return the tag by which firewall rules name each instance; "" for one without.
 
-        Those that were read for other reasons are not read again.
+        Instances that were read for other reasons are not read again.
         """
         every = set(keys)
         new = every - self.tags.keys()
@@ -138,14 +138,14 @@ class Reader:
 
 
 def sampled(keys: Collection[Machine], most: int) -> tuple[list[Machine], list[Machine]]:
-    """Return so many of the keys, of all zones and sorts of names, and the others. Pure."""
+    """Split keys into a sample, of all zones and sorts of names, and all others. Pure."""
     ordered = sorted(keys)
     step = -(-len(ordered) // most) or 1
     return ordered[::step], [key for index, key in enumerate(ordered) if index % step]
 
 
 def doubt(sample: Mapping[Machine, Described | CloudError | None]) -> CloudError | None:
-    """Return why a list does not show what is gone, by what it lacks; None if it does. Pure."""
+    """Return why a list proves no absence, by a sample of what it lacks; None if it does. Pure."""
     there = next((key for key, one in sample.items() if isinstance(one, Described)), None)
     if there is not None:
         why = f"the list of instances lacks {there}, which is there, so it may lack others, too"

@@ -43,7 +43,7 @@ def named_disk(volume: PersistentVolume) -> Named | None:
     """Return the disk of a PersistentVolume; None if it is none of Google's, or not made yet. Pure.
 
     Raises:
-        InvalidRequest: Its name cannot be one.
+        InvalidRequest: The disk's name is not valid.
     """
     source, csi = volume.spec.get(IN_TREE), volume.spec.get("csi")
     if isinstance(source, Mapping):
@@ -90,7 +90,7 @@ class GCEVolumes:
 
         Raises:
             InvalidRequest: There is no such disk, or there are several.
-            CloudError: Google does not tell.
+            CloudError: Google gives no usable answer.
         """
         named = named_disk(volume)
         if named is None:

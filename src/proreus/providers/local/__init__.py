@@ -45,7 +45,7 @@ class LocalCloud(CloudProvider):
         """Keep the cloud-config; without one there is no inventory and there are no pools.
 
         Raises:
-            ConfigError: Region or zone can be no label.
+            ConfigError: The region or zone cannot be the value of a label.
         """
         super().__init__(config)
         self._settings = config if isinstance(config, LocalConfig) else LocalConfig()
@@ -105,7 +105,7 @@ class LocalCloud(CloudProvider):
     async def close(self) -> None:
         """Stop asking nodes; the kernel keeps its rules and routes.
 
-        Addresses are left to other gateways, if there are any.
+        The addresses are left to other gateways, if there are any.
         """
         if self._room is not None:
             await self._room.close()
@@ -117,7 +117,7 @@ def _room(settings: LocalConfig) -> Room | None:
     """Return where this gateway meets others; None if it is alone.
 
     Raises:
-        ConfigError: The machine's name is no name for a gateway.
+        ConfigError: The machine's name cannot be the name of a gateway.
     """
     gateway = settings.gateway
     if not (gateway.enabled and settings.pools and gateway.vrrp.enabled):
@@ -131,5 +131,5 @@ def _room(settings: LocalConfig) -> Room | None:
 
 
 def _owns(settings: LocalConfig) -> Callable[[Node], Ownership]:
-    """Return how it is told whether a node is ours, as the capability `Instances` does."""
+    """Return the function that tells whether a node is ours."""
     return owns if settings.instances.enabled else lambda _: Ownership.UNKNOWN

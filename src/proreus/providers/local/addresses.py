@@ -39,7 +39,8 @@ def parse_range(text: str) -> AddressRange:
     """Parse a CIDR, a range `first-last`, or one address.
 
     Raises:
-        ValueError: It is none, or holds what no load balancer can have; with the remedy.
+        ValueError: The text has another form, or holds addresses that no load balancer can have;
+            with the remedy.
     """
     first, dash, last = (part.strip() for part in text.partition("-"))
     if dash:

@@ -74,7 +74,7 @@ class Announcer:
         return self._room.holding(shown.own) if self._room is not None else None
 
     def follow(self, state: State, shown: Observed) -> None:
-        """Keep what is wanted and what is announced, now that the kernel is as desired."""
+        """Take over the wanted and the announced addresses, now that the kernel is as desired."""
         wanted = network.ways(state, shown.interfaces, self._gateway)
         self._wanted = _all(wanted)
         before = _all(shown.ways)
@@ -84,7 +84,7 @@ class Announcer:
     def weigh(self, answers: Collection[Condition], *, holds: bool) -> None:
         """Weigh whether this gateway is fit to have addresses: nodes answer, and it `holds`.
 
-        One that has not been heard by the others for a while does not: it lets traffic go by.
+        A gateway that the others have not heard for a while does not hold: it lets traffic go by.
         """
         silent = sum(one is Condition.SILENT for one in answers)
         before, now = self._fitness, asyncio.get_running_loop().time()

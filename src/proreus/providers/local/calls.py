@@ -12,7 +12,7 @@ class Calls:
     """The calls of the kernel that one provider makes."""
 
     def __init__(self, context: Context) -> None:
-        """Make them by `context`."""
+        """Make the calls through `context`."""
         self._context = context
 
     async def read(self, operation: str, fn: Callable[[], _T]) -> _T:

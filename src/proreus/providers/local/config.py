@@ -76,11 +76,11 @@ class Probing(ConfigSection, frozen=True, kw_only=True):
     """Section `probing`: how machines of Nodes that are not Ready are asked whether they live.
 
     Attributes:
-        ports: TCP ports to connect to; a refusal is a sign of life, too. None: no probing.
+        ports: The TCP ports to connect to; a refusal is a sign of life, too. None: no probing.
         timeout: How long a machine may take to answer.
         threshold: How many probes in a row must fail before a machine counts as unreachable.
-        unreachable: What it is then. With `gone` its Node is deleted after the framework's
-            confirmations, with `stopped` it gets the shutdown taint.
+        unreachable: The state of an unreachable machine. With `gone` its Node is deleted after the
+            framework's confirmations, with `stopped` it gets the shutdown taint.
     """
 
     ports: tuple[int, ...] = ()
@@ -102,10 +102,11 @@ class InstancesConfig(ConfigSection, frozen=True, kw_only=True):
     """Section `instances`: where the machines are known from.
 
     Attributes:
-        enabled: Whether Nodes are looked after at all. Beside a manager of a cloud they are not:
-            then those of every cloud get the traffic of load balancers.
-        inventory: A YAML file, or a directory of them. "": from the Nodes' own addresses.
-        probing: Whether and how machines are asked if they live.
+        enabled: Whether Nodes are managed at all. Beside the manager of another cloud they are not:
+            then the Nodes of every cloud get the traffic of load balancers.
+        inventory: A YAML file, or a directory of them. "": machines are taken from the Nodes' own
+            addresses.
+        probing: Whether and how machines are asked whether they live.
     """
 
     enabled: bool = True
@@ -122,7 +123,7 @@ class RoutesConfig(ConfigSection, frozen=True, kw_only=True):
     """Section `routes`: routes to the nodes' pods in this machine's kernel.
 
     Attributes:
-        enabled: Whether there is the capability at all.
+        enabled: Whether routes are managed at all.
         table: The number of the routing table; 254 is the main one.
         protocol: The protocol number that marks routes as made by this provider.
     """
@@ -147,10 +148,12 @@ class PoolConfig(ConfigSection, frozen=True, kw_only=True):
 
     Attributes:
         addresses: CIDRs (192.0.2.0/27), ranges (192.0.2.10-192.0.2.20) and single addresses.
-        auto_assign: Whether Services get addresses of it that do not name the pool or address.
+        auto_assign: Whether a Service that names no pool or address may get an address of this
+            pool.
         avoid_buggy_ips: Whether to leave out IPv4 addresses that end in .0 or .255.
-        namespaces: Whose Services may use it. None: everybody's.
-        service_selectors: Labels of the Services that may use it, by any of these. None: all.
+        namespaces: The namespaces whose Services may use it. None: all.
+        service_selectors: The labels of the Services that may use it; a Service needs to match one
+            selector. None: all Services.
         share_across_namespaces: Whether Services of several namespaces may share an address.
     """
 
@@ -176,13 +179,15 @@ class Vrrp(ConfigSection, frozen=True, kw_only=True):
     """Section `vrrp`: how several gateways share the addresses, and notice when one is gone.
 
     Attributes:
-        enabled: Whether to do so. Then keepalived runs on every gateway, beside the manager.
-        name: This gateway's name among them; that of the machine by default.
-        gateways: The names of all of them, the same list on each, so that a few addresses are
-            spread evenly, too. One that is not named only steps in.
-        first_router: The first of 64 numbers of virtual routers that nobody else in the network of
-            an interface may use.
-        interval: Between two advertisements of a gateway; one is gone after three and a bit.
+        enabled: Whether gateways share the addresses by VRRP. Then keepalived runs on every
+            gateway, beside the manager.
+        name: This gateway's name; by default the name of the machine.
+        gateways: The names of all gateways, the same list on each, so that a few addresses are
+            spread evenly, too. A gateway that is not named only steps in.
+        first_router: The first of 64 numbers of virtual routers; nothing else in the network of an
+            interface may use these.
+        interval: The time between two advertisements of a gateway; after three and a bit without
+            one, a gateway counts as gone.
     """
 
     enabled: bool = False
@@ -208,20 +213,21 @@ class Gateway(ConfigSection, frozen=True, kw_only=True):
     """Section `gateway`: how this machine takes load balancers' traffic and hands it to nodes.
 
     Attributes:
-        enabled: Whether there are load balancers at all.
-        interfaces: Where the addresses are announced (ARP and NDP). None: on every interface
-            whose network holds the address.
+        enabled: Whether Services get load balancers at all.
+        interfaces: The interfaces on which addresses are announced (ARP and NDP). None: every
+            interface whose network holds the address.
         hold: How long this machine answers for the addresses when its manager has ended. 0s: for
             ever, which is right for one gateway. Where another one may take over, some 15s: so
             long may both of them answer, and so long may a restart take.
-        device: The name of the device made here that the addresses are routed to.
-        nft_table: The name of the nftables table, of family inet, that is made here.
+        device: The name of the network device that is made, and to which the addresses are routed.
+        nft_table: The name of the nftables table, of family inet, that is made.
         mark_mask: The bits of packet and connection marks that say which node has a connection,
             side by side. No other program may use them; kube-proxy has 0xc000.
-        protocol: The protocol number of routes and rules made here, another than of `routes`.
+        protocol: The protocol number of the routes and rules that are made; it must differ from
+            that of `routes`.
         first_table: The first of the routing tables, one for each node.
-        rule_priority: The priority of the rules that lead to these tables.
-        vrrp: How several gateways share the addresses.
+        rule_priority: The priority of the rules that lead to the routing tables.
+        vrrp: The settings by which several gateways share the addresses.
     """
 
     enabled: bool = True
@@ -264,11 +270,11 @@ class HealthChecks(ConfigSection, frozen=True, kw_only=True):
     """Section `health-checks`: how nodes are asked whether they serve.
 
     Attributes:
-        interval: Between two questions to a node.
-        timeout: How long it may take to answer.
-        threshold: How many answers in a row must be missing or bad before it gets no traffic.
-        ping: Between two pings of a node. One that used to answer them and misses two is asked
-            at once, and one more missing answer is enough then. 0s: no pings.
+        interval: The time between two checks of a node.
+        timeout: How long a node may take to answer.
+        threshold: How many answers in a row must be missing or bad before the node gets no traffic.
+        ping: The time between two pings of a node. A node that used to answer pings and misses two
+            is checked at once, and then one more missing answer is enough. 0s: no pings.
     """
 
     interval: timedelta = timedelta(seconds=2)
@@ -291,14 +297,14 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
 
     Attributes:
         region: The region of machines for which the inventory names none.
-        zone: Likewise the zone.
-        instances: Where the machines are known from.
-        routes: Ways to the nodes' pods.
+        zone: The zone of machines for which the inventory names none.
+        instances: The settings that say where the machines are known from.
+        routes: The routes to the nodes' pods.
         pools: Addresses for load balancers, by name; the first pool is used first.
-        gateway: Where the load balancers' traffic comes in.
-        health_checks: How nodes are asked whether they serve.
-        draining: How long a node that is removed keeps the connections that it has.
-        bgp: To which routers nodes announce addresses, instead of a gateway.
+        gateway: The settings of the gateway through which load balancers' traffic comes in.
+        health_checks: The health checks: how nodes are asked whether they serve.
+        draining: How long a removed node keeps the connections that it has.
+        bgp: The routers to which nodes announce addresses, in the place of a gateway.
     """
 
     region: str = ""

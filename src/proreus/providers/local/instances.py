@@ -60,9 +60,9 @@ class LocalInstances:
 
         Args:
             read: Reads the inventory; None if there is none.
-            defaults: Region and zone of machines without an inventory.
+            defaults: The region and zone of machines without an inventory.
             probe: Asks a machine whether it lives; None to believe the inventory.
-            probing: What failed probes mean.
+            probing: The settings that say what failed probes mean.
         """
         self._read = read
         self._defaults = defaults
@@ -95,8 +95,8 @@ class LocalInstances:
     ) -> Mapping[str, InstanceAnswer]:
         """Probe the machines of nodes that are not Ready; return their answers.
 
-        Some that are Ready are asked, too: if none of these answers either, it is our own network
-        or a firewall that is in the way, and nothing is said.
+        Some Ready nodes are asked, too: if none of these answers either, our own network or a
+        firewall is in the way, and nothing is said.
         """
         running = {
             node.metadata.name: answer
@@ -210,7 +210,7 @@ def _by_name(node: Node, inventory: Inventory) -> Machine | None:
 def _absent(inventory: Inventory, *, tombstone: bool = False) -> InstanceAnswer:
     """Return the answer for a machine that the inventory does not name, or says is gone.
 
-    One that is not the newest proves neither.
+    An inventory that is not the newest proves neither that a machine is absent nor that it is gone.
     """
     if inventory.stale:
         which = "that it says are gone may be back" if tombstone else "that it lacks may exist"

@@ -89,16 +89,16 @@ class Machine(ConfigSection, frozen=True, kw_only=True):
 
     Attributes:
         name: The name of its Node.
-        id: What its provider id is made of; the name where it is left out.
+        id: The part of the provider id that names the machine; by default its name.
         system_uuid: Its SMBIOS UUID: a Node with another one is another machine.
         addresses: Its internal addresses, the preferred one first; those of the Node if none.
-        external_addresses: Its external ones.
-        hostname: Its host name; the name where it is left out.
+        external_addresses: Its external addresses.
+        hostname: Its host name; by default its name.
         type: Its instance type.
         zone: Its zone.
-        region: Its region.
+        region: The machine's region.
         labels: Labels for its Node.
-        state: What it does.
+        state: Its state: running, stopped or gone.
     """
 
     name: str
@@ -159,7 +159,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
         by_id: All machines, by `Machine.machine_id`.
         by_name: The machines that are not gone, by name.
         by_uuid: The machines that are not gone, by their system UUIDs in small letters.
-        stale: Why it is not the newest, or "" if it is.
+        stale: The reason why this is not the newest inventory, or "".
     """
 
     by_id: Mapping[str, Machine]
@@ -172,11 +172,11 @@ def decode(files: Mapping[str, str], defaults: Defaults) -> Inventory:
     """Make the inventory from the texts of its files. Pure.
 
     Args:
-        files: The texts by path.
-        defaults: For what neither a machine nor its file says.
+        files: The texts of the files, by path.
+        defaults: The defaults for what neither a machine nor its file says.
 
     Raises:
-        ConfigError: Everything that is wrong with it.
+        ConfigError: The inventory is wrong; names every problem.
     """
     problems: list[str] = []
     found: list[tuple[str, Machine]] = []
@@ -250,7 +250,7 @@ class InventoryReader:
         """Read the inventory; if it is wrong, return the last good one with `stale` set. Blocks.
 
         Raises:
-            ConfigError: It is wrong and there has been no good one.
+            ConfigError: The inventory is wrong and there has been no good one.
         """
         with self._lock:
             try:
@@ -297,7 +297,7 @@ def read_files(path: Path) -> Mapping[str, str]:
     """Read the inventory's files; return their texts by path.
 
     Raises:
-        ConfigError: Some cannot be read, or there is none.
+        ConfigError: Files cannot be read, or there is no inventory.
     """
     problems: list[str] = []
     found: dict[str, str] = {}

@@ -117,7 +117,7 @@ class Kernel:
         """Write interface settings, then run lines of `ip -batch`, by the family's option (-4, -6).
 
         Raises:
-            CloudError: The kernel refuses one; those before it are done.
+            CloudError: The kernel refuses a line; those before it are done.
         """
         _set(settings)
         for option, listed in lines.items():
@@ -129,7 +129,7 @@ class Kernel:
         """Run lines of `ip -batch` that delete; what is gone already is no failure.
 
         Raises:
-            CloudError: The kernel refuses one; the others are done.
+            CloudError: The kernel refuses a line; the others are done.
         """
         for option, listed in lines.items():
             done = _run(["ip", option, "-force", "-batch", "-"], "\n".join(listed) + "\n")

@@ -79,7 +79,7 @@ class LocalLoadBalancers:
         """Read the state from the kernel, and begin to check and repair.
 
         Raises:
-            CloudError: It cannot be read.
+            CloudError: The state cannot be read.
         """
         self._scope = scope.get()
         if self._hold and not await self._calls.read("is_held", self._kernel.is_held):
@@ -209,7 +209,7 @@ class LocalLoadBalancers:
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """Return every load balancer of the cluster.
 
-        Without a fingerprint if something is missing.
+        A load balancer has no fingerprint while the kernel lacks a part of it.
         """
         shown = await self._show()
         state = _state(shown)
@@ -387,7 +387,7 @@ def _check(lb: LoadBalancer) -> None:
     """Refuse a load balancer that the kernel cannot serve.
 
     Raises:
-        InvalidRequest: Names every such field.
+        InvalidRequest: The Service asks for something impossible; names every field that does.
     """
     problems = [
         f"spec.ports {frontend.port}/{frontend.protocol}: only TCP, UDP and SCTP are forwarded"

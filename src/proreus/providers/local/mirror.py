@@ -1,6 +1,7 @@
 """Decide the state of a gateway whose manager does not lead. Pure.
 
-It is what the leader's would be by what all can see: Services with the addresses in their status.
+It is the state that the leader would have, from what all gateways see: Services with the addresses
+in their status.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,11 +39,11 @@ def mirrored(
     of other clusters stay as they are.
 
     Args:
-        state: What is there.
+        state: The state before.
         desired: All load balancers of the cluster that have an address.
-        given: The pools.
-        reach: What this machine reaches.
-        leave: When nodes that are no hosts any more lose their connections, 0 for at once.
+        given: The pools of addresses.
+        reach: The networks and addresses that this machine reaches.
+        leave: When nodes that are no longer hosts lose their connections; 0 for at once.
         cluster: The cluster's UID.
     """
     foreign = {uid for uid, one in state.balancers.items() if one.cluster != cluster}

@@ -39,7 +39,7 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         table: The number of the table.
         protocol: The protocol number.
-        metric: The metric, which is the cluster's.
+        metric: The metric of the routes, which is the cluster's.
     """
 
     table: int
@@ -77,7 +77,7 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
         Replacing leaves no moment without a route. Both do nothing where nothing is to be done.
 
         Returns:
-            What failed, by destination; None for what did not.
+            The error of each destination that failed.
         """
         results: dict[str, CloudError | None] = {}
         with _socket() as netlink:

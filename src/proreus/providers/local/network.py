@@ -43,9 +43,9 @@ class Ways(msgspec.Struct, frozen=True):
 
     Attributes:
         rules: The numbers of the nodes whose mark leads to their table.
-        nodes: The address of the node of each table, by its number.
+        nodes: The address of the node that each table leads to, by the table's number.
         addresses: The addresses that are routed to the device.
-        announced: Addresses with the interfaces on which they are announced.
+        announced: The announced addresses, each with the interfaces on which it is announced.
     """
 
     rules: frozenset[int] = frozenset()
@@ -80,7 +80,7 @@ def reach(found: Sequence[Interface], marks: int) -> Reach:
 def announcing(address: str, found: Sequence[Interface], named: Collection[str]) -> tuple[str, ...]:
     """Return the interfaces to announce an address on: named ones, or those in its network.
 
-    An address that is in nobody's network is announced nowhere: routers lead to it.
+    An address that is in no interface's network is announced nowhere: routers lead to it.
     """
     if named:
         return tuple(one.name for one in found if one.name in named)
@@ -168,7 +168,7 @@ def parse_ways(
 
 
 def added(family: str, desired: Ways, observed: Ways, gateway: Gateway) -> Iterator[str]:
-    """Return the lines of `ip -batch` to run before packets are led there."""
+    """Return the lines of `ip -batch` to run before packets are led to the new routes."""
     protocol = gateway.protocol
     for number, address in sorted(desired.nodes.items()):
         if observed.nodes.get(number) != address:
@@ -185,7 +185,7 @@ def added(family: str, desired: Ways, observed: Ways, gateway: Gateway) -> Itera
 
 
 def removed(family: str, desired: Ways, observed: Ways, gateway: Gateway) -> Iterator[str]:
-    """Return the lines of `ip -batch` to run when no packets are led there any more."""
+    """Return the lines of `ip -batch` to run when no packets are led to the old routes any more."""
     for address, interface in sorted(observed.announced - desired.announced):
         yield f"neigh del proxy {address} dev {interface}"
     for address in sorted(observed.addresses - desired.addresses):
@@ -211,7 +211,7 @@ def _rule(number: int, gateway: Gateway) -> str:
 def answers_pass_by(state: State, found: Sequence[Interface], gateway: Gateway) -> bool:
     """Tell whether nodes answer clients past this machine, as neighbours of theirs.
 
-    Not if this machine is a node itself, for its kube-proxy has to see whole connections.
+    They do not if this machine is a node itself, for its kube-proxy has to see whole connections.
     """
     if any(machine.mark == HERE for machine in state.machines.values()):
         return False
@@ -242,7 +242,7 @@ def obstacles(
 ) -> tuple[str, ...]:
     """Return which settings of the machine keep traffic from flowing, each with the remedy.
 
-    `settings` holds what is below /proc/sys/net; a setting left out is not there.
+    `settings` holds what is below /proc/sys/net; a setting left out does not exist.
     """
     families = {family for balancer in state.balancers.values() for family in balancer.addresses}
     problems = []

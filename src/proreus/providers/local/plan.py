@@ -105,9 +105,9 @@ class Reach(msgspec.Struct, frozen=True):
     """The networks and addresses that this machine reaches directly.
 
     Attributes:
-        networks: Networks of its interfaces.
-        own: Its own addresses.
-        marks: How many nodes can be told apart.
+        networks: The networks of its interfaces.
+        own: The addresses of this machine.
+        marks: How many nodes the packet marks can tell apart.
     """
 
     networks: tuple[Network, ...]
@@ -151,16 +151,16 @@ def ensured(
     """Return the state with one load balancer as desired.
 
     Args:
-        state: What is there.
-        lb: What the framework desires.
+        state: The state before.
+        lb: The desired load balancer, as the framework describes it.
         addresses: The Service's addresses by family.
-        reach: What this machine reaches.
-        sharing_key: What the Service says about sharing its addresses.
-        leave: When nodes that are no hosts any more lose their connections, as Unix time; those
-            that are leaving already keep their time. 0: at once.
+        reach: The networks and addresses that this machine reaches.
+        sharing_key: The Service's key for sharing its addresses, or "".
+        leave: When nodes that are no longer hosts lose their connections, as Unix time; nodes that
+            are leaving already keep their time. 0: at once.
 
     Returns:
-        The state, and by node why it cannot be a host.
+        The new state, and by node the reason why it cannot be a host.
     """
     before = state.balancers.get(lb.ref.uid)
     machines, rejected = _machines(state.machines, lb, addresses, reach)

@@ -63,11 +63,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         namespace: Its namespace.
         labels: Its labels.
         ports: Every protocol and port of it.
-        families: One address of each, the preferred family first.
-        all_families: Whether it is to be refused where one of the families has no address.
-        requested: Addresses that it asks for by name.
-        pool: The pool that it asks for, or "".
-        sharing_key: See `ANNOTATION_SHARING_KEY`.
+        families: The families, the preferred one first; the Service gets one address of each.
+        all_families: Whether the request is refused where one of the families has no address.
+        requested: The addresses that it asks for by name.
+        pool: The name of the pool that it asks for, or "".
+        sharing_key: The key for sharing addresses; see `ANNOTATION_SHARING_KEY`.
         current: The addresses that it has, the ones of the kernel before those of its status.
     """
 
@@ -113,8 +113,8 @@ def request_for(lb: LoadBalancer, current: Iterable[str] = ()) -> Request:
     """Return what the Service behind a load balancer asks for.
 
     Args:
-        lb: What the framework desires.
-        current: The addresses that it has in the kernel; those of its status are added.
+        lb: The desired load balancer, as the framework describes it.
+        current: The addresses that the Service has in the kernel; those of its status are added.
     """
     service = lb.service
     ref = lb.ref
@@ -185,9 +185,9 @@ def assign(request: Request, occupied: Occupied, pools: Sequence[Pool]) -> Assig
     """Choose the addresses of a load balancer.
 
     Args:
-        request: What the Service asks for.
-        occupied: What all Services have, and what is in use otherwise: of that a Service keeps
-            an address that it has (kube-proxy may put it on this very machine).
+        request: The addresses that the Service asks for.
+        occupied: The addresses of all Services, and addresses that are in use otherwise: of the
+            latter a Service keeps one that it has (kube-proxy may put it on this very machine).
         pools: The pools in the order of preference.
     """
     try:
@@ -240,7 +240,7 @@ class _Choice:
     def free(self, family: str) -> Address | None:
         """Return the address that it has, or one to share, or the first that nobody has.
 
-        Or None.
+        Return None if no address can be given.
         """
         own = [parse(one.address) for one in self._occupied.of(self._request.uid)]
         has = self._held((*self._current, *own), self._pools)

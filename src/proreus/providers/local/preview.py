@@ -10,11 +10,11 @@ def changes(before: State, after: State, uid: str, *, is_damaged: bool) -> tuple
     """Return what differs between two states about a Service's load balancer.
 
     Args:
-        before: What the kernel has.
-        after: What it is to have.
-        uid: The Service's.
-        is_damaged: Whether the kernel lacks something of what it should have already, for
-            whichever Service; that is repaired at once.
+        before: The state in the kernel.
+        after: The desired state.
+        uid: The UID of the Service.
+        is_damaged: Whether the kernel lacks a part that it should have already, for whichever
+            Service; that is repaired at once.
     """
     old, new = _parts(before, uid), _parts(after, uid)
     found = [

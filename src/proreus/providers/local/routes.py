@@ -146,7 +146,8 @@ def ways(
 def _holders(nodes: Sequence[Node]) -> dict[tuple[str, str], Node]:
     """Return the node of each provider id and pod CIDR, and with "" of each provider id.
 
-    Of two with one provider id the older: any kubelet can write another one's on its own new Node.
+    Of two nodes with one provider id the older counts: any kubelet can write another node's id on
+    its own new Node.
     """
     holders: dict[tuple[str, str], Node] = {}
     for node in sorted(nodes, key=_age):

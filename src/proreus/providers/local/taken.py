@@ -43,7 +43,7 @@ class Occupied:
     """The addresses that are taken, with who has them.
 
     Attributes:
-        in_use: Addresses that are never given out, with who has them: nodes, this machine.
+        in_use: The addresses that are never given out, with who has them: nodes, this machine.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Occupied:
             self._add(one)
 
     def give(self, uid: str, taken: Iterable[Taken]) -> None:
-        """Let a Service have these, in the place of what it had."""
+        """Let a Service have these addresses, in the place of those that it had."""
         for one in self._of.pop(uid, ()):
             self._at[parse(one.address)].remove(one)
             self._searches.clear()
@@ -66,7 +66,7 @@ class Occupied:
             self._add(one)
 
     def of(self, uid: str) -> tuple[Taken, ...]:
-        """Return what a Service has."""
+        """Return the addresses of a Service."""
         return self._of.get(uid, ())
 
     def by_others(self, address: Address, uid: str) -> list[Taken]:
@@ -76,7 +76,7 @@ class Occupied:
     def first_free(self, pool: Pool, family: str) -> Address | None:
         """Return the first address of a pool that nobody has, or None.
 
-        What was found taken is not looked at again until somebody gives an address back.
+        Addresses that were found taken are not looked at again until somebody gives one back.
         """
         key = (pool.name, family)
         if (search := self._searches.get(key)) is None:

@@ -16,12 +16,13 @@ class Work(msgspec.Struct, frozen=True):
     """The changes of the kernel in their order; nothing by default.
 
     Attributes:
-        makes_device: Whether the device that leads nowhere is missing.
-        settings: Settings of interfaces, below /proc/sys/net, that go with what is added.
-        added: Lines for `ip -batch` by its option for the family.
-        commands: One transaction of nftables.
-        removed: Lines for `ip -batch` that run after that transaction.
-        removes_device: Whether nothing is routed to the device any more.
+        makes_device: Whether the device that leads nowhere has to be made.
+        settings: Settings of interfaces, below /proc/sys/net, to write with the additions.
+        added: Lines to add by `ip -batch`, by its option for the family.
+        commands: The commands of one transaction of nftables.
+        removed: Lines to delete by `ip -batch` after that transaction.
+        removes_device: Whether the device has to be removed, since nothing is routed to it any
+            more.
         announced: Addresses that neighbours are to be told of, with the interfaces.
     """
 

@@ -69,7 +69,8 @@ def _zookeeper(quorum: Quorum, context: "Context", timeout: float) -> Oracle:
     """Return how to ask ZooKeeper.
 
     Raises:
-        ConfigError: A file names it, and the extra `mesos` is not installed.
+        ConfigError: The mesos-master setting names ZooKeeper, and the extra `mesos` is not
+            installed.
     """
     try:
         from proreus.providers.mesos.zookeeper import ZooKeeper  # noqa: PLC0415 - imports kazoo

@@ -23,9 +23,9 @@ class Addresses:
         """Keep the source of addresses.
 
         Args:
-            source: Where from.
+            source: The source of addresses: the agents, or DNS.
             context: The framework's gate.
-            timeout: Seconds for an answer of DNS.
+            timeout: Seconds to wait for an answer of DNS.
         """
         self._is_dns = source is AddressSource.DNS
         self._context = context

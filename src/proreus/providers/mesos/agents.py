@@ -79,9 +79,9 @@ class Agent(msgspec.Struct, frozen=True):
     """An agent that a master knows.
 
     Attributes:
-        agent_info: What the agent says.
+        agent_info: The agent's description of itself.
         active: Whether it is connected and not deactivated.
-        pid: Where its process is: `slave(1)@10.0.0.5:5051`.
+        pid: The address of the agent's process, such as `slave(1)@10.0.0.5:5051`.
         deactivated: Whether an operator has taken it out of service.
     """
 
@@ -195,10 +195,10 @@ class Registry(msgspec.Struct, frozen=True):
     """The registry, from which a new leader learns which agents there are.
 
     Attributes:
-        master: The last leader; None in a master that has not read the registry.
-        slaves: Agents in the cluster.
-        unreachable: Agents that have failed their health checks and may still run.
-        gone: Agents of which an operator has said that they never come back.
+        master: The last leading master; None in a master that has not read the registry.
+        slaves: The agents in the cluster.
+        unreachable: The agents that have failed their health checks and may still run.
+        gone: The agents that an operator has declared gone for ever.
     """
 
     master: RegistryMaster | None = None
@@ -218,11 +218,11 @@ def instance(
     """Make the framework's `Instance` from an agent.
 
     Args:
-        agent: By the master.
-        address: The IP address of its Node; "" if it is not known.
-        is_new: Whether its Node has no address yet, and must wait for one.
-        type_attribute: The name of the attribute that is the instance type, or "".
-        label_attributes: The names of those that become labels.
+        agent: The agent as the master describes it.
+        address: The IP address of the agent's Node; "" if it is not known.
+        is_new: Whether the Node has no address yet, and must wait for one.
+        type_attribute: The name of the attribute that holds the instance type, or "".
+        label_attributes: The names of the attributes that become labels.
     """
     state = state_of(agent)
     if not address and (is_new or state is InstanceState.RUNNING):
@@ -248,8 +248,8 @@ def instance(
 def state_of(agent: Agent) -> InstanceState:
     """Return an agent's state.
 
-    One that an operator has deactivated counts as shut down once its Node is not Ready. Of one
-    that is only disconnected, or has not come back since a failover, nobody knows.
+    An agent that an operator has deactivated counts as shut down once its Node is not Ready. Of an
+    agent that is only disconnected, or has not come back since a failover, the state is not known.
     """
     if agent.deactivated:
         return InstanceState.STOPPED

@@ -59,8 +59,8 @@ class Api:
 
         Args:
             config: The cloud-config.
-            place: Where masters are.
-            oracle: ZooKeeper, if that is where.
+            place: The place where masters are found.
+            oracle: The client of ZooKeeper, where the leader is found by it.
             context: The framework's gate.
 
         Raises:
@@ -93,7 +93,7 @@ class Api:
         """Return all agents, in one call.
 
         Raises:
-            CloudError: No leading master tells.
+            CloudError: No leading master gives a usable answer.
         """
         return (await self._call(GET_AGENTS, AgentsAnswer)).get_agents.all()
 
@@ -101,7 +101,7 @@ class Api:
         """Return the leading master.
 
         Raises:
-            CloudError: No leading master tells.
+            CloudError: No leading master gives a usable answer.
         """
         return (await self._call(GET_MASTER, MasterAnswer)).get_master.master_info
 
@@ -109,17 +109,17 @@ class Api:
         """Return the cluster's name.
 
         Raises:
-            CloudError: No leading master tells.
+            CloudError: No leading master gives a usable answer.
         """
         return cluster_name(await self._call(GET_FLAGS, FlagsAnswer))
 
     async def prove(self) -> Proof:
         """Return what the master that leads now tells about agents, all of it from that one master.
 
-        The leader that is known does not count: it may have been cut off from the others.
+        The known leader does not count: it may have been cut off from the others.
 
         Raises:
-            CloudError: It does not tell, or another one leads by now.
+            CloudError: The master gives no usable answer, or another one leads by now.
         """
         leader, who = await self._ask(GET_MASTER, MasterAnswer, is_known=False)
         listed = await self._post(leader, GET_AGENTS, AgentsAnswer)
@@ -144,13 +144,13 @@ class Api:
     async def _ask(self, type_: str, form: type[T], *, is_known: bool = True) -> tuple[str, T]:
         """Call the leading master, wherever it is; return its address too, which is remembered.
 
-        The one that was known before is not forgotten for a failure: it may be all that is left
+        The leader that was known before is not forgotten for a failure: it may be all that is left
         while ZooKeeper does not answer.
 
         Args:
-            type_: The call.
-            form: Of its answer.
-            is_known: Whether the leader that is known counts.
+            type_: The type of the call.
+            form: The type that the answer is decoded to.
+            is_known: Whether to use the leader's address that is known already.
         """
         failed: CloudError | None = None
         tried: set[str] = set()

@@ -17,7 +17,7 @@ class MesosClusters:
         """Return the name of the only cluster.
 
         Raises:
-            CloudError: No leading master tells.
+            CloudError: No leading master gives a usable answer.
         """
         return (await self._api.cluster(),)
 
@@ -26,7 +26,7 @@ class MesosClusters:
 
         Raises:
             InvalidRequest: The cluster has another name.
-            CloudError: No leading master tells.
+            CloudError: No leading master gives a usable answer.
         """
         known = await self._api.cluster()
         if name != known:

@@ -30,8 +30,8 @@ class MesosCloudSection(ConfigSection, frozen=True, kw_only=True, rename="kebab"
     """Section [mesos-cloud]: which cluster of Mesos, and how patient to be with it.
 
     Attributes:
-        mesos_master: Where its leading master is found (`masters.parsed`).
-        http_client_timeout: For an answer of a master or of ZooKeeper.
+        mesos_master: The address of the leading master, or where it is found (`masters.parsed`).
+        http_client_timeout: How long to wait for an answer of a master or of ZooKeeper.
         state_cache_ttl: How long agents that were listed need not be listed again, as long as no
             machine is missing among them.
     """
@@ -70,12 +70,13 @@ class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [Client], of ours: TLS and the credentials of masters that demand them.
 
     Attributes:
-        tls: Masters speak HTTPS.
+        tls: Whether masters speak HTTPS.
         ca_file: A file of CA certificates, in the place of the system's.
         cert_file: Our own certificate, PEM.
-        key_file: Its key, where it is in another file.
-        principal: The principal that we are to masters; none without one.
-        secret_file: The file with its secret.
+        key_file: The file with its key, where it is in another file.
+        principal: The principal that authenticates to masters; without one there are no
+            credentials.
+        secret_file: The file with the principal's secret.
     """
 
     tls: bool = False
@@ -110,11 +111,12 @@ class Nodes(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [Nodes], of ours: what Nodes get of their agents.
 
     Attributes:
-        type_attribute: The attribute of agents that is the instance type; none without a name.
-        label_attribute: Attributes that become labels.
-        addresses: Where the address is from: what the agent says itself, or, as officially, what
-            DNS says of the Node's name.
-        registry_max_agent_age: That of masters: how long they remember an unreachable agent.
+        type_attribute: The attribute of agents that holds the instance type; none without a name.
+        label_attribute: The attributes that become labels.
+        addresses: The source of Nodes' addresses: what the agent says itself, or, as officially,
+            what DNS says of the Node's name.
+        registry_max_agent_age: The setting `--registry_max_agent_age` of masters: how long they
+            remember an unreachable agent.
     """
 
     type_attribute: str = ""

@@ -36,10 +36,10 @@ class MesosInstances:
         """Keep the client of the masters and what the cloud-config says of nodes.
 
         Args:
-            api: Asks them.
+            api: The client of the masters.
             config: The cloud-config.
-            addresses: Tells the address of an agent.
-            clock: Tells the wall-clock time.
+            addresses: The source of agents' addresses.
+            clock: The wall clock.
         """
         self._clock = clock
         self._sightings = Sightings(config.nodes.registry_max_agent_age)

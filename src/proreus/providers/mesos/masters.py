@@ -30,9 +30,9 @@ class Quorum(msgspec.Struct, frozen=True):
     """The servers of ZooKeeper that know the leading master. Its `repr` shows no credentials.
 
     Attributes:
-        hosts: Them, `host:port` each.
+        hosts: The servers, `host:port` each.
         path: The znode below which masters register.
-        credentials: What ZooKeeper's scheme `digest` takes, `user:password`, or "".
+        credentials: The credentials for ZooKeeper's scheme `digest`, `user:password`, or "".
     """
 
     hosts: tuple[str, ...]
@@ -55,7 +55,7 @@ def parsed(text: str) -> Place:
     (`master@10.0.0.1:5050`); or `zk://user:password@host1:2181,host2:2181/mesos`.
 
     Raises:
-        ConfigError: It is none of these.
+        ConfigError: The text has none of these forms.
     """
     text = text.strip()
     if text.startswith(ZOOKEEPER):
@@ -149,7 +149,7 @@ def address_in(znode: bytes) -> str:
     As officially, its host name goes before its IP address.
 
     Raises:
-        CloudError: It cannot be read.
+        CloudError: The znode cannot be read.
     """
     try:
         info = msgspec.json.decode(znode, type=MasterInfo)
@@ -189,13 +189,13 @@ def redirected(location: str, *, scheme: str, path: str) -> str:
     """Return the address to which a master that does not lead redirects.
 
     Args:
-        location: The header of its answer, such as `//10.0.0.2:5050/api/v1`.
-        scheme: Ours, http or https.
-        path: What was asked for; a leader has it, too.
+        location: The header Location of its answer, such as `//10.0.0.2:5050/api/v1`.
+        scheme: The scheme that we use, http or https.
+        path: The path that was asked for, which must be the path at the leader, too.
 
     Raises:
-        CloudError: It leads anywhere but to the same path of another master by the same scheme:
-            our credentials are not sent there.
+        CloudError: The redirect leads anywhere but to the same path of another master by the same
+            scheme: our credentials are not sent there.
     """
     url = urlsplit(location)
     if url.scheme in {"", scheme} and unquote(url.path).rstrip("/") == path and not url.query:

@@ -24,7 +24,7 @@ class Proof(msgspec.Struct, frozen=True):
     Attributes:
         master: The id of the leading master.
         agents: All agents that it lists.
-        registry: The record of agents that it keeps through restarts.
+        registry: The registry, the record of agents that the master keeps through restarts.
     """
 
     master: str
@@ -48,7 +48,7 @@ def match(target: Target, index: Index) -> Agent | Unlisted | NotFound | CloudEr
     """Return the agent of a Node: by its provider id, or else by its name.
 
     A host can have several agents, such as one that has not been missed yet and the one that was
-    started in its place: then it is the only active one.
+    started in its place: then the only active one counts.
     """
     if target.problem:
         return InvalidRequest(target.problem)
@@ -114,10 +114,10 @@ def absence(
     Node may have another name than its host, and a host get another one.
 
     Args:
-        node: Its Node.
+        node: The agent's Node.
         id_: The agent's id.
-        proof: What the leading master says, read after it was missed.
-        seen: What was seen of it before.
+        proof: The leading master's answers, read after the agent was missed.
+        seen: The sighting of the agent before.
         now: The time.
     """
     registry = proof.registry

@@ -43,7 +43,7 @@ class ZooKeeper:
         """Keep the servers' addresses; connect with the first question.
 
         Args:
-            quorum: Where they are.
+            quorum: The servers of ZooKeeper.
             context: The framework's gate.
             timeout: Seconds for a session, and for an answer in it.
         """

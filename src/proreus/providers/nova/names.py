@@ -14,7 +14,7 @@ class Target(msgspec.Struct, frozen=True):
 
     Attributes:
         id: The server's id.
-        name: Its name.
+        name: The server's name.
         problem: Why there is nothing to look it up by.
     """
 

@@ -30,8 +30,8 @@ class Found(msgspec.Struct, frozen=True):
     """The answers to a batch of look-ups; a part that failed is its error.
 
     Attributes:
-        by_id: Servers by id; absent ones are None.
-        by_name: Servers by name in lower case; one that is left out has none.
+        by_id: Servers by id; None for absent ones.
+        by_name: Servers by name in lower case; a name without a server is left out.
     """
 
     by_id: Mapping[str, Described | CloudError | None] | CloudError
@@ -51,7 +51,7 @@ class Servers:
         """Look a batch up, by id and by name side by side.
 
         Raises:
-            CloudError: Nova tells nothing of any.
+            CloudError: Nova gives no usable answer about any server.
         """
         ids = {one.id for one in targets} - {""}
         names = {one.name for one in targets} - {""}
@@ -61,11 +61,11 @@ class Servers:
     async def by_id(self, ids: Collection[str]) -> dict[str, Described | CloudError | None]:
         """Read servers by id; absent ones are None.
 
-        A list leaves out servers of cells that are down, and such as can still be restored. So
-        absence is what Nova says about that very server.
+        A list leaves out servers of cells that are down, and servers that can still be restored. So
+        only what Nova says about that very server proves its absence.
 
         Raises:
-            CloudError: The list could not be had.
+            CloudError: The list could not be read.
         """
         found: dict[str, Described | CloudError | None] = {}
         if len(ids) > SINGLES * self._pages:
@@ -76,7 +76,7 @@ class Servers:
         """Read servers by name in lower case, as names of Nodes are; absent ones are left out.
 
         Raises:
-            CloudError: Nova does not tell.
+            CloudError: Nova gives no usable answer.
         """
         found: dict[str, list[Described]] = {}
         for part in in_parts(names, MOST_NAMES):
@@ -92,7 +92,7 @@ class Servers:
         """Read all servers of the project, and remember how many pages that takes.
 
         Raises:
-            CloudError: A page could not be had.
+            CloudError: A page could not be read.
         """
         listed, self._pages = await self._services.pages(
             "nova", "server_list", "servers/detail", "servers"

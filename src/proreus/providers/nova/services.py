@@ -44,8 +44,8 @@ class Services(ABC, Generic[Access]):
         Args:
             context: The framework's gate.
             identity: The URL of the identity service.
-            token: Returns the token in what identity answers.
-            options: Of `RestClient`, for all services alike.
+            token: Returns the token in the identity service's answer.
+            options: The options of `RestClient`, the same for all services.
 
         Raises:
             ConfigError: A file of TLS cannot be used.
@@ -76,7 +76,7 @@ class Services(ABC, Generic[Access]):
         """Get a token, so that wrong credentials are reported at once.
 
         Raises:
-            CloudError: There is none to be had.
+            CloudError: No token is issued.
         """
         await self.credential.get()
 
@@ -84,13 +84,14 @@ class Services(ABC, Generic[Access]):
         """Read an object: the field `field` of the answer.
 
         Args:
-            service: The word of this cloud for it, such as nova.
-            operation: The official metrics' word, such as server_get.
-            path: Below the version, without a slash in front.
-            field: Such as server.
+            service: The service by this cloud's word, such as nova.
+            operation: The operation by the official metrics' word, such as server_get.
+            path: The path below the version, without a slash in front.
+            field: The field of the answer, such as server.
 
         Raises:
-            CloudError: See `errors`. Or something else than the service has answered.
+            CloudError: The request failed (see the module `errors`), or something else than the
+                service has answered.
         """
         answer = await self._call(service, operation, "GET", path)
         return _checked(f"{service}.{operation}", answer, field, dict)
@@ -108,15 +109,15 @@ class Services(ABC, Generic[Access]):
         """Send a change and return the answer as `get` does. It is never repeated.
 
         Args:
-            service: The word of this cloud for it, such as nova.
-            operation: The official metrics' word.
-            method: POST, PUT or DELETE.
-            path: Below the version.
-            body: What is sent.
-            revision: Only if Neutron's object still has this revision; else 412.
+            service: The service by this cloud's word, such as nova.
+            operation: The operation by the official metrics' word.
+            method: The HTTP method: POST, PUT or DELETE.
+            path: The path below the version.
+            body: The body that is sent.
+            revision: The revision that Neutron's object must still have; else it answers 412.
 
         Raises:
-            CloudError: See `errors`.
+            CloudError: The request failed; the module `errors` says what each error means.
         """
         headers = {} if revision is None else {"If-Match": f"revision_number={revision}"}
         return await self._call(service, operation, method, path, body=body, headers=headers)
@@ -132,7 +133,7 @@ class Services(ABC, Generic[Access]):
         """Read all pages of a list; return what stands in `field`, and the number of pages.
 
         Raises:
-            CloudError: A page could not be had, so nothing is returned.
+            CloudError: A page could not be read, so nothing is returned.
         """
         name, count = f"{service}.{operation}", 0
 

@@ -57,7 +57,7 @@ class OpenStackCloud(CloudProvider):
         """Keep the cloud-config.
 
         Raises:
-            ConfigError: There is none, or it is another provider's.
+            ConfigError: There is no cloud-config, or it is another provider's.
         """
         super().__init__(config)
         if not isinstance(config, OpenStackConfig):

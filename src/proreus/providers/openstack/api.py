@@ -35,7 +35,7 @@ def user_agent_part(text: str) -> str:
     """Return a valid part of the User-Agent, such as "cluster/abc-123".
 
     Raises:
-        ValueError: No header can hold it.
+        ValueError: The text cannot be in a header.
     """
     if not text.strip() or not (text.isascii() and text.isprintable()):
         raise ValueError("must be printable ASCII, such as cluster/abc-123")
@@ -49,9 +49,9 @@ class Api(Services[AccessInfoV3]):
         """Keep login and context; send nothing yet.
 
         Args:
-            login: With which credentials, and where.
+            login: The credentials, and where the services are.
             context: The framework's gate.
-            timeout: Seconds for a connection, and for an answer.
+            timeout: Seconds to wait for a connection, and for an answer.
 
         Raises:
             ConfigError: A file of TLS cannot be used.
@@ -103,7 +103,7 @@ class Api(Services[AccessInfoV3]):
         """Return the endpoint of a service, with its version.
 
         Raises:
-            CloudError: The catalog has none.
+            CloudError: The catalog has no such endpoint.
         """
         kind, login = _SERVICES[service], self._login
         url = login.overrides.get(kind, "")

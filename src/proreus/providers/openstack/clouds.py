@@ -23,7 +23,8 @@ def cloud_of(settings: Global) -> Mapping[str, Any]:
     """Return the settings in clouds.yaml of the cloud that the cloud-config names.
 
     Raises:
-        ConfigError: It cannot be read, does not know the cloud, or wants another sort of login.
+        ConfigError: The file cannot be read, does not contain the cloud, or wants another sort of
+            login.
     """
     files = [settings.clouds_file] if settings.clouds_file else None
     try:

@@ -27,29 +27,30 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         region: The region; "" takes the first endpoint of the catalog.
         ca_file: A file of CA certificates for all services.
         cert_file: A client certificate, in PEM; with `key_file`.
-        key_file: Its key.
+        key_file: The file with the client certificate's key.
         tls_insecure: Do not check certificates.
-        username: With `password`, and a domain.
-        user_id: In place of `username` and its domain.
-        password: Of the user.
-        token: A token in place of user and password. It cannot be renewed.
-        tenant_id: The project.
-        tenant_name: The project by its name, with a domain.
-        domain_id: The domain of user and project, where theirs is not given.
+        username: The user; needs `password`, and a domain.
+        user_id: The user's id, in the place of `username` and its domain.
+        password: The user's password.
+        token: A token in the place of user and password. It cannot be renewed.
+        tenant_id: The id of the project.
+        tenant_name: The name of the project; needs a domain.
+        domain_id: The domain of user and project, where they have none of their own here.
         domain_name: The name of that domain, in place of `domain_id`.
         tenant_domain_id: The project's domain.
         tenant_domain_name: The name of the project's domain, in place of its id.
         user_domain_id: The user's domain.
         user_domain_name: The name of the user's domain, in place of its id.
-        trust_id: A trust: the trustee acts for the trustor, in the trust's project.
+        trust_id: The id of a trust: the trustee acts for the trustor, in the trust's project.
         trustee_id: The trustee's user id.
         trustee_password: The trustee's password.
-        application_credential_id: An application credential, which has its project.
-        application_credential_name: The name of an application credential, with its user.
+        application_credential_id: The id of an application credential, which determines its
+            project.
+        application_credential_name: The name of an application credential; needs its user.
         application_credential_secret: The secret of the application credential.
         use_clouds: Take what is left out here from clouds.yaml.
-        clouds_file: That file; by default where OpenStack's clients look for it.
-        cloud: The name in it.
+        clouds_file: The path of clouds.yaml; by default where OpenStack's clients look for it.
+        cloud: The name of the cloud in clouds.yaml.
         secret_name: Not used any more.
         secret_namespace: Not used any more.
         kubeconfig: Not used any more.
@@ -141,9 +142,9 @@ class Networking(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [Networking]: which addresses nodes have.
 
     Attributes:
-        ipv6_support_disabled: Leave IPv6 addresses out.
-        public_network_name: Networks whose addresses are external.
-        internal_network_name: Networks whose addresses are internal; none means all others.
+        ipv6_support_disabled: Whether IPv6 addresses are left out.
+        public_network_name: The networks whose addresses are external.
+        internal_network_name: The networks whose addresses are internal; none means all others.
         address_sort_order: CIDRs, separated by commas: addresses in the first come first.
     """
 
@@ -190,29 +191,30 @@ class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         floating_subnet_id: The subnet of that network that floating IPs come from.
         floating_subnet: A pattern for the name of that subnet, in place of its id.
         floating_subnet_tags: The tags of that subnet, in place of its id.
-        lb_method: How connections are spread.
-        lb_provider: Octavia's provider.
+        lb_method: The algorithm that spreads connections over the nodes.
+        lb_provider: The provider (driver) of Octavia.
         lb_version: Not used any more.
         use_octavia: Not used any more.
-        subnet_id: Where load balancers stand.
-        member_subnet_id: Where nodes are reached.
-        network_id: Where load balancers stand, in any subnet.
+        subnet_id: The subnet of load balancers.
+        member_subnet_id: The subnet in which nodes are reached.
+        network_id: The network of load balancers, in any of its subnets.
         manage_security_groups: Whether each Service gets a security group, which opens its node
             ports to load balancers.
-        create_monitor: Whether nodes are checked.
-        monitor_delay: Between two checks.
-        monitor_timeout: For an answer.
-        monitor_max_retries: Good checks until a node is used.
-        monitor_max_retries_down: Bad checks until it is not.
-        internal_lb: No floating IPs.
-        node_selector: Which nodes are hosts.
+        create_monitor: Whether nodes are checked by a health monitor.
+        monitor_delay: The time between two checks.
+        monitor_timeout: How long to wait for the answer to a check.
+        monitor_max_retries: How many checks must succeed until a node gets traffic.
+        monitor_max_retries_down: How many checks must fail until a node gets no traffic.
+        internal_lb: Whether load balancers get no floating IPs.
+        node_selector: The labels of the nodes that are hosts.
         cascade_delete: Whether Octavia deletes all parts at once.
-        flavor_id: Octavia's flavor.
-        availability_zone: Octavia's zone.
-        enable_ingress_hostname: Give a name, not an address, where PROXY protocol is spoken.
-        ingress_hostname_suffix: That name's end.
-        default_tls_container_ref: The certificate in Barbican.
-        container_store: Where certificates are.
+        flavor_id: The flavor of load balancers in Octavia.
+        availability_zone: The availability zone of load balancers in Octavia.
+        enable_ingress_hostname: Whether the status gets a host name, not an address, where the
+            PROXY protocol is spoken.
+        ingress_hostname_suffix: The end of that host name.
+        default_tls_container_ref: The default certificate in Barbican.
+        container_store: The service that stores certificates.
         max_shared_lb: How many Services may use one load balancer.
         provider_requires_serial_api_calls: Whether parts are made one by one.
     """

@@ -22,14 +22,14 @@ class Login(msgspec.Struct, frozen=True):
     """The credentials for a token, and where the services are.
 
     Attributes:
-        auth: What keystone is told, by the names of keystoneauth; secrets among it.
+        auth: The arguments for keystone, by the names of keystoneauth; secrets among them.
         region: The region, or "".
-        interface: public, internal or admin.
-        ca_file: The file of CAs that certificates are checked by, or "": the system's.
+        interface: The kind of endpoints: public, internal or admin.
+        ca_file: The file of CAs that certificates are checked by, or "" for the system's.
         cert_file: A client certificate, or "".
-        key_file: Its key, or "".
+        key_file: The file with the client certificate's key, or "".
         verify: Whether certificates are checked.
-        overrides: Endpoints that are not those of the catalog, by service.
+        overrides: Endpoints in the place of those of the catalog, by service.
     """
 
     auth: Mapping[str, str]
@@ -49,11 +49,11 @@ def login(settings: Global, cloud_of: CloudOf | None) -> Login:
     """Make the login from the cloud-config, and from clouds.yaml if that is used. Reads files.
 
     Args:
-        settings: What the cloud-config says.
-        cloud_of: Reads clouds.yaml, if it is to be used.
+        settings: The settings of the cloud-config.
+        cloud_of: Reads clouds.yaml, if it is used.
 
     Raises:
-        ConfigError: clouds.yaml cannot be read, or what is needed is in neither.
+        ConfigError: clouds.yaml cannot be read, or a required setting is in neither.
     """
     given = _given(settings)
     cloud = cloud_of(settings) if cloud_of else {}

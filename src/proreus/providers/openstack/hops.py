@@ -17,8 +17,8 @@ class Hop(msgspec.Struct, frozen=True):
     """The next hop of a route: an address and its port.
 
     Attributes:
-        address: The next hop.
-        port: The port that has it.
+        address: The address of the next hop.
+        port: The port that has the address.
     """
 
     address: str
@@ -51,9 +51,9 @@ def hop(
 
     Args:
         node: The node.
-        ports: Of its server.
+        ports: The ports of the node's server.
         subnets: The subnets in which the router has an address.
-        destination: The CIDR, which tells the family.
+        destination: The destination, a CIDR, which tells the family.
     """
     version = network_of(destination).version
     reachable = [

@@ -24,8 +24,8 @@ class OpenStackInstances:
         """Keep the readers of servers, ports and flavors of one region.
 
         Args:
-            reader: Reads them.
-            networking: Which addresses are wanted.
+            reader: The reader of servers, ports and flavors.
+            networking: The settings that say which addresses are wanted.
             region: The region, or "" where the cloud has one only.
             regional: Whether new provider ids name the region.
         """

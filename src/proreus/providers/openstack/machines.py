@@ -17,8 +17,8 @@ class Wires(msgspec.Struct, frozen=True):
     """The ports of a server, and those of its trunks.
 
     Attributes:
-        ports: Its ports.
-        trunked: The ports in trunks of these, each with the name of its network.
+        ports: The ports of the server.
+        trunked: The subports of trunks on these ports, each with the name of its network.
     """
 
     ports: Sequence[Described] = ()
@@ -38,12 +38,13 @@ def instance(
     """Make the framework's `Instance` from the description of a server.
 
     Args:
-        server: By Nova.
-        wires: By Neutron.
-        networking: Which addresses are wanted.
-        region: Its region, or "".
-        type_: Its instance type.
-        known_as: The Node's provider id if it has one: there are several forms of the same.
+        server: The server as Nova describes it.
+        wires: The server's ports as Neutron describes them.
+        networking: The settings that say which addresses are wanted.
+        region: The region, or "".
+        type_: The instance type.
+        known_as: The Node's provider id, "" if it has none; one server's id may be written in
+            several forms.
         regional: Whether a new provider id names the region.
     """
     return Instance(
@@ -63,8 +64,8 @@ def addresses(server: Described, wires: Wires, networking: Networking) -> tuple[
 
     The fixed addresses of ports come first, then the access addresses and the host name that the
     server's metadata may name. Nova's view of the networks, by their names, adds floating
-    addresses, makes those of public networks external, and takes away those of networks that are
-    not wanted.
+    addresses, makes those of public networks external, and drops those of networks that are not
+    wanted.
     """
     found = [*_of_ports(wires.ports), *_of_server(server)]
     public = frozenset(filter(None, networking.public_network_name))
@@ -119,7 +120,7 @@ def _of_networks(
 def _sorted(found: Iterable[NodeAddress], networking: Networking) -> tuple[NodeAddress, ...]:
     """Sort addresses by the configured order of networks, then by their value.
 
-    Others keep their order, after them.
+    Addresses of other networks keep their order, after them.
     """
     order = networking.sort_order
 

@@ -52,7 +52,7 @@ def ownership(node: Node, region: str) -> Ownership:
 
     Args:
         node: The Node.
-        region: Ours; "" where the cloud has one only.
+        region: The region of this cloud-config; "" where the cloud has one only.
     """
     if not node.spec.provider_id:
         return Ownership.UNKNOWN

@@ -33,7 +33,7 @@ class Reader(Servers):
         """Read the ports of servers, by the servers' ids.
 
         Raises:
-            CloudError: Neutron does not tell.
+            CloudError: Neutron gives no usable answer.
         """
         ports = await self.ports("device_id", servers)
         below = {
@@ -76,7 +76,7 @@ class Reader(Servers):
         """Read the ports whose field `by` has one of the values `ids`; with `more` fields.
 
         Raises:
-            CloudError: Neutron does not tell.
+            CloudError: Neutron gives no usable answer.
         """
         return await self._listed("port_list", "ports", by, ids, _PORT_FIELDS + more)
 

@@ -49,11 +49,11 @@ class _Work(msgspec.Struct):
     """The work of one `apply`: what it has read, and what it has done so far.
 
     Attributes:
-        hops: Where each route to create leads, or why it cannot.
+        hops: The next hop of each route to create, or the error of one that has none.
         subnets: The subnets of the router.
         ports: All ports that were read.
         addresses: The addresses of each node, by its provider id.
-        answers: So far.
+        answers: The answers so far.
     """
 
     hops: dict[Route, Hop | CloudError]
@@ -184,7 +184,7 @@ class OpenStackRoutes:
     async def _undo(self, new: Mapping[Route, Hop], work: _Work) -> None:
         """Remove the address pairs of routes that Neutron has refused.
 
-        What has had no clear answer may be there; it will be tried again.
+        A route without a clear answer may exist, so its pairs stay; it will be tried again.
         """
         for route, one in new.items():
             if isinstance(work.answers.get(route), Refused):
@@ -265,7 +265,7 @@ class OpenStackRoutes:
         """Add or remove extra routes.
 
         Raises:
-            CloudError: None of them was.
+            CloudError: No extra route was added or removed.
         """
         if await self._atomic():
             verb = "add_extraroutes" if add else "remove_extraroutes"

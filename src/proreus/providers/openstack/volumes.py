@@ -27,8 +27,8 @@ class OpenStackVolumes:
             volume: A PersistentVolume with `cinder`, or `csi` with Cinder's driver.
 
         Raises:
-            InvalidRequest: The id is none, or there is no such volume.
-            CloudError: Cinder does not tell.
+            InvalidRequest: The PersistentVolume's id has another form, or there is no such volume.
+            CloudError: Cinder gives no usable answer.
         """
         id_ = handle_of(volume, in_tree="cinder", driver=DRIVER)
         if not id_:

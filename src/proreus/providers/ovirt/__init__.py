@@ -49,7 +49,7 @@ class OVirtCloud(CloudProvider):
         """Keep the cloud-config.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: There is no such cloud-config.
         """
         super().__init__(config)
         self._config = self.config_as(OVirtConfig)
@@ -60,7 +60,7 @@ class OVirtCloud(CloudProvider):
 
         Raises:
             ConfigError: The engine is too old.
-            CloudError: It does not answer, or refuses the user.
+            CloudError: The engine does not answer, or refuses the user.
         """
         engine = self.closing(Engine(self._config, context))
         version = await engine.version()

@@ -30,11 +30,11 @@ def selection(section: Addresses) -> Selection:
 def addresses(machine: Machine, rules: Selection) -> tuple[NodeAddress, ...]:
     """Return the addresses of a machine.
 
-    They are those of its network cards, nic1 before nic2 and nic10, as the guest has them: so a
-    bridge of containers gives none.
+    The addresses are those of its network cards, nic1 before nic2 and nic10, as the guest has them:
+    so a bridge of containers gives none.
 
     Raises:
-        CloudError: There is none.
+        CloudError: The machine has no address.
     """
     own = _allowed(_of_nics(machine), rules)
     match rules.order:

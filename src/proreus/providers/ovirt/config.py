@@ -41,9 +41,9 @@ class Connection(ConfigSection, frozen=True, kw_only=True):
     Attributes:
         uri: The address of the API, such as https://engine.example.org/ovirt-engine/api.
         url: The address of the API, as the external provider calls it.
-        username: The user, with the profile behind the @.
+        username: The user, with the profile after the @.
         password: The user's password.
-        insecure: Do not check the certificate.
+        insecure: Whether the certificate is not checked.
         cafile: A file of CA certificates, in the place of the system's.
     """
 
@@ -119,8 +119,8 @@ class Client(ConfigSection, frozen=True, kw_only=True):
     """Section [Client], of ours: how the API is reached.
 
     Attributes:
-        timeout: For an answer; a page of machines with their network cards takes the engine some
-            seconds.
+        timeout: How long to wait for an answer; a page of machines with their network cards takes
+            the engine some seconds.
     """
 
     timeout: timedelta = timedelta(seconds=60)
@@ -135,7 +135,7 @@ class Addresses(ConfigSection, frozen=True, kw_only=True):
     """Section [Addresses], of ours: which addresses Nodes get.
 
     Attributes:
-        order: Which of a machine's addresses, and in which order.
+        order: The addresses of a machine that its Node gets, in this order.
         external: CIDRs, separated by commas: addresses in them are external ones.
         excluded: CIDRs, separated by commas: addresses in them are left out, such as those that
             move from node to node.

@@ -42,7 +42,7 @@ class Engine:
     """A session with one oVirt engine.
 
     Attributes:
-        search: That of the cloud-config, for machines that may be Nodes; "" for all.
+        search: The search of the cloud-config for machines that may be Nodes; "" for all.
     """
 
     def __init__(self, config: OVirtConfig, context: "Context") -> None:
@@ -90,7 +90,7 @@ class Engine:
         """Return the engine's version, such as (4, 5).
 
         Raises:
-            CloudError: The engine does not tell.
+            CloudError: The engine gives no usable answer.
         """
         root = await self._read("api.get")
         where = "product_info/version"
@@ -105,7 +105,7 @@ class Engine:
         """Return all machines that the search of the cloud-config finds.
 
         Raises:
-            CloudError: A page could not be had.
+            CloudError: A page could not be read.
         """
 
         async def page(marker: str) -> tuple[list[Machine], str]:
@@ -120,7 +120,7 @@ class Engine:
         """Look machines up by their ids, at most `searches.IDS`, whatever the cloud-config says.
 
         Raises:
-            CloudError: The engine does not tell.
+            CloudError: The engine gives no usable answer.
         """
         shown = {one.id: one for one in await self._search(with_ids(ids))}
         return {id_: shown.get(id_) for id_ in ids}
@@ -129,7 +129,7 @@ class Engine:
         """Look one machine up by its own URL; None if the engine says that it is not there.
 
         Raises:
-            CloudError: The engine does not tell.
+            CloudError: The engine gives no usable answer.
         """
         try:
             root = await self._read("vms.get", id_=id_)
@@ -147,7 +147,7 @@ class Engine:
         """Return a short list that the engine shows as a whole, such as "clusters.list".
 
         Raises:
-            CloudError: It could not be had.
+            CloudError: The list could not be read.
         """
         return await self._read(name)
 
@@ -165,7 +165,7 @@ class Engine:
 
         Raises:
             Unauthenticated: Single sign-on refuses user or password, or has refused them lately.
-            CloudError: It does not answer, or otherwise than it should.
+            CloudError: Single sign-on does not answer, or its answer has another form.
         """
         connection = self._connection
         LOGINS.check(connection.credentials)

@@ -45,10 +45,10 @@ class OVirtInstances:
         """Keep the engine's client, and the rules for places and addresses.
 
         Args:
-            engine: Shows machines.
-            places: Knows the names of clusters, data centers and instance types.
-            rules: Which addresses are wanted.
-            scheme: What the provider ids of new nodes begin with.
+            engine: The client of the engine, which shows machines.
+            places: The names of clusters, data centers and instance types.
+            rules: The rules that select addresses.
+            scheme: The beginning of the provider ids of new nodes.
         """
         self._engine = engine
         self._places = places
@@ -68,7 +68,7 @@ class OVirtInstances:
         """Look nodes up: some by their ids in one search, many in pages of all.
 
         Raises:
-            CloudError: The engine does not tell what there is.
+            CloudError: The engine gives no usable answer about the machines that it has.
         """
         targets = {node.metadata.name: target(node) for node in nodes}
         ids = {one.id for one in targets.values()} - {""}
@@ -99,7 +99,7 @@ class OVirtInstances:
         """Look machines up by their ids; None for those that the searches lack.
 
         Raises:
-            CloudError: No search was answered, and there were some.
+            CloudError: All searches failed.
         """
         parts = in_parts(ids, IDS)
         asked = await each(

@@ -53,9 +53,9 @@ class Machine(msgspec.Struct, frozen=True):
         fqdn: The domain name that the guest reports, while it runs.
         status: Its status, such as up.
         cluster: The id of its cluster.
-        instance_type: The id of its instance type; "" if its size is its own.
+        instance_type: The id of its instance type; "" if its size was chosen freely.
         nics: Its network cards.
-        devices: What the guest reports.
+        devices: The network devices that the guest reports.
     """
 
     id: str
@@ -72,7 +72,7 @@ def machines(root: ET.Element) -> list[Machine]:
     """Read a list of virtual machines.
 
     Raises:
-        CloudError: It is none: then it says nothing about any machine.
+        CloudError: The answer is no such list: then it says nothing about any machine.
     """
     return [machine(one) for one in members(root, "vms", "vm")]
 
@@ -81,7 +81,7 @@ def members(root: ET.Element, plural: str, singular: str) -> list[ET.Element]:
     """Return the objects in a list; all have ids.
 
     Raises:
-        CloudError: It is another document.
+        CloudError: The document has another form.
     """
     found = root.findall(singular)
     if root.tag != plural or not all(one.get("id") for one in found):
@@ -114,7 +114,7 @@ def names(root: ET.Element, plural: str, singular: str) -> dict[str, str]:
     """Read the names of objects by their ids, of a list of clusters for instance.
 
     Raises:
-        CloudError: It is another document.
+        CloudError: The document has another form.
     """
     return {_id(one): _text(one, "name") for one in members(root, plural, singular)}
 

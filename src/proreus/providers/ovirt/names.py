@@ -22,9 +22,9 @@ class Target(msgspec.Struct, frozen=True):
     """The keys by which a Node's virtual machine is looked up.
 
     Attributes:
-        id: The machine's id, from the provider id; then nothing else counts.
+        id: The machine's id, from the provider id; if it is given, the other keys do not count.
         system_uuid: The UUID that the kubelet reports, which is the machine's id, too.
-        name: The Node's name in small letters: the machine's domain name, or its name.
+        name: The Node's name in small letters, which may be the machine's domain name or its name.
         problem: Why there is nothing to look it up by.
     """
 

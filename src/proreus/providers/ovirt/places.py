@@ -50,11 +50,11 @@ class Places:
         """Return the names of clusters with their data centers, and those of instance types.
 
         Args:
-            clusters: The ids of clusters that are needed; one that is unknown is looked for.
-            types: The ids of instance types that are needed; one that is unknown is looked for.
+            clusters: The ids of clusters whose names are needed; unknown ones are looked up.
+            types: The ids of instance types whose names are needed; unknown ones are looked up.
 
         Raises:
-            CloudError: They cannot be read, and were not known before.
+            CloudError: The names cannot be read, and were not known before.
         """
         async with self._turn:
             now, read = asyncio.get_running_loop().time(), self._read

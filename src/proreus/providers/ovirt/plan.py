@@ -20,7 +20,7 @@ class Index:
     """Machines by the keys that find them.
 
     Attributes:
-        by_id: All machines that are known, by id.
+        by_id: All known machines, by id.
         listed: The machines that the search of the cloud-config finds, by id.
         by_fqdn: The machines of `listed` by the domain name that the guest reports.
         by_name: The machines of `listed` by their own name.
@@ -50,9 +50,9 @@ def match(target: Target, index: Index, search: str) -> Machine | Unproven | Not
     goes first, then the domain name that the guest reports, then the machine's name.
 
     Args:
-        target: What the Node says.
-        index: What there is.
-        search: That of the cloud-config, or "".
+        target: The keys that the Node gives.
+        index: The machines to match with.
+        search: The search of the cloud-config, or "".
     """
     if target.problem:
         return InvalidRequest(target.problem)
@@ -88,8 +88,9 @@ def absence(id_: str, direct: Machine | CloudError | None) -> NotFound | CloudEr
     """Return the answer about a machine that no search shows: gone if its own URL says so, too.
 
     Args:
-        id_: Its id.
-        direct: What its own URL shows; None if the engine says that there is no such machine.
+        id_: The machine's id.
+        direct: The answer at the machine's own URL; None if the engine says that there is no such
+            machine.
     """
     if direct is None:
         return NotFound()

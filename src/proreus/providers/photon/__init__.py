@@ -32,7 +32,7 @@ class PhotonCloud(CloudProvider):
         """Keep the cloud-config, and name the files that it depends on.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: There is no such cloud-config.
         """
         super().__init__(config)
         self._config = self.config_as(PhotonConfig)
@@ -45,7 +45,7 @@ class PhotonCloud(CloudProvider):
         """Find the project, and set the capabilities.
 
         Raises:
-            ConfigError: A file cannot be used.
+            ConfigError: A file that the cloud-config names cannot be used.
             CloudError: Photon Controller does not answer, or has no such project.
         """
         settings = self._config.global_

@@ -68,7 +68,7 @@ class Api:
 
         Args:
             config: The cloud-config.
-            login: Whose tokens are sent, if any.
+            login: The login whose tokens are sent, or None.
             context: The framework's gate.
 
         Raises:
@@ -125,7 +125,7 @@ class Api:
         """Return the machines of the project, from all pages; of one name, if it is given.
 
         Raises:
-            CloudError: A page could not be had.
+            CloudError: A page could not be read.
         """
         place = await self.place()
         path = f"{place.generation.prefix}/projects/{_quoted(place.project)}/vms"
@@ -143,7 +143,7 @@ class Api:
         """Return a machine; None if Photon Controller itself says that there is none.
 
         Raises:
-            CloudError: It does not tell.
+            CloudError: It gives no usable answer.
         """
         place = await self.place()
         try:
@@ -221,7 +221,7 @@ class Api:
         another path.
 
         Raises:
-            CloudError: There is none, or no answer.
+            CloudError: No generation gives one, or there is no answer.
         """
         known = self._generation
         refused: CloudError | None = None
@@ -249,7 +249,7 @@ class Api:
         """Return the id of the project; a project without a tenant is looked for by its id first.
 
         Raises:
-            CloudError: There is none, or several.
+            CloudError: There is no such project, or there are several.
         """
         wanted, tenant = self._settings.project, self._settings.tenant
         if not tenant and is_id(wanted):
@@ -304,7 +304,7 @@ def _result(task: Task, vm: Vm) -> Addresses:
     """Return the result of a finished task.
 
     Raises:
-        CloudError: It failed, or has found nothing out.
+        CloudError: The task failed, or has no result.
     """
     if task.state == "ERROR":
         errors = [error for step in task.steps or () for error in step.errors or ()]

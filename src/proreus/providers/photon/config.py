@@ -25,10 +25,10 @@ class Global(ConfigSection, frozen=True, kw_only=True):
         project: The id of the project that the nodes are in, or its name.
         tenant: The tenant of the project, by name or id; needed only for a project's name that
             several tenants have.
-        override_ip: Nodes are called by IP addresses, as with `--hostname-override`.
+        override_ip: Whether Nodes are called by IP addresses, as with `--hostname-override`.
         vm_id: The virtual machine of a kubelet; without effect here.
         authentication: Whether Photon Controller wants a token of Lightwave.
-        ignore_certificate: Do not check certificates; None where the file does not say.
+        ignore_certificate: Whether certificates are not checked; None where the file does not say.
     """
 
     target: str
@@ -56,7 +56,8 @@ class Client(sections.Client, frozen=True, kw_only=True, rename="kebab"):
     """Section [Client], of ours: how the APIs are reached.
 
     Attributes:
-        ca_file: CA certificates of Photon Controller and Lightwave; with it they are checked.
+        ca_file: A file of CA certificates of Photon Controller and Lightwave; with it certificates
+            are checked.
         login_file: The file with the user in its first line and the password in its second.
     """
 

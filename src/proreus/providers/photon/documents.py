@@ -12,7 +12,7 @@ class Vm(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         id: Its id, which is never used again.
-        name: Its name, which others may have, too.
+        name: Its name, which other machines may have, too.
         state: CREATING, STARTED, SUSPENDED, STOPPED, ERROR or DELETED.
         host: The host that it is on.
         floating_ip: The public address that leads to it.

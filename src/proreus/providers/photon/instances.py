@@ -28,8 +28,8 @@ class PhotonInstances:
         """Keep the API client and the address book.
 
         Args:
-            api: Asks Photon Controller.
-            book: Keeps addresses.
+            api: The client of Photon Controller.
+            book: The book that keeps addresses.
             override_ip: Whether Nodes are called by IP addresses.
         """
         self._api = api
@@ -50,7 +50,7 @@ class PhotonInstances:
         """Look nodes up: in a list of the project, or each by itself if those are fewer calls.
 
         Raises:
-            CloudError: Nothing could be had.
+            CloudError: No machine could be looked up.
         """
         targets = {
             node.metadata.name: target(node, override_ip=self._override_ip) for node in nodes

@@ -53,7 +53,7 @@ def read_login(file: str) -> Login:
     """Read user and password from the first two lines of a file.
 
     Raises:
-        ConfigError: It cannot be read, or lacks a line.
+        ConfigError: The file cannot be read, or lacks a line.
     """
     remedy = (
         "its first line must be the user, such as ec-admin@example.org, its second the password"
@@ -86,9 +86,9 @@ class Lightwave:
 
         Args:
             context: The framework's gate.
-            login: Whose tokens.
-            where: Asks Photon Controller where Lightwave is.
-            tls: Of `tls_context`.
+            login: The user whose tokens are issued.
+            where: Returns where Lightwave is, by asking Photon Controller.
+            tls: The TLS settings of `tls_context`.
             timeout: Seconds for a connection, and for an answer.
         """
         self._now = context.now
@@ -147,7 +147,7 @@ def server_of(auth: Auth) -> str:
 
     Raises:
         ConfigError: Photon Controller wants no tokens.
-        CloudError: It says where Lightwave is in words that are no host's name.
+        CloudError: The text that says where Lightwave is holds no host name.
     """
     host = auth.endpoint or ""
     if auth.enabled is False or not host:

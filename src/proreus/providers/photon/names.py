@@ -19,8 +19,8 @@ class Target(msgspec.Struct, frozen=True):
 
     Attributes:
         id: The machine's id.
-        name: The Node's name, which is the machine's.
-        address: The Node's name, which is one of the machine's addresses.
+        name: The Node's name, where it is the machine's name.
+        address: The Node's name, where it is one of the machine's addresses.
         problem: Why there is nothing to look it up by.
     """
 

@@ -50,7 +50,7 @@ class AddressBook:
     async def of(self, machines: Collection[Vm]) -> Mapping[str, Addresses | CloudError]:
         """Return the addresses of machines by their ids, or why they are not known.
 
-        Machines that are off have none.
+        Machines that are off have no addresses.
         """
         asked = due(machines, self._known, self._now())
         for vm in asked.old:

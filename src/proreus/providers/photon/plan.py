@@ -35,8 +35,8 @@ class Due(msgspec.Struct, frozen=True):
     """The machines whose addresses have to be read.
 
     Attributes:
-        needed: Nothing is known of these.
-        old: What is known of these serves until there is news.
+        needed: The machines whose addresses are not known at all.
+        old: The machines whose known addresses serve until they are read again.
     """
 
     needed: tuple[Vm, ...]
@@ -47,9 +47,10 @@ class Shown(msgspec.Struct, frozen=True):
     """The answers of Photon Controller about the machines that were looked up.
 
     Attributes:
-        by_id: The machines by the ids that were asked about; None is said to be gone.
+        by_id: The machines by the ids that were asked about; None if Photon Controller says that
+            one is gone.
         by_name: The machines by the names that were asked about.
-        all: The whole project, where Nodes are called by addresses; else nothing.
+        all: All machines of the project, where Nodes are called by addresses; else nothing.
     """
 
     by_id: Mapping[str, Vm | CloudError | None]
@@ -80,9 +81,9 @@ def match(
     """Return the machine of a Node.
 
     Args:
-        target: What the Node says.
-        shown: What Photon Controller shows.
-        networks: The addresses by the machine's id, or why they are not known.
+        target: The keys that the Node gives.
+        shown: The answers of Photon Controller.
+        networks: The addresses by the machine's id, or the error that says why they are not known.
     """
     if target.problem:
         return InvalidRequest(target.problem)
@@ -116,7 +117,7 @@ def _only(found: Sequence[Vm], called: str) -> Vm | NotFound | IdentityConflict:
 def _by_address(
     address: str, machines: Sequence[Vm], networks: Mapping[str, Addresses | CloudError]
 ) -> Vm | NotFound | CloudError:
-    """Find a machine by its address: none has it only if the addresses of all are known."""
+    """Find a machine by its address; absent only if the addresses of all machines are known."""
     found, unknown = [], []
     for vm in machines:
         if vm.state == DELETED:
@@ -140,13 +141,13 @@ def _by_address(
 def instance(node: Node, vm: Vm, found: Addresses | CloudError) -> Instance | CloudError:
     """Make the framework's `Instance`, or say why there is none yet.
 
-    A Node that has addresses keeps them while its machine reports none: it is off, or its VMware
-    Tools are. One that has none waits for them.
+    A Node that has addresses keeps them while its machine reports none: the machine is off, or its
+    VMware Tools are. A Node that has none waits for them.
 
     Args:
         node: The Node.
-        vm: Its machine.
-        found: The machine's addresses, or why they are not known.
+        vm: The Node's machine.
+        found: The machine's addresses, or the error that says why they are not known.
     """
     state = state_of(vm.state)
     before = tuple(one for one in node.status.addresses if one.type != "Hostname")
@@ -173,9 +174,9 @@ def chosen(kind: str, wanted: str, place: str, shown: Sequence[Named]) -> str | 
 
     Args:
         kind: "tenant" or "project", the key in the cloud-config.
-        wanted: What stands there.
-        place: Where it was looked for, for messages.
-        shown: What is there.
+        wanted: The value in the cloud-config.
+        place: The name of the place that was searched, for messages.
+        shown: The tenants or projects that exist.
     """
     by_id = [one.id for one in shown if one.id == wanted]
     by_name = sorted({one.id for one in shown if one.name == wanted})

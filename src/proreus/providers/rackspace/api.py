@@ -53,7 +53,7 @@ class Api(Services[Access]):
 
         Raises:
             ConfigError: The account has no such region.
-            CloudError: There is no token to be had.
+            CloudError: No token is issued.
         """
         check_region(await self.credential.get(), self.region)
 

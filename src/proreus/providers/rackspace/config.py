@@ -25,11 +25,12 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [Global]: which account, in which region.
 
     Attributes:
-        auth_url: Rackspace's identity service, with or without /v2.0; left out, that of the US.
+        auth_url: The URL of Rackspace's identity service, with or without /v2.0; by default that of
+            the US.
         username: The user.
         user_id: Not used: Rackspace's identity takes names.
-        password: Of the user, where there is no API key.
-        api_key: The user's API key; it goes before a password.
+        password: The user's password, where there is no API key.
+        api_key: The user's API key, which is used in preference to a password.
         tenant_id: The account's number, where the user has several.
         tenant_name: The account's name, in place of `tenant_id`.
         domain_id: Not used.
@@ -66,8 +67,8 @@ class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     Attributes:
         subnet_id: Not used: Cloud Load Balancers stand in no subnet.
         create_monitor: Whether nodes are checked, by connecting to their node ports.
-        monitor_delay: Between two checks; 0 is 10 seconds.
-        monitor_timeout: For a connection; 0 is 10 seconds.
+        monitor_delay: The time between two checks; 0 is 10 seconds.
+        monitor_timeout: How long to wait for a connection; 0 is 10 seconds.
         monitor_max_retries: Failed checks until a node gets no traffic; 0 is 3.
     """
 
@@ -94,8 +95,8 @@ class CloudLoadBalancers(ConfigSection, frozen=True, kw_only=True, rename="kebab
     """Section [CloudLoadBalancers], of ours: whether Services get load balancers.
 
     Attributes:
-        enabled: Whether they do. Kubernetes' own provider made none.
-        max_nodes: The nodes that a load balancer may have: 25, unless support has raised the
+        enabled: Whether Services get load balancers. Kubernetes' own provider made none.
+        max_nodes: The most nodes that a load balancer may have: 25, unless support has raised the
             account's NODE_LIMIT.
     """
 

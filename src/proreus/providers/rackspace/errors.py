@@ -27,9 +27,9 @@ def read_error(answer: Answer) -> ErrorBody | None:
 
 
 def is_immutable(error: Refused) -> bool:
-    """Tell whether a load balancer refuses a change only because it works on another one.
+    """Tell whether a load balancer refuses a change only because it is busy with another one.
 
-    Of one that is deleted, 400 says so.
+    Most refusals have the status 422; a load balancer that is deleted refuses with 400.
     """
     words = error.text.lower()
     if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:

@@ -15,8 +15,8 @@ class Service(msgspec.Struct, frozen=True):
 
     Attributes:
         type: Its type in the catalog.
-        name: Its name there: some types have several services, such as the first generation of
-            Cloud Servers.
+        name: Its name in the catalog: some types have several services, such as the first
+            generation of Cloud Servers.
     """
 
     type: str
@@ -77,7 +77,7 @@ def identity_url(settings: Global) -> str:
 
 
 def auth_body(settings: Global) -> Mapping[str, Any]:
-    """Return the body of the request for a token: an API key goes before a password."""
+    """Return the body of the request for a token: an API key is preferred to a password."""
     key = {"username": settings.username, "apiKey": settings.api_key}
     password = {"username": settings.username, "password": settings.password}
     who: dict[str, Any] = (
@@ -93,7 +93,7 @@ def endpoint(access: Access, service: Service, region: str) -> str:
     """Return the URL of a service in a region.
 
     Raises:
-        CloudError: The catalog has none.
+        CloudError: The catalog has no such endpoint.
     """
     found = {entry.name: url for entry, url in _in_region(access, service.type, region)}
     if not found:
@@ -108,7 +108,7 @@ def check_region(access: Access, region: str) -> None:
     """Refuse a region in which the account has no servers.
 
     Raises:
-        ConfigError: The message names the regions that there are.
+        ConfigError: The account has no servers there; the message names its regions.
     """
     regions = sorted({where.region for _, where in _of_type(access, SERVICES["nova"].type)} - {""})
     if region not in regions:

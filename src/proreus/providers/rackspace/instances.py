@@ -21,7 +21,7 @@ class RackspaceServers(Servers):
         Of several servers of a name those count that may run. An address costs the whole list.
 
         Raises:
-            CloudError: Nova does not tell.
+            CloudError: Nova gives no usable answer.
         """
         numbers = {name: address_of(name) for name in names if address_of(name)}
         found = await super().by_name([name for name in names if name not in numbers])

@@ -30,9 +30,9 @@ def instance(server: Described, *, region: str, known_as: str) -> Instance:
     """Make the framework's `Instance` from the description of a server.
 
     Args:
-        server: By Nova.
-        region: Its region. There are no zones.
-        known_as: The Node's provider id if it has one.
+        server: The server as Nova describes it.
+        region: The region of the server. There are no zones.
+        known_as: The Node's provider id; "" if it has none.
     """
     return Instance(
         provider_id=known_as or provider_id(id_of(server)),
@@ -49,8 +49,8 @@ def instance(server: Described, *, region: str, known_as: str) -> Instance:
 def addresses(server: Described) -> tuple[NodeAddress, ...]:
     """Return the addresses of a server: inside ServiceNet and Cloud Networks, outside PublicNet.
 
-    Those of ServiceNet come first, since Kubernetes' own provider knew nodes by the first of them.
-    A server without any has its public ones as internal ones, too, as there.
+    Addresses of ServiceNet come first, since Kubernetes' own provider knew nodes by the first of
+    them. A server without any has its public addresses as internal ones, too, as there.
     """
     networks: Mapping[str, Sequence[Described]] = server.get("addresses") or {}
     own = sorted(networks.keys() - {SERVICENET, PUBLICNET})
@@ -73,7 +73,7 @@ def by_address(servers: Iterable[Described]) -> dict[str, list[Described]]:
 
 
 def running_first(alike: Iterable[Described]) -> list[Described]:
-    """Return those of the servers of one name that may be meant: all that may run, if any may.
+    """Return the servers of one name that may be meant: those that may run, if any may.
 
     Kubernetes' own provider asked Nova for active ones only; but the kubelet of one that is built,
     rebooted or resized may run, too, and a server that is shut down is still there.

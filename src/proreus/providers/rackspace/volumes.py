@@ -32,7 +32,7 @@ class RackspaceVolumes:
 
         Raises:
             InvalidRequest: There is no such volume, or there are several.
-            CloudError: Cloud Block Storage does not tell.
+            CloudError: Cloud Block Storage gives no usable answer.
         """
         handle = handle_of(volume, in_tree="cinder", driver=DRIVER)
         if not handle:

@@ -36,7 +36,7 @@ class RancherCloud(CloudProvider):
         """Keep the cloud-config.
 
         Raises:
-            ConfigError: There is none, or it is another provider's.
+            ConfigError: There is no cloud-config, or it is another provider's.
         """
         super().__init__(config)
         if not isinstance(config, RancherConfig):
@@ -51,7 +51,7 @@ class RancherCloud(CloudProvider):
         """Choose the version of the API, and set the capabilities.
 
         Raises:
-            ConfigError: The server has no version of it.
+            ConfigError: The server has no version of the API that is known here.
             CloudError: The server does not answer, or refuses the keys.
         """
         api = self.closing(Api(self._config, context))

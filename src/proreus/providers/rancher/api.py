@@ -67,7 +67,7 @@ class Api:
         been a proxy, and the versions make load balancers of different forms.
 
         Raises:
-            ConfigError: Neither is there.
+            ConfigError: The server has neither version.
             CloudError: The server does not answer, or refuses the keys.
         """
         found: Version | None = None
@@ -94,11 +94,11 @@ class Api:
         so one may come twice.
 
         Args:
-            kind: The list, such as "hosts".
+            kind: The name of the list, such as "hosts".
             parameters: Filters by their names in the API, and `include`, the link that is joined.
 
         Raises:
-            CloudError: A page could not be had.
+            CloudError: A page could not be read.
         """
         asked = {"removed_null": "true", **parameters} if kind != SETTINGS else parameters
         asked = {"limit": str(PAGE), **asked}
@@ -122,7 +122,7 @@ class Api:
 
         Raises:
             Refused: Rancher refuses.
-            CloudError: There is no answer, or it is not Rancher's: the outcome is unknown.
+            CloudError: No answer came, or it is not Rancher's: the outcome is unknown.
         """
         whole = Request(request.name, request.method, self._url(request.url), body=request.body)
         answer = await self._client.call(whole, Described)
@@ -133,7 +133,7 @@ class Api:
     async def _schema(self, version: Version) -> Described:
         """Return how a version describes load balancers; {} if the server does not have it.
 
-        Where it has no API, a server may show its pages for people, or lead to them.
+        Where a server has no API, it may show its pages for people, or lead to them.
         """
         request = Request("rancher.get.schema", "GET", self._url(_SCHEMA, version))
         try:

@@ -13,7 +13,7 @@ def read_error(answer: Answer) -> ErrorBody | None:
     """Parse an answer that is an error; return None if Rancher has not written it.
 
     Raises:
-        CloudError: It is no JSON.
+        CloudError: The body is not JSON.
     """
     content = answer.json(dict[str, Any])
     if content.get("type") != "error":

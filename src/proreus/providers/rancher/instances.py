@@ -38,7 +38,7 @@ class Hosts:
         """Return all hosts of the environment that are not removed, with their addresses.
 
         Raises:
-            CloudError: Rancher does not tell.
+            CloudError: Rancher gives no usable answer.
         """
         return merged(await self._api.listed("hosts", include="ipAddresses"))
 
@@ -50,7 +50,7 @@ class Hosts:
         """Return a host with its addresses, which are read if the list of hosts left them out.
 
         Raises:
-            CloudError: Rancher does not tell.
+            CloudError: Rancher gives no usable answer.
         """
         if joined(host) is not None or host.get("agentIpAddress"):
             return host

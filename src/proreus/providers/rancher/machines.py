@@ -27,8 +27,8 @@ def instance(host: Mapping[str, Any], *, known_as: str = "") -> Instance | Cloud
     """Make the framework's `Instance` from the description of a host.
 
     Args:
-        host: By Rancher.
-        known_as: The Node's provider id, if it has one: its letters may be capitals.
+        host: The host as Rancher describes it.
+        known_as: The Node's provider id, "" if it has none; its letters may be capitals.
     """
     name = str(host.get("hostname") or "")
     found = tuple(addresses(host))

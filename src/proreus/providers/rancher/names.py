@@ -51,9 +51,9 @@ class Index(msgspec.Struct, frozen=True):
     """Hosts by what Nodes are matched with.
 
     Attributes:
-        by_uuid: By uuid, in small letters.
-        by_name: By host name, in small letters.
-        by_label: By the part of the host name before its first dot.
+        by_uuid: Hosts by uuid, in small letters.
+        by_name: Hosts by host name, in small letters.
+        by_label: Hosts by the part of the host name before its first dot.
     """
 
     by_uuid: Mapping[str, Host]
@@ -77,8 +77,8 @@ def index(hosts: Iterable[Host]) -> Index:
 def named(name: str, hosts: Index) -> Sequence[Host]:
     """Return the hosts that a Node's name means.
 
-    That is the host of this very name. Without one, where only one of the two has a domain, the
-    part before the first dot decides, as officially.
+    The host of a Node is the host of this very name. Without one, where only one of the two names
+    has a domain, the part before the first dot decides, as officially.
     """
     lower = name.lower()
     if exact := hosts.by_name.get(lower):

@@ -10,12 +10,12 @@ class Version(msgspec.Struct, frozen=True):
     """A version of the API.
 
     Attributes:
-        name: The part of the URL.
-        stacks: The list of stacks.
+        name: The part of the URL that names the version.
+        stacks: The name of the list of stacks.
         stack_id: The field that names a service's stack.
         has_rules: Whether a load balancer says itself which port leads where, and is changed in
-            place. Elsewhere that is in its published ports, which only an upgrade changes, and in
-            its links.
+            place. In other versions its published ports and links say it, and only an upgrade
+            changes the ports.
     """
 
     name: str

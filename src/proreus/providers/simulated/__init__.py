@@ -33,7 +33,7 @@ class SimulatedCloud(CloudProvider):
         """Keep the cloud-config.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: There is no such cloud-config.
         """
         super().__init__(config)
         self._settings = self.config_as(SimulatedConfig).global_

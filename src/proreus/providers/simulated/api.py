@@ -177,7 +177,7 @@ class Api:
     async def take(self, request: Request) -> Part | TargetsChanged | None:
         """Send a request that changes an object; return the object as it is then.
 
-        None after a deletion; a part that was gone already is no error.
+        Return None after a deletion; a part that was gone already is no error.
         """
         if request.method == "DELETE":
             await self._rest.find(request, dict[str, Any])

@@ -13,8 +13,8 @@ class Global(ConfigSection, frozen=True, kw_only=True):
     Attributes:
         endpoint: URL of the cloud, such as http://127.0.0.1:8080.
         region: The cloud's region, part of each provider id.
-        token: The bearer token; or
-        token_file: a file that holds it.
+        token: The bearer token, or "" where `token_file` is given.
+        token_file: The file that holds the bearer token.
         batch_size: The most instances asked for in one call; the cloud has a limit (500).
         connect_timeout: Seconds to wait for a connection.
         timeout: Seconds to wait for an answer.

@@ -81,7 +81,7 @@ def check(desired: LoadBalancer) -> None:
     """Refuse what this cloud cannot do.
 
     Raises:
-        InvalidRequest: Names every such field.
+        InvalidRequest: The Service asks for something impossible; names every field that does.
     """
     problems = []
     for frontend in _frontends(desired):
@@ -163,7 +163,7 @@ def desired_fingerprint(desired: LoadBalancer, region: str) -> str:
 def fingerprint(observed: Observed) -> str:
     """Digest an observed load balancer with its listeners, ranges, targets and marks.
 
-    "" without a load balancer, or if its address is gone: nothing desired looks like that.
+    Return "" without a load balancer, or if its address is gone: nothing desired looks like that.
     """
     if not observed.balancers:
         return ""

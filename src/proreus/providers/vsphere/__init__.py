@@ -76,7 +76,7 @@ class VSphereCloud(CloudProvider):
         """Keep the cloud-config, and name the files that it depends on.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: There is no such cloud-config.
         """
         super().__init__(config)
         self._config = self.config_as(VSphereConfig)
@@ -100,7 +100,7 @@ class VSphereCloud(CloudProvider):
 
         Raises:
             CloudError: No vCenter can be used now.
-            ConfigError: One cannot be used as it is configured.
+            ConfigError: A vCenter cannot be used as it is configured.
         """
         config = self._config
         credentials = mounted(self._directory) if _needs_secret(config) else {}

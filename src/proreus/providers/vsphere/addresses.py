@@ -16,9 +16,10 @@ class Rules(msgspec.Struct, frozen=True):
     """The rules that select addresses of one type.
 
     Attributes:
-        subnets: The first subnet that has an address decides.
-        network: Else the network of this name.
-        excluded: No address in these.
+        subnets: The CIDRs to search in this order: the first that contains an address of the
+            machine decides.
+        network: The name of the network whose addresses are taken where no subnet decides.
+        excluded: The CIDRs whose addresses are never taken.
     """
 
     subnets: tuple[Network, ...]
@@ -61,8 +62,8 @@ def addresses(
     """Return host name and addresses of a machine: for each family an internal and an external one.
 
     Raises:
-        CloudError: Its tools report nothing yet.
-        InvalidRequest: No address is as the rules want it.
+        CloudError: The machine's tools report nothing yet.
+        InvalidRequest: The rules select no address.
     """
     if not machine.host_name or not machine.nics:
         what = "host name" if not machine.host_name else "network cards"

@@ -45,14 +45,14 @@ class Connection(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         password: The user's password.
         server: Its host name or address.
         port: Its port; 443 by default.
-        insecure_flag: Do not check the certificate.
+        insecure_flag: Whether the certificate is not checked.
         datacenters: Names, paths or ids of the datacenters with machines; all if none is named.
-        soap_roundtrip_count: Not used: what can be asked again is.
+        soap_roundtrip_count: Not used: reads are repeated by the framework.
         ca_file: A file of CA certificates.
         thumbprint: The SHA-1 or SHA-256 digest of the vCenter's own certificate.
         secret_name: The Secret with the credentials, which is mounted (see `secrets_directory`).
-        secret_namespace: Its namespace.
-        ip_family: ipv4, ipv6, or both in the order of preference.
+        secret_namespace: The namespace of that Secret.
+        ip_family: The IP families: ipv4, ipv6, or both in the order of preference.
     """
 
     ignore_unknown: ClassVar[bool] = True
@@ -93,12 +93,12 @@ class Global(Connection, frozen=True, kw_only=True, rename="kebab"):
             default.
         api_disable: Not used any more.
         api_binding: Not used any more.
-        datacenter: The in-tree provider's name of the only datacenter.
-        datastore: Of the in-tree provider; not used.
-        working_dir: Of the in-tree provider; not used.
-        vm_uuid: Of the in-tree provider; not used.
-        vm_name: Of the in-tree provider; not used.
-        default_datastore: Of the in-tree provider; not used.
+        datacenter: The only datacenter, by the in-tree provider's key.
+        datastore: A key of the in-tree provider; not used.
+        working_dir: A key of the in-tree provider; not used.
+        vm_uuid: A key of the in-tree provider; not used.
+        vm_name: A key of the in-tree provider; not used.
+        default_datastore: A key of the in-tree provider; not used.
     """
 
     secrets_directory: str = ""
@@ -116,8 +116,8 @@ class Labels(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [Labels]: the categories of tags that name zones and regions; both or none.
 
     Attributes:
-        zone: The category of zones.
-        region: The category of regions.
+        zone: The category of tags that name zones.
+        region: The category of tags that name regions.
     """
 
     ignore_unknown: ClassVar[bool] = True
@@ -137,10 +137,11 @@ class Nodes(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         internal_network_subnet_cidr: CIDRs, separated by commas: the internal address is the
             first one in the first of them that has any.
         external_network_subnet_cidr: As `internal_network_subnet_cidr`, for the external address.
-        internal_vm_network_name: Else it is the first one in this network.
+        internal_vm_network_name: The network whose first address is the internal address, where no
+            subnet has one.
         external_vm_network_name: As `internal_vm_network_name`, for the external address.
-        exclude_internal_network_subnet_cidr: CIDRs with no internal addresses.
-        exclude_external_network_subnet_cidr: CIDRs with no external addresses.
+        exclude_internal_network_subnet_cidr: CIDRs in which no address is internal.
+        exclude_external_network_subnet_cidr: CIDRs in which no address is external.
     """
 
     ignore_unknown: ClassVar[bool] = True

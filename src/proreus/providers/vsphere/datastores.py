@@ -87,10 +87,10 @@ def chosen(stores: Sequence[Datastore], *, name: str = "", url: str = "") -> lis
 def zone_labels(zones: Sequence[Marks]) -> dict[str, str]:
     """Return the labels of a volume that is in these zones, which are sorted by region.
 
-    A label names several zones with `__` between them, and one region: the first one.
+    A label gives several zones with `__` between them, and one region: the first one.
 
     Raises:
-        InvalidRequest: They are too many for a label.
+        InvalidRequest: The zones are too many for a label.
     """
     if not zones:
         return {}

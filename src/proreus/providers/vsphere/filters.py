@@ -20,8 +20,8 @@ class Filter:
     in several.
 
     Attributes:
-        session: Its session, with which it ends.
-        objects: What it has reported.
+        session: The session in which the filter was made, and with which it ends.
+        objects: The objects that the filter has reported.
     """
 
     def __init__(self, client: Client, session: Session, paths: Collection[str]) -> None:
@@ -36,8 +36,9 @@ class Filter:
         """Create the filter in the vCenter; it has reported nothing yet.
 
         Args:
-            paths: The properties by the type of the object.
-            above: Types that are looked for from the root on, and not only in the datacenters.
+            paths: The properties to report, by the type of the object.
+            above: The types of objects to look for from the root on, and not only in the
+                datacenters.
 
         Raises:
             CloudError: The vCenter refuses.
@@ -58,10 +59,10 @@ class Filter:
         """Read the changes since the last answer; return what has changed.
 
         Args:
-            wait: Seconds for which the vCenter may wait for a change.
+            wait: Seconds that the vCenter may wait for a change.
 
         Raises:
-            CloudError: Some answer is missing, or cannot be understood: changes may be lost.
+            CloudError: An answer is missing, or cannot be understood: changes may be lost.
         """
         if self._collector is None:
             raise CloudError("vcenter.WaitForUpdatesEx: the filter has not begun")
@@ -78,7 +79,7 @@ class Filter:
                 return changed
 
     async def end(self) -> None:
-        """Destroy it in the vCenter; what cannot be destroyed ends with the session."""
+        """Destroy the filter in the vCenter; if that fails, it ends with the session."""
         with contextlib.suppress(CloudError):
             if self._collector is not None:
                 await self._client.call(
@@ -93,7 +94,7 @@ async def views_of(client: Client, session: Session, kind: str = _MACHINE) -> tu
 
     Raises:
         CloudError: The vCenter refuses.
-        ConfigError: It shows no datacenter of such a name.
+        ConfigError: The vCenter shows no datacenter of such a name.
     """
     datacenters = client.vcenter.datacenters
     roots = [await _datacenter(client, session, one) for one in datacenters] or [session.root]
@@ -111,7 +112,7 @@ async def _datacenter(client: Client, session: Session, text: str) -> Ref:
     """Find a datacenter by its id, such as Datacenter:datacenter-3, or its path.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no such datacenter.
     """
     kind, colon, id_ = text.partition(":")
     if colon and kind == "Datacenter":

@@ -54,9 +54,9 @@ class VSphereInstances:
         """Keep the vCenters, and the rules for addresses and zones.
 
         Args:
-            places: The vCenters by name.
-            rules: Which addresses are wanted.
-            labels: The categories of tags.
+            places: The readers of the vCenters, by the vCenters' names.
+            rules: The rules that select addresses.
+            labels: The categories of tags that name zones and regions.
         """
         self._places = places
         self._rules = rules
@@ -76,14 +76,15 @@ class VSphereInstances:
         """Return the vCenter that has a node's machine: each has a credential of its own.
 
         Raises:
-            CloudError: There are several, and nothing tells which it is.
+            CloudError: There are several vCenters, and nothing tells which one has it.
         """
         return vcenter_of(tuple(self._places), self._told(node))
 
     def _told(self, node: Node) -> tuple[str, ...]:
         """Return where a node's machine was seen last, and the vCenter that its label names.
 
-        A label has 63 letters, and not all: one that fits several names tells nothing.
+        A label has 63 letters, and not all: a label that fits several vCenters' names tells
+        nothing.
         """
         seen, _ = self._seen.get(parsed(node.spec.provider_id) or "", ("", None))
         label = node.metadata.labels.get(LABEL_VCENTER, "")

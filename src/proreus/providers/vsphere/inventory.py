@@ -66,7 +66,7 @@ class Inventory:
         """Return what the vCenter shows now.
 
         Raises:
-            CloudError: It does not tell.
+            CloudError: It gives no usable answer.
         """
         async with self._turn:
             return await self.client.in_session(self._current)
@@ -75,7 +75,7 @@ class Inventory:
         """Ask about UUIDs that `current` lacks in two other ways: a listing, and an index.
 
         Raises:
-            CloudError: The listing could not be had.
+            CloudError: The listing could not be read.
         """
         machines = await self.client.in_session(self._listed)
         missed = frozenset(uuids) & {one.uuid for one in machines}
@@ -93,7 +93,7 @@ class Inventory:
         """Read the BIOS UUID of one machine; None if the vCenter says that there is no such object.
 
         Raises:
-            CloudError: It does not tell, such as for want of a right.
+            CloudError: The vCenter gives no usable answer, such as for want of a right.
         """
         specs = {
             "propSet": {"type": _MACHINE, "all": False, "pathSet": ["config.uuid"]},
@@ -111,7 +111,7 @@ class Inventory:
         """Read the datastores of the datacenters, with the hosts that mount them.
 
         Raises:
-            CloudError: The vCenter does not tell.
+            CloudError: The vCenter gives no usable answer.
         """
         found = await self.client.in_session(lambda one: self._read(one, "Datastore", STORE_PATHS))
         return [datastore(ref, properties) for ref, properties in found]
@@ -120,7 +120,7 @@ class Inventory:
         """Return the URL of the datastore with a volume of the CSI driver; None without such a one.
 
         Raises:
-            CloudError: The vCenter does not tell.
+            CloudError: The vCenter gives no usable answer.
         """
 
         async def work(session: Session) -> str | None:

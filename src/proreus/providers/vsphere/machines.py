@@ -53,12 +53,12 @@ class Machine(msgspec.Struct, frozen=True):
         address: The guest's first address.
         nics: Its network cards, without those that only the guest has.
         power: Its power state.
-        connection: Whether its host answers.
-        places: Host, resource pool and folder, where the search for tags begins.
-        cpus: Of it; 0 if it is not told.
+        connection: The state of the connection to its host.
+        places: The host, resource pool and folder, where the search for tags begins.
+        cpus: The number of its CPUs; 0 if the vCenter does not say.
         memory: Its memory in MB.
         guest: The id of its operating system.
-        metadata: What cloud-init reads of it, in base64.
+        metadata: Its cloud-init metadata, in base64.
     """
 
     ref: Ref
@@ -81,7 +81,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     Attributes:
         machines: The virtual machines of the datacenters.
-        parents: By object the one above it; of objects between machines and the root.
+        parents: The parent of each object, for all objects between machines and the root.
     """
 
     machines: Mapping[Ref, Machine]
@@ -159,7 +159,7 @@ def _nics(value: Any) -> list[Nic]:
 def is_unreadable(found: Machine) -> bool:
     """Tell whether a machine has a UUID that its vCenter cannot read now.
 
-    One that is being made shows none either, but its host answers.
+    A machine that is being made shows no UUID either, but its host answers.
     """
     return not found.uuid and found.connection != CONNECTED
 
@@ -167,8 +167,8 @@ def is_unreadable(found: Machine) -> bool:
 def state_of(found: Machine) -> InstanceState:
     """Return a machine's state.
 
-    A suspended one is shut down, as officially. While its host does not answer, the vCenter only
-    knows what was.
+    A suspended machine counts as shut down, as officially. While its host does not answer, the
+    vCenter only knows an earlier state.
     """
     if found.connection and found.connection != CONNECTED:
         return InstanceState.UNKNOWN
@@ -200,7 +200,7 @@ def static_addresses(metadata: str) -> tuple[str, ...]:
         metadata: `guestinfo.metadata`, in base64; "" for none.
 
     Raises:
-        InvalidRequest: It cannot be read.
+        InvalidRequest: The metadata cannot be read.
     """
     if not metadata:
         return ()

@@ -17,9 +17,9 @@ class Target(msgspec.Struct, frozen=True):
     """The keys by which a Node's virtual machine is looked up, in this order.
 
     Attributes:
-        uuid: The BIOS UUID that the provider id names; then nothing else counts.
-        system_uuids: The UUID that the kubelet reports, in both byte orders: swapped first, as
-            officially.
+        uuid: The BIOS UUID that the provider id names; if it is given, the other keys do not count.
+        system_uuids: The UUID that the kubelet reports, in both byte orders: the swapped one first,
+            as officially.
         dns_name: The Node's name in small letters, which may be the guest's host name.
         address: The Node's name, if it is an IP address.
         problem: Why there is nothing to look it up by.

@@ -39,10 +39,10 @@ class News:
     async def follow(self) -> None:
         """Hint at each machine that changes, until cancelled.
 
-        What has changed while the vCenter did not tell is hinted once it does again.
+        Changes while the vCenter gave no answer are hinted once it answers again.
 
         Raises:
-            CloudError: The vCenter does not tell; this is to be called again.
+            CloudError: The vCenter gives no usable answer; this is to be called again.
         """
         while True:
             await self._hints.heard()

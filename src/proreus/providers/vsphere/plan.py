@@ -68,10 +68,11 @@ def match(
     Node's, and nothing is known by a name alone.
 
     Args:
-        target: What the Node says.
-        index: What the vCenters show.
+        target: The keys that the Node gives.
+        index: The machines that the vCenters show.
         node: The Node's name.
-        told: The vCenter where its machine was seen last, and the one that its label names.
+        told: The name of the vCenter where the Node's machine was seen last, and of the one that
+            its label names.
     """
     if target.problem:
         return InvalidRequest(target.problem)
@@ -104,7 +105,7 @@ def _runs_as(one: Match, node: str) -> bool:
 def _only(found: Sequence[Match], node: str) -> Match | IdentityConflict:
     """Return the only machine; of copies the one that runs under the Node's name.
 
-    Replicas and restored backups have the UUID of what they were made from.
+    The reason: replicas and restored backups have the UUID of what they were made from.
     """
     running = [one for one in found if _runs_as(one, node)]
     for some in (found, running):
@@ -132,15 +133,15 @@ def absence(
 ) -> NotFound | CloudError:
     """Return the answer about a machine that is not shown: gone only if no vCenter knows its UUID.
 
-    Nor may it be one whose configuration a vCenter cannot read, unless it was seen before, and is
-    known not to be there any more.
+    Nor may a machine be it whose configuration a vCenter cannot read, unless it was seen before,
+    and is known not to be there any more.
 
     Args:
         uuid: The BIOS UUID, which no inventory shows.
-        proofs: What each vCenter says of it otherwise.
-        last: The UUID of the machine that had this one when it was last seen: None if it is gone
-            or was never seen.
-        was_seen: Whether it was seen.
+        proofs: The other answers of each vCenter about the UUID.
+        last: The BIOS UUID of the machine that had this UUID when it was last seen; None if it is
+            gone or was never seen.
+        was_seen: Whether the machine was ever seen.
     """
     failed = {name: one for name, one in proofs.items() if isinstance(one, CloudError)}
     given = {name: one for name, one in proofs.items() if not isinstance(one, CloudError)}
@@ -190,11 +191,12 @@ def vcenter_of(names: Sequence[str], told: Iterable[str]) -> str:
     """Return the name of the vCenter in which a Node is looked up, its scope.
 
     Args:
-        names: All vCenters.
-        told: Where its machine was seen last, and what its label says; the first that is one.
+        names: The names of all vCenters.
+        told: The names of the vCenter where the Node's machine was seen last, and of the one that
+            its label names; the first that exists counts.
 
     Raises:
-        CloudError: Nothing tells: then no other node can vouch for the answer.
+        CloudError: Nothing tells which vCenter has it: then no other node can vouch for the answer.
     """
     for name in names[:1] if len(names) == 1 else told:
         if name in names:

@@ -48,7 +48,7 @@ def credentials(data: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     have colons, `server_x`, `username_x` and `password_x` with any x.
 
     Raises:
-        ConfigError: All entries that are in neither form, or stand alone.
+        ConfigError: Entries are in neither form, or stand alone; names each of them.
     """
     problems: list[str] = []
     users: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Write requests and read answers of the APIs of a vCenter that speak SOAP. Pure.
 
-Only what a reader of the inventory needs: a dozen methods. pyVmomi knows all of the API, and takes
-longer to import and more memory than the rest of the manager.
+Only what a reader of the inventory needs is here: a dozen methods. pyVmomi knows all of the API,
+and takes longer to import and more memory than the rest of the manager.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ _NUMBERS: Final = frozenset(("byte", "short", "int", "long"))
 class Service(msgspec.Struct, frozen=True):
     """An API: its path, the namespace of its names, and the version that is asked for.
 
-    Newer servers still answer in it.
+    Newer servers still answer in this version.
     """
 
     path: str
@@ -66,13 +66,13 @@ def request(
     """Make the request that calls a method.
 
     Args:
-        method: Such as RetrievePropertiesEx.
-        this: The managed object whose method it is.
-        parameters: By name, in the order of the API. A mapping is a data object, a sequence a
-            repeated element; None is left out.
-        service: The API.
-        cookie: Of the session.
-        timeout: Seconds for the answer.
+        method: The name of the method, such as RetrievePropertiesEx.
+        this: The managed object on which the method is called.
+        parameters: The parameters by name, in the order of the API. A mapping is a data object, a
+            sequence a repeated element; None is left out.
+        service: The API that has the method.
+        cookie: The cookie of the session.
+        timeout: Seconds to wait for the answer.
     """
     return Request(
         f"vcenter.{method}",
@@ -133,7 +133,7 @@ def returned(answer: Answer, method: str) -> list[ET.Element]:
     """Return the result of a method: one element, or several for an array; none for null.
 
     Raises:
-        CloudError: It is not the answer of a vCenter to this method.
+        CloudError: The document is not the answer of a vCenter to this method.
     """
     root = answer.xml()
     found = root.find(f"{_SOAP}Body/{_ANY}{method}Response")
@@ -157,7 +157,7 @@ def fault(answer: Answer) -> Fault | None:
     """Read the fault in an answer; None if there is none.
 
     Raises:
-        CloudError: It is no XML.
+        CloudError: The document is not XML.
     """
     found = answer.xml().find(f"{_SOAP}Body/{_SOAP}Fault")
     if found is None:
@@ -180,7 +180,7 @@ def reference(element: ET.Element) -> Ref:
     """Read a reference to a managed object.
 
     Raises:
-        CloudError: It is none.
+        CloudError: The element is no reference.
     """
     if not element.get("type") or not element.text:
         raise CloudError(f"the vCenter answered {local(element.tag)} without a reference")

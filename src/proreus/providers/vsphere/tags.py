@@ -80,11 +80,11 @@ class Tags:
         """Keep the vCenter and the categories; read nothing yet.
 
         Args:
-            vcenter: Which vCenter, and with which credentials.
-            labels: The categories.
+            vcenter: The settings and credentials of the vCenter.
+            labels: The categories of tags that name zones and regions.
             context: The framework's gate.
-            trust: Makes the TLS settings.
-            deadline: Seconds for an answer.
+            trust: Returns the TLS settings.
+            deadline: Seconds to wait for an answer.
         """
         self._vcenter = vcenter
         self._labels = labels
@@ -111,10 +111,10 @@ class Tags:
         """Return zone and region of each object that has a tag for them.
 
         Args:
-            age: How many seconds ago they may have been read.
+            age: Seconds for which tags that were read may be used again.
 
         Raises:
-            CloudError: The vCenter does not tell.
+            CloudError: The vCenter gives no usable answer.
         """
         async with self._turn:
             now = asyncio.get_running_loop().time()
@@ -224,7 +224,7 @@ class Tags:
         """Begin a session; return its token, "" if the server does not have this API.
 
         Raises:
-            CloudError: It refuses, or answers something else.
+            CloudError: The server refuses, or answers something else.
         """
         request = Request(
             "tagging.session.create",

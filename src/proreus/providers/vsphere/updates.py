@@ -12,9 +12,9 @@ class Objects:
     """The properties of all objects of a filter, by reference and path.
 
     Attributes:
-        of: The properties.
-        version: Of the last change; "" before the first.
-        is_partial: Whether the server holds back changes that it has told of so far.
+        of: The properties of each object.
+        version: The version of the last change; "" before the first.
+        is_partial: Whether the server has announced more changes than it has sent so far.
     """
 
     def __init__(self, paths: Collection[str]) -> None:
@@ -28,7 +28,7 @@ class Objects:
         """Apply the changes that WaitForUpdatesEx returned; return the objects that changed.
 
         Raises:
-            CloudError: It cannot be understood: what is known is not certain any more.
+            CloudError: The answer cannot be understood: what is known is not certain any more.
         """
         self.is_partial = False
         changed: set[Ref] = set()

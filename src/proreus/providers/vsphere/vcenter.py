@@ -56,8 +56,8 @@ class Client:
     """A client of one vCenter's SOAP API.
 
     Attributes:
-        vcenter: Which vCenter.
-        deadline: Seconds for an answer.
+        vcenter: The settings of the vCenter.
+        deadline: Seconds to wait for an answer.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Client:
         """Keep the settings; send nothing yet.
 
         Args:
-            vcenter: Which vCenter, and with which credentials.
+            vcenter: The settings and credentials of the vCenter.
             context: The framework's gate.
-            trust: Makes the TLS settings.
-            deadline: Seconds for an answer.
+            trust: Returns the TLS settings.
+            deadline: Seconds to wait for an answer.
         """
         self.vcenter = vcenter
         self._context = context
@@ -97,7 +97,7 @@ class Client:
         """Run `work` in a session; once more, in a new one, if that has ended.
 
         Raises:
-            CloudError: What `work` raises. Or there is no session to be had.
+            CloudError: `work` raised this error, or no session could be begun.
         """
         session = await self._credential.get()
         try:
@@ -126,12 +126,12 @@ class Client:
         """Call a method of a managed object; return its result.
 
         Args:
-            session: As whom.
-            this: The managed object.
-            method: Such as FindAllByUuid.
-            parameters: As of `soap.request`.
-            service: The API that has it.
-            deadline: Seconds for the answer; by default those of the cloud-config.
+            session: The session in which the method is called.
+            this: The managed object on which the method is called.
+            method: The name of the method, such as FindAllByUuid.
+            parameters: The parameters, as for `soap.request`.
+            service: The API that has the method.
+            deadline: Seconds to wait for the answer; by default those of the cloud-config.
 
         Raises:
             CloudError: The vCenter refuses, or does not answer.
@@ -147,7 +147,7 @@ class Client:
         """Read properties of objects, page by page.
 
         Raises:
-            CloudError: A page could not be had, so nothing is returned.
+            CloudError: A page could not be read, so nothing is returned.
         """
         found: list[tuple[Ref, dict[str, Any]]] = []
         parameters: dict[str, Any] = {"specSet": specs, "options": {"maxObjects": PAGE}}
@@ -244,8 +244,8 @@ def collected(paths: Mapping[str, Sequence[str]], views: Sequence[Ref]) -> dict[
     """Return the specification of the properties to read of all objects in views.
 
     Args:
-        paths: By the type of an object the paths of its properties.
-        views: The views; they are not collected themselves.
+        paths: The paths of the properties, by the type of the object.
+        views: The views whose objects are collected; the views themselves are not.
     """
     traversal = {"name": "view", "type": "ContainerView", "path": "view", "skip": False}
     return {
@@ -264,7 +264,7 @@ def _cookie(answer: Answer) -> str:
     """Return the session's cookie in the answer to a login, as it is to be sent.
 
     Raises:
-        CloudError: There is none.
+        CloudError: The answer has no cookie.
     """
     for header, given in answer.headers.items():
         name, _, rest = given.partition("=")

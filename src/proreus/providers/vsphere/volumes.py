@@ -30,8 +30,8 @@ class VSphereVolumes:
         """Return zone and region of a virtual disk; nothing for others, and where it has none.
 
         Raises:
-            InvalidRequest: It names no disk, one of no datastore, or one of several.
-            CloudError: A vCenter does not tell.
+            InvalidRequest: The volume names no disk, or one of no datastore, or one of several.
+            CloudError: A vCenter gives no usable answer.
         """
         asked = named_volume(volume)
         if asked is None:

@@ -25,9 +25,10 @@ def zone_of(
 ) -> Marks | CloudError:
     """Return zone and region of a machine.
 
-    They are looked for from its host upwards, then from its resource pool, then from the machine
-    itself through its folders: where both are found on one way. As officially, a zone further up
-    counts rather than one below it as long as no region has been met, and the other way round.
+    Marks are looked for from the machine's host upwards, then from its resource pool, then from the
+    machine itself through its folders: where both are found on one way. As officially, a zone
+    further up counts rather than one below it as long as no region has been met, and the other way
+    round.
     """
     for place in machine.places:
         found = _above(place, parents, tagged)
@@ -44,12 +45,12 @@ def shared_zones(
 ) -> list[Marks]:
     """Return the zones of an object that these hosts share, such as a datastore, sorted.
 
-    As officially, it is in each zone of which all hosts have it.
+    As officially, an object is in each zone that all its hosts have.
 
     Args:
-        hosts: The hosts that have it.
-        parents: By object the one above it; of all hosts of the vCenter, too.
-        tagged: By object its tags.
+        hosts: The hosts that can reach the object.
+        parents: The parent of each object, for all hosts of the vCenter, too.
+        tagged: The tags of each object.
     """
     members: dict[Marks, set[Ref]] = {}
     for host in parents:
@@ -84,8 +85,8 @@ def merged(marks: Sequence[tuple[Ref, str, str]]) -> Mapping[Ref, Marks]:
     """Return the marks of objects, by object.
 
     Args:
-        marks: Object, `zone` or `region`, and name. Of several names of one sort the first one in
-            the alphabet counts, so that it stays the same.
+        marks: The object, `zone` or `region`, and the name. Of several names for one object the
+            first one in the alphabet counts, so that it stays the same.
     """
     found: dict[Ref, Marks] = {}
     for ref, kind, name in sorted(marks, key=lambda one: (one[0], one[1], one[2])):

@@ -40,28 +40,29 @@ class CloudFixture:
     pytest says so at the end of its output.
 
     Attributes:
-        lacks: What the provider or the cloud does not have: "instances", "load_balancers",
-            "routes" (capabilities that stay None), "endpoint" (the cloud does not speak HTTP),
-            "batches" (`batch_size` is 1), "list_owned" (it raises `NotSupported`), "groups" (all
-            Services are one group), "preview" (there is none) or "fingerprint" (it is "").
+        lacks: The features that the provider or the cloud does not have: "instances",
+            "load_balancers", "routes" (capabilities that stay None), "endpoint" (the cloud does not
+            speak HTTP), "batches" (`batch_size` is 1), "list_owned" (it raises `NotSupported`),
+            "groups" (all Services are one group), "preview" (there is none) or "fingerprint" (it is
+            "").
         endpoint: URL of the cloud's HTTP API, set once the fixture is entered. With it, requests
             are seen, refused and left unanswered.
-        authority: Signs the certificates of proxies before the cloud, which then speak TLS: set
-            it once the fixture is entered, and let the provider trust it and verify. None: they
-            speak plain HTTP. The cloud itself may speak either; if it speaks HTTPS, its own
-            certificate is of this authority, too.
+        authority: The authority that signs the certificates of proxies before the cloud, which then
+            speak TLS: set it once the fixture is entered, and let the provider trust it and verify.
+            None: they speak plain HTTP. The cloud itself may speak either; if it speaks HTTPS, its
+            own certificate is of this authority, too.
         page_size: How many objects the cloud shows at once; None if it shows all.
         timeout: Seconds that a provider waits for the cloud's answer to one request, as
             `provider` has to configure it. Rules about a cloud that never answers make it short.
         patience: Seconds within which a verb must end although the cloud does not answer, with
             such a short `timeout`.
         own_data_path: Whether the provider brings packets to Services itself, so that node ports
-            and health checks are nothing that is written to a cloud.
-        uses_node_ports: Whether the cloud sends packets to the node ports of hosts; some leave them
-            as clients send them, with the load balancer's address and port.
+            and health checks are not written to a cloud.
+        uses_node_ports: Whether the cloud sends packets to the node ports of hosts; some clouds
+            leave packets as clients send them, with the load balancer's address and port.
         marks_routes: Whether routes of the cloud can carry the mark of a cluster.
-        annotations: Of the Services that load balancers are made for.
-        throttled: What the cloud answers when its quota is used up; it asks to wait 120 s.
+        annotations: The annotations of the Services that load balancers are made for.
+        throttled: The cloud's answer when its quota is used up; it asks to wait 120 s.
     """
 
     lacks: Collection[str] = frozenset()
@@ -92,8 +93,8 @@ class CloudFixture:
         """Make a provider that is not started yet.
 
         Args:
-            endpoint: Where the cloud is: `self.endpoint`, or a proxy before it. Give the
-                provider `self.timeout`.
+            endpoint: The URL of the cloud: `self.endpoint`, or a proxy before it. Give the provider
+                `self.timeout`.
         """
         raise NotImplementedError(f"write provider() in {type(self).__name__}")
 

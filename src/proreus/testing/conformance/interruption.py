@@ -7,8 +7,8 @@ class Interruption:
     """Hooks of a `Context` that break call number `at`, counted once `armed` is set.
 
     Attributes:
-        armed: Set it when the verb that shall be broken begins.
-        reached: Whether that many calls were made.
+        armed: Whether calls are counted; set it when the verb that shall be broken begins.
+        reached: Whether the call to break was reached.
     """
 
     def __init__(
@@ -23,12 +23,13 @@ class Interruption:
         """Keep which call to break, and how.
 
         Args:
-            at: Which call, the first being 1.
-            after_effect: Its answer is lost; otherwise it is never sent.
-            for_good: No later call works either, as if the process had been killed.
-            only_writes: Count no calls that only read: where the process is killed at one of them,
-                the cloud is as if it were at the next write.
-            error: What the provider sees, by default an error that fits.
+            at: The number of the call to break, the first being 1.
+            after_effect: Whether the call takes effect and its answer is lost; otherwise it is
+                never sent.
+            for_good: Whether all later calls fail as well, as if the process had been killed.
+            only_writes: Whether only calls that write are counted: a process killed at a read
+                leaves the cloud as one killed at the next write.
+            error: The error that the provider sees, by default one that fits.
         """
         self.armed = False
         self.reached = False

@@ -158,7 +158,7 @@ async def preview_of(started: Started, desired: LoadBalancer) -> object:
     """Return what `preview` answers, as a tuple if it is a sequence.
 
     Raises:
-        Violated: It answers for nobody.
+        Violated: The provider gives no answer about a Service.
     """
     function = getattr(started.load_balancers, "preview", None)
     if function is None:

@@ -40,7 +40,7 @@ def left_out(fixture: object) -> Mapping[str, str]:
     """Return what a fixture does not offer, each with the reason; nothing if it is no class.
 
     Raises:
-        ValueError: `lacks` names something that there is not.
+        ValueError: `lacks` names a feature that does not exist.
     """
     if not (isinstance(fixture, type) and issubclass(fixture, CloudFixture)):
         return {}

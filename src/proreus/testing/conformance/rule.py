@@ -16,11 +16,12 @@ class Rule(msgspec.Struct, frozen=True):
 
     Attributes:
         id: Its name, which never changes.
-        title: What holds, in one line.
-        remedy: What to do if it does not.
+        title: The sentence that holds, in one line.
+        remedy: The remedy if the rule does not hold.
         check: Raises `Violated` with what was seen, or `NotOffered`.
-        needs: Rules without which this one says nothing.
-        wants: What the fixture has to offer for it and for those (`offers.WANTS`).
+        needs: The rules without which this one says nothing.
+        wants: The features that the fixture must offer for this rule and those that it needs
+            (`offers.WANTS`).
     """
 
     id: str
@@ -48,10 +49,10 @@ class Finding(msgspec.Struct, frozen=True):
     """A finding: a rule with its status and what was seen.
 
     Attributes:
-        rule: What was tried.
-        status: How it fared.
-        seen: Why it is not `HOLDS`.
-        remedy: What to do, where what was seen tells better than the rule.
+        rule: The rule that was tried.
+        status: The status: whether the rule holds.
+        seen: The reason why the status is not `HOLDS`.
+        remedy: The remedy, where it is better known from the case than from the rule.
     """
 
     rule: Rule

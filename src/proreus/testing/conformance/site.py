@@ -155,11 +155,12 @@ class Site:
         """Make a provider and start it; forget the calls of its start.
 
         Args:
-            wire: A proxy before the cloud.
-            hooks: See every call.
-            cluster: Which cluster it is for.
-            bucket: For all calls.
-            request_timeout: Seconds that it waits for an answer, if not what the fixture says.
+            wire: The proxy before the cloud.
+            hooks: The hooks that see every call.
+            cluster: The cluster that the provider is for.
+            bucket: The bucket that limits all calls.
+            request_timeout: Seconds that the provider waits for an answer, if not those of the
+                fixture.
         """
         usual = self.cloud.timeout
         self.cloud.timeout = usual if request_timeout is None else request_timeout

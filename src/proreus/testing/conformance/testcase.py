@@ -18,7 +18,7 @@ class Conformance:
     to be offered only when it is tried is skipped, with what to write in the fixture.
 
     Attributes:
-        fixture: Makes a fixture: its class.
+        fixture: The class of the fixture, or a function that makes one.
         not_offered: The rules that have no test, each with the reason.
     """
 

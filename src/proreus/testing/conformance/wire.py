@@ -23,9 +23,9 @@ class Wire:
     """A proxy before the cloud; an async context manager.
 
     Attributes:
-        url: Where it listens: what the provider takes for the cloud.
+        url: The URL at which it listens, which the provider takes for the cloud.
         requests: How many requests came, by method and path.
-        arrived: Set by the first of them.
+        arrived: The event that is set by the first request.
     """
 
     def __init__(self, endpoint: str, authority: Authority | None = None) -> None:

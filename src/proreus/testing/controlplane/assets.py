@@ -69,7 +69,7 @@ def kubernetes_version(environ: Mapping[str, str] = os.environ) -> str:
     """Return the version of Kubernetes that is asked for.
 
     Raises:
-        ControlPlaneError: what the environment says is no full version.
+        ControlPlaneError: the environment names no full version.
     """
     version = environ.get(VERSION_VARIABLE) or KUBERNETES_VERSION
     if not _VERSION.fullmatch(version):
@@ -86,7 +86,7 @@ async def ensure_assets(
     """Find the programs, or get them; the first time on a machine this takes minutes.
 
     Raises:
-        ControlPlaneError: no way led to them; names what was tried and the remedies.
+        ControlPlaneError: no way led to the programs; names what was tried and the remedies.
     """
     version = kubernetes_version(environ)
     if given := environ.get("KUBEBUILDER_ASSETS"):

@@ -71,7 +71,7 @@ async def run(command: tuple[str, ...], source: Path, environ: Mapping[str, str]
     """Run Go in a directory; stop it and its compilers when this task ends.
 
     Raises:
-        ControlPlaneError: It failed; holds the end of what it said.
+        ControlPlaneError: Go failed; the message holds the end of what it said.
     """
     starting = asyncio.create_task(
         asyncio.create_subprocess_exec(

@@ -57,8 +57,9 @@ class ControlPlane:
         """Keep the settings; nothing is started yet.
 
         Args:
-            log_dir: where etcd.log, kube-apiserver.log and audit.jsonl outlive the end.
-            extra_apiserver_args: flags of kube-apiserver, after ours, so that they win.
+            log_dir: The directory where etcd.log, kube-apiserver.log and audit.jsonl are kept after
+                the end.
+            extra_apiserver_args: Further flags of kube-apiserver, after ours, so that they win.
         """
         self._given_log_dir = log_dir
         self._extra_args = tuple(extra_apiserver_args)

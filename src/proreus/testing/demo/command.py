@@ -23,7 +23,7 @@ _LOG_LINES: Final = 20
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the demo, or its console; return 1 if that did not come to its end."""
+    """Run the demo, or its console; return 1 if it did not come to its end."""
     if arguments[:1] == [console.COMMAND]:
         return console.main(arguments[1:])
     parser = argparse.ArgumentParser(

@@ -57,7 +57,7 @@ class Narrator:
         """Try again and again until the answer of `attempt` is true.
 
         Raises:
-            NotInTime: It was not within `seconds`.
+            NotInTime: The answer was not true within `seconds`.
         """
 
         async def try_once() -> T | None:

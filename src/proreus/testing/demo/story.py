@@ -37,7 +37,7 @@ class Story:
         """Register nodes, start the manager, and wait until nodes are initialised and have routes.
 
         Raises:
-            NotInTime: Something did not happen.
+            NotInTime: An event of the story did not happen in time.
         """
         await self.register()
         await self._stage.manager.start()
@@ -53,7 +53,7 @@ class Story:
         """Play the rest of the story after `begin`.
 
         Raises:
-            NotInTime: Something did not happen.
+            NotInTime: An event of the story did not happen in time.
         """
         await self.serve()
         await self.lose_a_machine()
@@ -202,7 +202,7 @@ class Story:
     async def _routed(self) -> tuple[Node, ...] | None:
         """Return the nodes, once each has a pod CIDR and there is a route to every one.
 
-        No other.
+        Return None also while there is any other route.
         """
         nodes = await self._nodes()
         desired = {(node.spec.pod_cidr, node.spec.provider_id.rpartition("/")[2]) for node in nodes}

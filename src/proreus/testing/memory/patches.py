@@ -141,7 +141,7 @@ def _found(document: Json, path: Sequence[str], *, absent_leaf: bool = False) ->
 def _opened(document: Json, path: Sequence[str]) -> tuple[Json, Json]:
     """Return a copy of the document in which the part at the path may be changed, and that part.
 
-    Only what is on the way there is copied.
+    Only the parts on the path are copied.
     """
     _found(document, path)
     document = parent = copy.copy(document)

@@ -58,7 +58,7 @@ class MemoryApiServer:
 
     Attributes:
         store: All objects; a test may change them behind the clients' backs.
-        url: Where it listens, while it runs.
+        url: The URL at which it listens, while it runs.
         requests: Every request so far, if `keep_log`.
     """
 

@@ -126,7 +126,7 @@ class Store:
         """Return an object, or raise NotFound.
 
         Raises:
-            ApiError: There is none (404).
+            ApiError: There is no such object (404).
         """
         found = self._table(resource).objects.get((namespace, name))
         if found is None:
@@ -173,7 +173,8 @@ class Store:
         """Make an object.
 
         Raises:
-            ApiError: There is one of that name (409), or something is wrong with it (422).
+            ApiError: There is an object of that name (409), or something is wrong with the new one
+                (422).
         """
         meta = dict(body.get("metadata") or {})
         key = (namespace, meta.get("name", ""))
@@ -191,7 +192,7 @@ class Store:
         """Write an object over the one that it was made from.
 
         Raises:
-            ApiError: It names another version (409), or something is wrong with it (422).
+            ApiError: The object names another version (409), or something is wrong with it (422).
         """
         before = old.body
         meta = new.get("metadata") or {}

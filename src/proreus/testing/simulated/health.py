@@ -38,7 +38,7 @@ class Health:
     def of(self, probe: Probe | None) -> str:
         """Return a target's health: healthy, unhealthy or unknown.
 
-        None is a target without check.
+        None stands for a target without a health check.
         """
         if probe is None or self._interval() <= 0:
             return "healthy"

@@ -24,19 +24,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of the cloud's behaviour. Times in seconds, rates in calls a second; 0 is no quota.
 
     Attributes:
-        region: The one region.
-        latency: Every call takes at least this long.
-        read_rate: Quota of each credential for reads; `read_burst` tokens can be saved up.
+        region: The only region.
+        latency: The least time that every call takes.
+        read_rate: The quota of each credential for reads; `read_burst` tokens can be saved up.
         read_burst: Size of the bucket for reads.
-        write_rate: Quota of each credential for writes.
+        write_rate: The quota of each credential for writes.
         write_burst: Size of the bucket for writes.
         page_size: The longest page of a list.
-        batch_limit: The most ids and names in one bulk read.
+        batch_limit: The most ids and names together in one bulk read.
         tombstone: How long a terminated instance stays visible.
-        list_lag: Lists and bulk reads show the world as it was this long ago.
-        read_lag: Reads of one object by id show the world as it was this long ago.
+        list_lag: The age of the state that lists and bulk reads show.
+        read_lag: The age of the state that reads of one object by id show.
         provision_delay: How long a new load balancer is provisioning.
-        unique_names: Whether two parts of a kind may not have one name.
+        unique_names: Whether no two parts of a kind may have one name.
         pool: The CIDR of addresses for load balancers, in 127.0.0.0/8. "" stands for a /24 made
             from the cloud's own port, so that clouds running side by side do not collide.
         route_limit: The most routes in the table.
@@ -191,14 +191,16 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A failure to inject.
 
     Attributes:
-        mode: What happens.
-        operation: Which operations, as a shell pattern: `listeners.create`, `*.delete`, `*`.
+        mode: The kind of failure.
+        operation: The operations that fail, as a shell pattern: `listeners.create`, `*.delete`,
+            `*`.
         target: The id in the call's path, as a shell pattern; calls without one have "".
         skip: How many matching calls pass unharmed first.
         count: How many calls are hit; 0 for all until the faults are cleared.
-        share: For DROP and MISSING, how much of the answer, between 0 and 1.
-        status: For ERROR.
-        retry_after: For THROTTLE: the header in seconds, or None for no header.
+        share: The share of the answer that DROP and MISSING affect, between 0 and 1.
+        status: The HTTP status that ERROR answers.
+        retry_after: The header `Retry-After` that THROTTLE answers, in seconds, or None for no
+            header.
     """
 
     mode: FaultMode

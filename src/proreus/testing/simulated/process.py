@@ -22,7 +22,7 @@ class SimulatedCloudProcess:
     """A simulated cloud in a process of its own, for `async with`.
 
     Attributes:
-        endpoint: Where it listens.
+        endpoint: The URL at which it listens.
         token: The token of the credential "default".
         admin: The client of its admin API.
     """

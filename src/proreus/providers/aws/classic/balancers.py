@@ -67,7 +67,7 @@ class ClassicBalancers:
         """Make or change the load balancer to be as desired, and record that.
 
         Raises:
-            CloudError: It cannot be, or AWS refuses.
+            CloudError: The Service asks for something impossible, or AWS refuses.
         """
         desired, before = await self._prepare(lb, options)
         tags = before.balancer.tags if before.balancer is not None else {}
@@ -102,7 +102,7 @@ class ClassicBalancers:
         """Return what `ensure` would change.
 
         Raises:
-            CloudError: It cannot be, or AWS does not answer.
+            CloudError: The Service asks for something impossible, or AWS does not answer.
         """
         desired, before = await self._prepare(lb, options)
         lines, expected = preview_plan(before, lambda observed: plan.plan(desired, observed))
@@ -121,7 +121,7 @@ class ClassicBalancers:
         """Return the desired and the observed state.
 
         Raises:
-            CloudError: It cannot be, or AWS does not answer.
+            CloudError: The Service asks for something impossible, or AWS does not answer.
         """
         subnets = await self._subnets.choose(options.subnets, internal=options.internal)
         desired = desired_of(lb, options, self._place, self._settings, subnets)

@@ -25,12 +25,12 @@ async def observe(api: "Api", name: str, *, with_policies: bool) -> Balancer | N
     """Read the load balancer of that name with all parts; return None if there is none.
 
     Args:
-        api: The way to AWS.
-        name: Its name.
-        with_policies: Whether the types of its policies matter.
+        api: The client of AWS.
+        name: The name of the load balancer.
+        with_policies: Whether to read the types of its policies, too.
 
     Raises:
-        CloudError: AWS does not answer, or it went away meanwhile.
+        CloudError: AWS does not answer, or the load balancer went away meanwhile.
     """
     described = await _describe(api, name)
     if described is None:

@@ -16,17 +16,17 @@ class Desired(msgspec.Struct, frozen=True):
     """The desired load balancer of one Service, as AWS should have it.
 
     Attributes:
-        name: The load balancer's.
-        tags: On every part.
-        scheme: internal or internet-facing.
-        subnets: Where it stands: zones by the id of the subnet.
-        own: The security group that is made for it; None: it gets only others.
-        groups: Other security groups of it.
+        name: The name of the load balancer.
+        tags: The tags of every part.
+        scheme: The scheme: internal or internet-facing.
+        subnets: The zones of its subnets, by the subnets' ids.
+        own: The security group that is made for it; None if it gets only others.
+        groups: Its other security groups.
         listeners: Its listeners.
-        health: How hosts are asked.
-        targets: Ids of the hosts' instances.
+        health: The health check of the hosts.
+        targets: The ids of the hosts' instances.
         attributes: The load balancer attributes that are compared.
-        proxy_protocol: Hosts get the client's address by the PROXY protocol.
+        proxy_protocol: Whether hosts get the client's address by the PROXY protocol.
         tls_policy: The security policy of TLS; "": AWS' own.
     """
 
@@ -49,18 +49,18 @@ class Balancer(msgspec.Struct, frozen=True):
 
     Attributes:
         name: Its name, which is its id, too.
-        dns_name: Where clients find it.
-        scheme: internal or internet-facing.
+        dns_name: The DNS name at which clients reach it.
+        scheme: The scheme: internal or internet-facing.
         subnets: Ids of its subnets.
-        zones: In which zones these are.
+        zones: The zones of these subnets.
         groups: Its security groups.
         listeners: Its listeners.
-        health: How hosts are asked.
+        health: The health check of the hosts.
         targets: Ids of the instances that are registered.
-        policies: Types of its policies by name; empty if nobody asked for them.
-        listener_policies: Names of policies by the listener's port.
-        backend_policies: Names of policies by the instances' port.
-        attributes: All of them.
+        policies: The types of its policies by name; empty if they were not read.
+        listener_policies: The names of policies by the listener's port.
+        backend_policies: The names of policies by the instances' port.
+        attributes: All of its attributes.
         tags: Its tags.
     """
 

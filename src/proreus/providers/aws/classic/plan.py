@@ -34,7 +34,7 @@ def check(desired: Desired, observed: Observed) -> None:
     """Refuse what AWS cannot do, or cannot change any more.
 
     Raises:
-        InvalidRequest: Names every such field.
+        InvalidRequest: The Service asks for something impossible; names every field that does.
     """
     problems = []
     if desired.health.timeout >= desired.health.interval:
@@ -57,7 +57,7 @@ def check(desired: Desired, observed: Observed) -> None:
 def groups_of(desired: Desired, observed: Observed) -> tuple[str, ...]:
     """Return the security groups that the load balancer should have; () until its own is made.
 
-    The first is the one that is let in by its hosts.
+    The first group is the one that hosts let in.
     """
     if desired.own is None:
         return desired.groups

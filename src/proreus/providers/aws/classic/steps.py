@@ -242,7 +242,8 @@ def _step(
 def _placed(desired: Desired, subnets: frozenset[str]) -> dict[str, Any]:
     """Return the subnets of the load balancer, and the zones that they are in.
 
-    The zone of a subnet that is not desired is not known: it counts as a zone of its own.
+    The zone of a subnet that is not desired is not known: the subnet counts as if in a zone of its
+    own.
     """
     zones = frozenset(desired.subnets.get(id_, f"zone of {id_}") for id_ in subnets)
     return {"subnets": subnets, "zones": zones}

@@ -80,7 +80,7 @@ class NetworkBalancers:
         """Make or change the load balancer to be as desired, and record that.
 
         Raises:
-            CloudError: It cannot be, or AWS refuses.
+            CloudError: The Service asks for something impossible, or AWS refuses.
         """
         desired, observed, subnets = await self._prepare(lb, options)
         targets, rejected = targets_of(lb.hosts)
@@ -119,7 +119,7 @@ class NetworkBalancers:
         """Return what `ensure` would change.
 
         Raises:
-            CloudError: It cannot be, or AWS does not answer.
+            CloudError: The Service asks for something impossible, or AWS does not answer.
         """
         desired, observed, subnets = await self._prepare(lb, options)
         lines, expected = preview_plan(observed, lambda observed: plan.plan(desired, observed))
@@ -136,7 +136,7 @@ class NetworkBalancers:
         """Return the desired state, the observed one, and the subnets.
 
         Raises:
-            CloudError: It cannot be, or AWS does not answer.
+            CloudError: The Service asks for something impossible, or AWS does not answer.
         """
         subnets = await self._subnets.choose(options.subnets, internal=options.internal)
         desired = desired_of(lb, options, self._place, self._settings, subnets)
@@ -239,7 +239,7 @@ def desired_of(
     """Compute the desired load balancer, as AWS should have it. Pure.
 
     Raises:
-        InvalidRequest: It cannot be; names the field.
+        InvalidRequest: The Service asks for something impossible; names the field.
     """
     addresses = options.allocations or options.private_addresses
     if addresses and len(addresses) != len(subnets):
@@ -311,7 +311,7 @@ def ours(observed: Observed, ref: LoadBalancerRef, place: Place) -> Observed:
     cluster, unless it has our mark, too.
 
     Raises:
-        CloudError: The load balancer of that name was not made for it.
+        CloudError: The load balancer of that name was not made for the Service.
     """
     balancer = observed.balancer
     if balancer is not None and not place.made_for(ref, balancer.tags):

@@ -45,12 +45,12 @@ async def observe(
     """Read everything of the load balancer that `find_balancer` found.
 
     Args:
-        api: The way to AWS.
-        balancer: What was found.
-        prefix: Target groups whose names begin so are looked for if one of `names` is not among
+        api: The client of AWS.
+        balancer: The load balancer that was found.
+        prefix: The beginning of names of target groups to look for if one of `names` is not among
             those that the load balancer forwards to: an attempt that was cut off may have left
             them. "" looks for none.
-        names: Of target groups that are needed.
+        names: The names of the target groups that are needed.
 
     Raises:
         CloudError: AWS does not answer, or a part went away meanwhile.
@@ -123,7 +123,7 @@ async def with_attributes(api: "Api", balancer: Described, tags: Mapping[str, st
     """Read the attributes of a load balancer, and return it with them.
 
     Raises:
-        CloudError: AWS does not answer, or it is gone.
+        CloudError: AWS does not answer, or the load balancer is gone.
     """
     arn = balancer["LoadBalancerArn"]
     answer = await api.call("elbv2", "DescribeLoadBalancerAttributes", LoadBalancerArn=arn)
@@ -157,7 +157,7 @@ async def target_group_of(
     """Read a target group with its targets and attributes.
 
     Raises:
-        CloudError: AWS does not answer, or it is gone.
+        CloudError: AWS does not answer, or the target group is gone.
     """
     arn = described["TargetGroupArn"]
     health, attributes = await asyncio.gather(

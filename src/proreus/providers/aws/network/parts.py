@@ -25,22 +25,22 @@ class Desired(msgspec.Struct, frozen=True):
     """The desired load balancer of one Service, as AWS should have it.
 
     Attributes:
-        name: The load balancer's.
-        cluster: The cluster's id, and
-        service: the Service's namespace and name: both are part of names of target groups.
-        tags: On every part.
-        scheme: internal or internet-facing.
-        address_type: ipv4 or `DUALSTACK`.
-        source_nat: It takes an IPv6 prefix of each subnet to send UDP to hosts from.
-        target_type: ipv4 or ipv6: the family of the hosts' addresses.
-        vpc: Where it stands.
-        placed: In which subnets.
-        own: The security group that is made for it; None: it gets only given ones.
-        groups: Given security groups. Without any it is made without, and stays so.
+        name: The name of the load balancer.
+        cluster: The cluster's id, which is part of the names of target groups.
+        service: The Service's namespace and name, which are part of the names of target groups.
+        tags: The tags of every part.
+        scheme: The scheme: internal or internet-facing.
+        address_type: The type of its addresses: ipv4 or `DUALSTACK`.
+        source_nat: Whether it takes an IPv6 prefix of each subnet from which it sends UDP to hosts.
+        target_type: The family of the hosts' addresses: ipv4 or ipv6.
+        vpc: The id of the VPC in which it is.
+        placed: The subnets in which it is.
+        own: The security group that is made for it; None if it gets only given ones.
+        groups: The given security groups. A load balancer that is made without any stays without.
         mappings: Its listeners, each with its target group.
-        targets: Ids of the hosts' instances.
-        attributes: Of the load balancer, those that matter.
-        target_attributes: Of target groups, those that matter.
+        targets: The ids of the hosts' instances.
+        attributes: The load balancer attributes that are compared.
+        target_attributes: The target group attributes that are compared.
     """
 
     name: str

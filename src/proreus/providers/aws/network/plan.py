@@ -71,7 +71,7 @@ def check(desired: Desired, observed: Observed) -> None:
     """Refuse what AWS cannot change any more.
 
     Raises:
-        InvalidRequest: Names the field.
+        InvalidRequest: A field asks for a change that AWS cannot make; names the field.
     """
     balancer = observed.balancer
     if balancer is not None and balancer.scheme != desired.scheme:
@@ -85,8 +85,8 @@ def check(desired: Desired, observed: Observed) -> None:
 def warning(desired: Desired, observed: Observed) -> str:
     """Return what is desired and not done, with the reason; "" if all is done.
 
-    It is no reason to leave the rest undone: the official manager makes load balancers without the
-    security groups that are given.
+    A warning is no reason to leave the rest undone: the official manager makes load balancers
+    without the security groups that are given.
     """
     if not desired.groups or observed.balancer is None or observed.balancer.groups:
         return ""

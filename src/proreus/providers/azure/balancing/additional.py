@@ -23,7 +23,7 @@ def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Ind
     """Refuse addresses of others, but for those that a Service has already.
 
     Raises:
-        InvalidRequest: Names the annotation and the remedy.
+        InvalidRequest: An address is another's; names the annotation and the remedy.
     """
     for job in jobs:
         shown = {point.ip for point in job.ref.last_ingress}

@@ -24,8 +24,8 @@ class Chosen(msgspec.Struct, frozen=True):
     """The public address of a Service on one family.
 
     Attributes:
-        id: Of the resource.
-        document: What it is to be; None: as it is, for it is not the manager's.
+        id: The id of the public address.
+        document: The desired body of the public address; None if it is not the manager's to change.
     """
 
     id: str
@@ -44,8 +44,9 @@ def choose(lb: LoadBalancer, options: Options, family: str, place: Place, known:
     """Return the public address of a Service on one family.
 
     Raises:
-        InvalidRequest: It names one that is not there, or that it may not name.
-        CloudError: The name is taken by what is not the Service's.
+        InvalidRequest: The Service names a public address that does not exist, or that it may not
+            name.
+        CloudError: The name of the public address is taken by one that is not the Service's.
     """
     named, asked = options.names.get(family, ""), options.addresses.get(family, "")
     group = place.address_group(options)
@@ -213,10 +214,11 @@ def may_share(
     """Return why a Service may not use another's frontend; "" if it may.
 
     Args:
-        frontends: Names of the frontends.
+        frontends: The names of the frontends.
         ref: The Service.
-        tenants: The section of the cloud-config.
-        services: Namespaces by the names that frontends of the cluster's Services begin with.
+        tenants: The section [Tenants] of the cloud-config.
+        services: The namespaces of the cluster's Services, by the beginnings of the names of their
+            frontends.
     """
     for name in frontends:
         if is_of(name, ref):

@@ -43,11 +43,11 @@ class Probing(msgspec.Struct, frozen=True):
     """How nodes are probed for a port.
 
     Attributes:
-        protocol: tcp, http, https, or "" for what else says it.
+        protocol: The protocol: tcp, http, https, or "" to derive it from other settings.
         port: A port of the Service by number or name, or any number; "" for the node port.
-        path: For http and https; "" for the Service's, or `/`.
-        interval: Seconds; 0 for the Service's.
-        count: Failed probes until a node is out; 0 for the Service's.
+        path: The path for http and https; "" for the Service's, or `/`.
+        interval: Seconds between probes; 0 for the Service's setting.
+        count: Failed probes until a node gets no traffic; 0 for the Service's setting.
     """
 
     protocol: str = ""
@@ -61,15 +61,15 @@ class Link(msgspec.Struct, frozen=True):
     """The private link service of a Service.
 
     Attributes:
-        name: Of it; "" for one after its frontend.
+        name: The name of the private link service; "" to name it after its frontend.
         group: Its resource group; "" for that of the cloud-config.
-        subnet: Where its addresses are; "" for the load balancer's.
+        subnet: The subnet of its addresses; "" for the load balancer's.
         count: How many addresses it has.
         addresses: The addresses that are chosen, the primary one first.
-        fqdns: Names that are shown with it.
-        proxies: Whether nodes are told the consumer by the PROXY protocol.
-        visible: Subscriptions that see it; `*` for all.
-        approved: Subscriptions whose requests are approved at once.
+        fqdns: The domain names that are shown with it.
+        proxies: Whether nodes learn the consumer's address by the PROXY protocol.
+        visible: The subscriptions that see it; `*` for all.
+        approved: The subscriptions whose requests are approved at once.
     """
 
     name: str = ""
@@ -87,29 +87,31 @@ class Options(msgspec.Struct, frozen=True):
     """The options of a Service's load balancer that its annotations choose.
 
     Attributes:
-        internal: In the network of the nodes, not on the Internet.
-        subnet: Where an internal one stands; "" for that of the cloud-config.
+        internal: Whether the load balancer is in the nodes' network, not on the Internet.
+        subnet: The subnet of an internal load balancer; "" for that of the cloud-config.
         group: The resource group of its public addresses; "" for that of the cluster.
-        addresses: By family the address that is asked for.
-        names: By family the public address that is named.
-        prefixes: By family the id of the prefix that a new public address is of.
-        label: The DNS label of the public address; None: whatever it has.
-        tags: Of the public address.
+        addresses: The requested address, by family.
+        names: The name of the public address to use, by family.
+        prefixes: The id of the prefix that a new public address is taken from, by family.
+        label: The DNS label of the public address; None to leave it as it is.
+        tags: The tags of the public address.
         ip_tags: The IP tags of the public address, which Azure's network reads, by their types.
-        idle_minutes: Until an idle connection is forgotten.
-        all_ports: One rule for all ports, of an internal one.
+        idle_minutes: Minutes after which an idle connection is forgotten.
+        all_ports: Whether an internal load balancer has one rule for all ports.
         resets: Whether connections that are forgotten are reset.
-        floats: Whether nodes see the load balancer's address; else their node ports are used.
-        guards: Whether the security group gets rules.
-        additional: Public addresses that somebody else leads to the nodes.
-        allowed_tags: Service tags of sources.
-        allowed_ranges: CIDRs of sources.
-        denies: Whether what is not allowed is denied before rules of others.
-        probing: What all ports have.
-        ports: What single ports have.
-        without_rule: Ports that have no rule.
-        without_probe: Ports whose rule has no probe.
-        configurations: Names of load balancers, where there are several; () for any.
+        floats: Whether nodes see the load balancer's address as destination; else their node ports
+            are used.
+        guards: Whether rules are added to the security group.
+        additional: The public addresses of others that also lead to the nodes.
+        allowed_tags: The service tags whose addresses may connect.
+        allowed_ranges: The CIDRs whose addresses may connect.
+        denies: Whether sources that are not allowed are denied before others' rules apply.
+        probing: The probe settings of all ports.
+        ports: The probe settings of single ports.
+        without_rule: The ports that have no rule.
+        without_probe: The ports whose rule has no probe.
+        configurations: The names of the load balancers that may be chosen, where there are several;
+            () for any.
         link: The private link service; None for none.
     """
 

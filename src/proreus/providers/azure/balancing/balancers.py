@@ -36,10 +36,10 @@ class Spot(msgspec.Struct, frozen=True):
     """The place where a Service is reached on one family: a frontend.
 
     Attributes:
-        id: Of the frontend.
-        name: Of its own one; "" for one that it shares.
-        properties: What its own one is to have.
-        public: The public address.
+        id: The id of the frontend.
+        name: The name of the Service's own frontend; "" for a frontend that it shares.
+        properties: The desired properties of the Service's own frontend.
+        public: The public address of the frontend.
     """
 
     id: str
@@ -62,7 +62,7 @@ def spots(jobs: Sequence[Job], state: State, scene: Scene) -> Spots:
     """Return the frontends at which the Services of a pass are reached, by Service and family.
 
     Raises:
-        CloudError: A Service names what it may not have, or what is not there.
+        CloudError: A Service names an object that it may not have, or that does not exist.
     """
     found: dict[tuple[str, str], Spot] = {}
     taken: dict[str, str] = {}
@@ -219,7 +219,7 @@ def _check_emptied(document: Document) -> None:
     """Refuse to delete a load balancer whose pools somebody else has filled.
 
     Raises:
-        CloudError: Names it, and what to do.
+        CloudError: Somebody else has filled the pools; names the load balancer, and what to do.
     """
     filled = ("backendIPConfigurations", "loadBalancerBackendAddresses")
     pools = properties(document).get(POOLS) or ()

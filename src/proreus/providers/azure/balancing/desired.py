@@ -167,7 +167,7 @@ class Ends(msgspec.Struct, frozen=True):
 
     @property
     def probes(self) -> str:
-        """What the ids of probes of the same load balancer begin with."""
+        """The beginning of the ids of probes of the same load balancer."""
         return f"{self.pool.partition('/backendAddressPools/')[0]}/probes"
 
 
@@ -176,13 +176,13 @@ def parts(lb: LoadBalancer, options: Options, place: Place, family: str, ends: E
 
     Args:
         lb: What is desired.
-        options: Of the annotations.
-        place: Of the load balancers.
+        options: The options that its annotations choose.
+        place: Where the cluster's load balancers are.
         family: IPv4 or IPv6.
-        ends: Where its rules begin and end.
+        ends: The frontend and the pool between which its rules lead.
 
     Raises:
-        InvalidRequest: The protocol is none that Azure takes.
+        InvalidRequest: Azure does not balance the protocol.
     """
     dual = len(lb.families) > 1
     ports = [one for one in lb.frontends if one.family == family]

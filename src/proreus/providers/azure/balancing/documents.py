@@ -46,8 +46,8 @@ def changed_parts(
     """Return the parts of a document: those that are desired, and others' as they are.
 
     Args:
-        observed: The parts, each with its name.
-        desired: By name the properties that parts are to have.
+        observed: The observed parts, each with its name.
+        desired: The desired properties of parts, by name.
         drops: Whether a part that is not desired is dropped.
     """
     wanted = {name.lower(): (name, found) for name, found in desired.items()}

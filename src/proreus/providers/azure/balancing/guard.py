@@ -36,8 +36,8 @@ class Allow(msgspec.Struct, frozen=True):
     Attributes:
         family: IPv4 or IPv6.
         protocol: Azure's word for it.
-        sources: CIDRs, or one service tag.
-        ports: Numbers.
+        sources: The sources: CIDRs, or one service tag.
+        ports: The numbers of the ports.
     """
 
     family: str
@@ -67,10 +67,11 @@ class Strip(msgspec.Struct, frozen=True):
     """Addresses to remove from all rules but those that are granted.
 
     Attributes:
-        targets: The addresses.
-        kept: Ports by protocol that other Services have on them.
-        prefix: What older rules of the Service are called by.
-        keeps_denied: Whether they stay denied to whoever is not let in, which others may ask for.
+        targets: The addresses to remove.
+        kept: The ports that other Services have on these addresses, by protocol.
+        prefix: The beginning of the names of the Service's older rules.
+        keeps_denied: Whether rules that deny all other sources on these addresses stay, since other
+            Services may ask for them.
     """
 
     targets: frozenset[str]

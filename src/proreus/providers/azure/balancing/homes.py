@@ -22,9 +22,9 @@ def settled(jobs: Sequence[Job], state: State, scene: Scene) -> Scene:
     """Choose the load balancer that each node is behind, where there are several.
 
     Args:
-        jobs: The Services, placed.
-        state: What there is.
-        scene: What does not change within the pass.
+        jobs: The Services, each placed on a load balancer.
+        state: The observed state.
+        scene: The facts that do not change within the pass.
     """
     several = scene.place.config.multiple_standard_load_balancer_configurations
     if not several:
@@ -87,7 +87,8 @@ def _allowed(
 def _shared_out(allowed: Mapping[str, Collection[str]], now: Mapping[str, str]) -> dict[str, str]:
     """Return the configuration of each node: where it is, or else where the fewest are.
 
-    One that has no node gets its share of those that may be there. Officially it stays empty.
+    A configuration that has no node gets its share of the nodes that may be there. Officially it
+    stays empty.
     """
     homes = {node: now[node] for node in allowed if now.get(node) in allowed[node]}
     for node, names in allowed.items():

@@ -27,12 +27,12 @@ class Index(msgspec.Struct, frozen=True):
     """An index of the parts of Services; a `base` is the beginning of the names of a Service's.
 
     Attributes:
-        frontends: By base: load balancer, name and address of each frontend.
-        used: By base the addresses of the frontends that rules of the Service use.
-        ports: By address the ports of rules that clients reach there.
+        frontends: The load balancer, name and address of each frontend, by base.
+        used: The addresses of the frontends that the Service's rules use, by base.
+        ports: The ports of rules that clients reach, by address.
         node_ports: The ports of rules that lead to nodes' own addresses.
-        by_user: Public addresses by the Services that the official tag names.
-        by_owner: Public addresses by the UID of the Service that they were made for.
+        by_user: The public addresses by the Services that the official tag names.
+        by_owner: The public addresses by the UID of the Service that they were made for.
     """
 
     frontends: Mapping[str, list[tuple[str, str, str]]]

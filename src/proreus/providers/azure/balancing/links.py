@@ -39,14 +39,14 @@ def link_of(job: Job, frontend: str, links: Known, place: Place) -> Step | None:
     """Return the step for the private link service of a frontend; None if it is as desired.
 
     Args:
-        job: A Service that asks for one.
+        job: The Service that asks for a private link service.
         frontend: The id of its frontend.
-        links: What there is.
-        place: Of the load balancers.
+        links: The observed private link services.
+        place: Where the cluster's load balancers are.
 
     Raises:
-        InvalidRequest: The Service can have none, or not this one.
-        CloudError: The name is taken by what is not the Service's.
+        InvalidRequest: The Service can have no private link service, or not this one.
+        CloudError: The name of the private link service is taken by one that is not the Service's.
     """
     link = job.options.link
     if link is None or job.lb is None:
@@ -142,7 +142,7 @@ def _document(link: Link, job: Job, frontend: str, observed: Resource, place: Pl
 
 
 def _addresses(link: Link, subnet: str, stem: str) -> list[dict[str, Any]]:
-    """Return the addresses from which its traffic comes to the nodes, the primary one first."""
+    """Return the addresses from which a private link's traffic comes, the primary one first."""
     fixed = [(f"-static-{one}", {"privateIPAddress": one}) for one in link.addresses]
     free: list[tuple[str, dict[str, str]]] = [
         (f"-dynamic-{number}", {}) for number in range(link.count - len(fixed))
@@ -169,7 +169,7 @@ class _Address(msgspec.Struct, frozen=True, order=True):
 
 
 def _has(observed: Resource, desired: Iterable[Mapping[str, Any]]) -> bool:
-    """Tell whether its addresses are as desired, whatever they are called."""
+    """Tell whether a private link service has the desired addresses, whatever their names."""
 
     def seen(found: Sequence[Mapping[str, Any]] | Iterable[Mapping[str, Any]]) -> list[_Address]:
         listed = []

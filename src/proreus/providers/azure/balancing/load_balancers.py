@@ -117,7 +117,8 @@ class AzureLoadBalancers:
         """Return a Service as a job, with what is known of its namespace.
 
         Raises:
-            CloudError: Its namespace counts, and is not known: a Service must not move for that.
+            CloudError: The labels of its namespace count, and are not known: a Service must not
+                move because of that.
             InvalidRequest: Its annotations are wrong.
         """
         options = read_options(lb.service)
@@ -186,7 +187,7 @@ class AzureLoadBalancers:
         """Run a verb, and again while somebody else changes the same resources.
 
         Raises:
-            Waiting: They do so all the time.
+            Waiting: Others change the resources all the time.
             CloudError: Azure refuses, or does not answer.
         """
         for _ in range(MOST_TRIES):

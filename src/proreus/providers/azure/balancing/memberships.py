@@ -12,7 +12,7 @@ _POOLS = "loadBalancerBackendAddressPools"
 def with_pools(interface: Resource, add: Iterable[str], drop: Iterable[str]) -> Document | None:
     """Return an interface, or a scale set's model of one, with pools added and others removed.
 
-    None if nothing changes. A pool whose name ends in `-ipv6` is of that family.
+    Return None if nothing changes. A pool whose name ends in `-ipv6` is of that family.
     """
     document = copied(interface)
     by_family = primary_configurations(document)

@@ -22,7 +22,7 @@ class Job(msgspec.Struct, frozen=True):
         lb: The desired load balancer.
         options: The options of its annotations.
         balancer: The name of the load balancer that it is placed on (`placement.placed`).
-        space: The labels of its namespace, as far as load balancers are chosen by them.
+        space: The labels of its namespace, where load balancers are chosen by them.
     """
 
     ref: LoadBalancerRef
@@ -37,15 +37,18 @@ class Scene(msgspec.Struct, frozen=True):
 
     Attributes:
         place: Where the load balancers are.
-        services: Namespaces of the cluster's Services, by the default names of load balancers.
+        services: The namespaces of the cluster's Services, by the default names of their load
+            balancers.
         nodes: The cluster's nodes by the ids of their machines.
-        excluded: Names of nodes that are no hosts although they are desired.
-        node_addresses: Names of nodes by their addresses.
-        labels: Labels of nodes by their names, where there are several load balancers of a kind.
+        excluded: The names of desired nodes that cannot be hosts.
+        node_addresses: The names of nodes by their addresses.
+        labels: The labels of nodes by their names, where there are several load balancers of a
+            kind.
         has_links: Whether any Service of the cluster asks for a private link service.
         node_ports: Node ports of the cluster's Services that are not in the pass, by Azure's word
             for the protocol.
-        homes: Then, in a plan: by node the configuration whose load balancers it is behind.
+        homes: The configuration whose load balancers each node is behind, where there are several
+            load balancers of a kind; only within a plan.
     """
 
     place: Place
@@ -63,16 +66,17 @@ class State(msgspec.Struct, frozen=True):
     """The observed state in Azure.
 
     Attributes:
-        balancers: Load balancers by their names; None for one that is not there.
+        balancers: Load balancers by their names; None for one that does not exist.
         addresses: Public addresses.
         group: The security group.
         members: The ids of machines by the id of the pool that their interfaces are in.
-        interfaces: Primary interfaces by the ids of their machines, but for those of scale sets of
-            the mode Uniform.
+        interfaces: The primary interfaces by the ids of their machines, without those of scale sets
+            of the mode Uniform.
         sets: Scale sets of the mode Uniform by their ids.
-        refused: Why a machine cannot be in a pool, by its id.
-        vm_sets: The scale sets or availability sets of machines by their ids, in small letters,
-            where there are several load balancers of a kind; not of those whose id names it.
+        refused: The reason why a machine cannot be in a pool, by the machine's id.
+        vm_sets: The scale sets or availability sets of machines by the machines' ids, in small
+            letters, where there are several load balancers of a kind; without machines whose id
+            names the set.
         links: Private link services.
     """
 

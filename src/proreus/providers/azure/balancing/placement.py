@@ -28,12 +28,12 @@ def placed(jobs: Sequence[Job], state: State, scene: Scene) -> list[Job]:
     """Return the Services of a pass, each with the name of its load balancer.
 
     Args:
-        jobs: The Services; those that go have none.
-        state: What there is.
-        scene: What does not change within the pass.
+        jobs: The Services; those to be deleted get no load balancer.
+        state: The observed state.
+        scene: The facts that do not change within the pass.
 
     Raises:
-        InvalidRequest: A Service can be on none.
+        InvalidRequest: No load balancer can take a Service.
     """
     if not scene.place.config.multiple_standard_load_balancer_configurations:
         (name,) = scene.place.configurations
@@ -45,7 +45,7 @@ def placed(jobs: Sequence[Job], state: State, scene: Scene) -> list[Job]:
 def leaving(jobs: Sequence[Job], state: State, scene: Scene) -> list[Job]:
     """Return the jobs; one whose Service must leave another load balancer first names none.
 
-    Azure takes a public address into one load balancer at a time.
+    The reason is that Azure takes a public address into one load balancer at a time.
     """
     there, kinds = _places(state), scene.place.balancers
     return [
@@ -78,7 +78,7 @@ class _Finding:
         """Return a Service with its load balancer.
 
         Raises:
-            InvalidRequest: There is none for it.
+            InvalidRequest: No load balancer can take the Service.
         """
         assert job.lb is not None  # noqa: S101 - for the types
         several = self._place.config.multiple_standard_load_balancer_configurations
@@ -111,7 +111,7 @@ class _Finding:
         return next((_configuration(self._place, name) for name in ordered), "")
 
     def _least(self, allowed: Sequence[str], job: Job) -> str:
-        """Return the one with the fewest rules; one that is there before one that is not."""
+        """Return the configuration with the fewest rules; of equals one with a load balancer."""
 
         def weight(name: str) -> tuple[int, bool]:
             balancer = self._place.balancer_name(name, internal=job.options.internal)
@@ -146,7 +146,7 @@ class _Finding:
         """Refuse to move a Service whose frontend others use, since their address would go.
 
         Raises:
-            InvalidRequest: They do.
+            InvalidRequest: Other Services use its frontend.
         """
         observed = self._state.balancers.get(balancer)
         own = {
@@ -169,10 +169,10 @@ def eligible(several: Sequence[Configuration], job: Job, current: str) -> list[s
     Args:
         several: The configurations of load balancers in the cloud-config.
         job: The Service, what its annotations ask for, and the labels of its namespace.
-        current: The one where it is; "" for none.
+        current: The configuration of the Service's present load balancer; "" for none.
 
     Raises:
-        InvalidRequest: There is none.
+        InvalidRequest: No configuration allows the Service.
     """
     asked = {name.lower() for name in job.options.configurations}
     named = [one for one in several if not asked or one.name.lower() in asked]
@@ -225,7 +225,7 @@ def _places(state: State) -> Mapping[str, Collection[str]]:
 
 
 def _users(observed: Resource | None) -> Iterator[tuple[str, str]]:
-    """Return the names of what uses frontends, with their ids in small letters."""
+    """Return the names of the objects that use frontends, with the frontends' ids."""
     for field in _USERS:
         for one in part(observed or {}, field) or ():
             for frontend in (named_id(one, "frontendIPConfiguration"), *named_ids(one, _FRONTENDS)):

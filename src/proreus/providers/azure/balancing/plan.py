@@ -133,7 +133,7 @@ def _stripped(
     desired: dict[str, Document | None],
     known: Index,
 ) -> list[Step]:
-    """Return the step that removes addresses that are about to go from the security group."""
+    """Return the step that removes from the security group the addresses that are about to go."""
     if state.group is None:
         return []
     left = {

@@ -40,9 +40,10 @@ def pool_of(job: Job, jobs: Sequence[Job], state: State, scene: Scene, family: s
 
     Args:
         job: The Service, placed.
-        jobs: All Services of the pass; of several, one has the name that all would have.
-        state: What there is.
-        scene: What does not change within the pass.
+        jobs: All Services of the pass; where several would give the pool the same name, only one
+            gets it.
+        state: The observed state.
+        scene: The facts that do not change within the pass.
         family: IPv4 or IPv6.
     """
     place = scene.place
@@ -73,8 +74,8 @@ def pools(
     Args:
         observed: The pools that the load balancer has.
         jobs: The Services of the pass, placed.
-        state: What there is.
-        scene: What does not change within the pass.
+        state: The observed state.
+        scene: The facts that do not change within the pass.
         balancer: The name of the load balancer.
     """
     desired: dict[str, Mapping[str, Any]] = {}

@@ -61,7 +61,7 @@ class Join(msgspec.Struct, frozen=True):
 
 
 class JoinSet(msgspec.Struct, frozen=True):
-    """The call that does so with a scale set's model, so that new machines start in the pools."""
+    """The call that puts a scale set's model into pools, so that new machines start in them."""
 
     set: str
     add: Sequence[str] = ()

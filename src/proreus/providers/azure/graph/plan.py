@@ -80,9 +80,9 @@ def instances(
     """Return the machines that rows describe whole, by their ids in small letters.
 
     Args:
-        machines: Rows of `machines_query`.
-        interfaces: Rows of `interfaces_query`.
-        addresses: Rows of `addresses_query`.
+        machines: The rows of `machines_query`.
+        interfaces: The rows of `interfaces_query`.
+        addresses: The rows of `addresses_query`.
     """
     cards = by_id(list(map(_interface, interfaces)))
     public = {str(row.get("id")).lower(): str(row.get("address") or "") for row in addresses}

@@ -102,7 +102,7 @@ class Graph:
         """Return the rows of a query, from all its pages; wait where the quota is used up.
 
         Raises:
-            CloudError: A page could not be had.
+            CloudError: A page could not be read.
         """
         loop = asyncio.get_running_loop()
 

@@ -41,11 +41,11 @@ class Bandwidth(msgspec.Struct, frozen=True):
     Attributes:
         payment: Prepaid or Postpaid.
         billing: ByTraffic or ByBandwidth; "" where it is prepaid.
-        megabits: Its bandwidth, by default the widest.
-        months: For how long it is prepaid.
-        is_asked: Whether an annotation says the bandwidth, so that it is kept at that.
-        asked: What annotations say of payment and billing, which cannot be changed later.
-        name: Its name; "" for that of the load balancer.
+        megabits: The bandwidth in Mbit/s, by default the widest.
+        months: The number of months for which it is prepaid.
+        is_asked: Whether an annotation gives the bandwidth, so that it is kept at that.
+        asked: The payment and billing that annotations ask for, which cannot be changed later.
+        name: The name of the address; "" for that of the load balancer.
     """
 
     payment: str = POSTPAID
@@ -63,16 +63,16 @@ class Options(msgspec.Struct, frozen=True):
     Attributes:
         given: The id of the load balancer to use, or "".
         name: Its name, or "".
-        subnet: Where it is made, or "".
+        subnet: The id of the subnet in which it is made, or "".
         vip: Whether it gets an address of Baidu's own network.
         internal: Whether it has no public address.
         keeps: Whether it stays when the Service is deleted.
-        most: The most back ends.
-        scheduler: How a back end is chosen; "" where nothing is said.
+        most: The most back ends that it may have.
+        scheduler: The algorithm that chooses a back end; "" where no annotation gives one.
         health: The health check, by the API's names.
         check_string: What UDP health checks send.
         http: The ports that are balanced as HTTP.
-        eip: The public address.
+        eip: The settings of the public address.
     """
 
     given: str = ""
@@ -93,7 +93,7 @@ def read_options(annotations: Mapping[str, str]) -> Options:
     """Read the annotations of a Service.
 
     Raises:
-        InvalidRequest: Names every annotation that is wrong, and the remedy.
+        InvalidRequest: Annotations are wrong; names each of them, and the remedy.
     """
     read = AnnotationReader(annotations, PREFIX)
     found = Options(
@@ -131,7 +131,7 @@ def given_balancer(annotations: Mapping[str, str]) -> str:
 
 
 def same_scheduler(name: str) -> str:
-    """Return a scheduler by its older name, which both names mean."""
+    """Return a scheduler's older name, where the cloud has two names for it."""
     return LEAST if name == _LEAST_TODAY else name
 
 

@@ -26,11 +26,12 @@ class Place(msgspec.Struct, frozen=True):
     """The place of a Service's hosts.
 
     Attributes:
-        vpc: Their VPC; "" if there is none.
-        subnets: Their subnets, the first node's first.
-        members: The ids of their machines.
-        uncertain: Ids of which the cloud does not tell now: they stay what they are.
-        rejected: Why others cannot be hosts, by node.
+        vpc: The id of the hosts' VPC; "" if there is none.
+        subnets: The ids of the hosts' subnets, the first node's first.
+        members: The ids of the hosts' machines.
+        uncertain: The ids of machines that the cloud says nothing about now: they are neither added
+            nor removed.
+        rejected: By node, why other nodes cannot be hosts.
     """
 
     vpc: str
@@ -46,9 +47,10 @@ def placed(
     """Find the machines of a Service's hosts, in one VPC.
 
     Args:
-        lb: What the framework desires.
-        machines: By id; None for those that are gone, an error for those nobody knows of.
-        vpc: Of the load balancer that there is, or of the cloud-config; "" for the first host's.
+        lb: The desired load balancer, as the framework describes it.
+        machines: The machines by id; None for those that are gone, an error for those nobody knows
+            of.
+        vpc: The VPC of the existing load balancer, or of the cloud-config; "" for the first host's.
     """
     found: dict[str, Mapping[str, Any]] = {}
     uncertain: dict[str, str] = {}
@@ -92,17 +94,17 @@ def check_subnet(
 ) -> str:
     """Return the subnet that a load balancer can be in.
 
-    Only those of one type can. Where nobody has asked for another, the official manager takes one
-    of two names in its place; so does this.
+    Only subnets of one type can hold a load balancer. Where nobody has asked for another subnet,
+    the official manager takes one of two names in its place; so does this.
 
     Args:
-        subnet: The one that is asked for, or that the hosts are in.
-        of_vpc: All of the VPC.
-        vpc: Its id.
-        is_asked: Whether an annotation or the cloud-config names it.
+        subnet: The id of the subnet that is asked for, or that the hosts are in.
+        of_vpc: All subnets of the VPC.
+        vpc: The id of the VPC.
+        is_asked: Whether an annotation or the cloud-config names the subnet.
 
     Raises:
-        InvalidRequest: There is none, or it has another type.
+        InvalidRequest: There is no such subnet, or it has another type.
     """
     by_id = {str(one.get("subnetId")): one for one in of_vpc}
     found = by_id.get(subnet)
@@ -130,11 +132,11 @@ def desired_balancer(
     """Compute the desired load balancer of a Service.
 
     Args:
-        lb: What the framework desires.
-        options: What annotations ask.
+        lb: The desired load balancer, as the framework describes it.
+        options: The options that annotations choose.
         config: The cloud-config.
         place: Where its hosts are.
-        subnet: Where it would be made.
+        subnet: The subnet in which it would be made.
     """
     name = options.name or owners.balancer_name(config.cluster_id, lb.ref)
     return Desired(
@@ -176,7 +178,7 @@ def check(lb: LoadBalancer, options: Options) -> None:
     """Refuse what no load balancer of this cloud can be.
 
     Raises:
-        InvalidRequest: Names every field and annotation that is wrong.
+        InvalidRequest: Fields or annotations are wrong; names each of them.
     """
     if problems := [*_wrong_ports(lb, options), *_wrong_fields(lb, options)]:
         raise InvalidRequest("; ".join(problems))
@@ -231,7 +233,7 @@ def check_eip(eip: Eip | None, options: Options) -> None:
     """Refuse to change how an address that was bought for the Service is billed.
 
     Raises:
-        InvalidRequest: Names the annotation, and the remedy.
+        InvalidRequest: An annotation asks for another billing; names it, and the remedy.
     """
     if eip is None or not eip.is_ours:
         return
@@ -250,10 +252,11 @@ def check_eip(eip: Eip | None, options: Options) -> None:
 def check_given(balancer: Balancer, desired: Desired) -> None:
     """Refuse to use a load balancer that a Service names and that serves something else.
 
-    All listeners and back ends of one that it uses are the Service's, and would be changed.
+    All listeners and back ends of a load balancer that a Service uses are the Service's, and would
+    be changed.
 
     Raises:
-        InvalidRequest: It has listeners or back ends that are not the Service's.
+        InvalidRequest: The load balancer has listeners or back ends that are not the Service's.
     """
     ports = {one.key: one.node_port for one in desired.listeners}
     others = [one.title for one in balancer.listeners if ports.get(one.key) != one.node_port]

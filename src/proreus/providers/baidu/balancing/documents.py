@@ -66,7 +66,7 @@ def eips(
     """Return the addresses that belong to a Service, or that it names.
 
     Args:
-        listed: All that there are.
+        listed: All public addresses.
         balancers: The load balancers that are the Service's.
         ref: The Service.
         requested: The address that it names, or "".

@@ -104,9 +104,9 @@ def owners_of(described: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: st
     says whose that is.
 
     Args:
-        described: By the cloud.
-        ref: The Service that names it.
-        cluster_id: Of the cloud-config, as it is in official names.
+        described: The object as the cloud describes it.
+        ref: The Service that names the object.
+        cluster_id: The cluster's id in the cloud-config, which official names contain.
     """
     return marked_owners(read_mark(str(described.get("desc") or ""))) or _official(
         str(described.get("name") or ""), ref, cluster_id
@@ -126,9 +126,9 @@ def verdict_of(described: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: s
     A name that holds the Service's UID proves nothing: with an annotation tenants choose names.
 
     Args:
-        described: By the cloud.
+        described: The object as the cloud describes it.
         ref: The Service.
-        cluster_id: Of the cloud-config, as it is in official names.
+        cluster_id: The cluster's id in the cloud-config, which official names contain.
     """
     name = str(described.get("name") or "")
     mark = read_mark(str(described.get("desc") or ""))
@@ -154,7 +154,7 @@ def _official(name: str, ref: LoadBalancerRef, cluster_id: str) -> list[Owner]:
 def is_officially_bought(described: Mapping[str, Any], eip: Mapping[str, Any]) -> bool:
     """Tell whether the official manager has bought the address that is bound to a load balancer.
 
-    It says so in the description, and calls the address like the load balancer.
+    The official manager says so in the description, and calls the address like the load balancer.
     """
     says_so = _BOUGHT in str(described.get("desc") or "")
     return says_so and bool(eip.get("name")) and eip.get("name") == described.get("name")
@@ -163,7 +163,7 @@ def is_officially_bought(described: Mapping[str, Any], eip: Mapping[str, Any]) -
 def service_tags(ref: LoadBalancerRef) -> dict[str, str]:
     """Return the tags of an address that is bought for a Service.
 
-    What does not fit is left out or altered: the UIDs suffice.
+    Marks that do not fit in a tag are left out or altered: the UIDs suffice.
     """
     found = marks(ref.cluster, ref.key, ref.uid)
     return {
@@ -186,12 +186,12 @@ def has_tags_of(described: Mapping[str, Any], ref: LoadBalancerRef) -> bool:
 def eip_owners(described: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: str) -> list[Owner]:
     """Return the owner of an address: by its tags, or else by its official name.
 
-    The official manager calls an address that it buys like the load balancer.
+    The official manager gives an address that it buys the name of the load balancer.
 
     Args:
-        described: By the cloud.
-        ref: The Service that names it.
-        cluster_id: Of the cloud-config, as it is in official names.
+        described: The object as the cloud describes it.
+        ref: The Service that names the object.
+        cluster_id: The cluster's id in the cloud-config, which official names contain.
     """
     return tagged_owners(described) or _official(str(described.get("name") or ""), ref, cluster_id)
 

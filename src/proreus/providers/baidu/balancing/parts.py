@@ -24,11 +24,11 @@ class Listener(msgspec.Struct, frozen=True):
     """A listener: one port of a load balancer.
 
     Attributes:
-        protocol: TCP, UDP, HTTP or another that we never make.
+        protocol: The protocol: TCP, UDP, HTTP or another one that we never make.
         port: Where clients connect.
         node_port: Where the machines listen.
-        scheduler: How a back end is chosen.
-        settings: The rest, by the API's names.
+        scheduler: The algorithm that chooses a back end.
+        settings: All other settings, by the API's names.
     """
 
     protocol: str
@@ -54,12 +54,12 @@ class Mark(msgspec.Struct, frozen=True):
     Attributes:
         text: What people read.
         cluster_uid: The cluster that it belongs to; "" without our mark.
-        service_uid: The Service that it was made for.
-        service: That as namespace/name; "" where there was no room.
+        service_uid: The UID of the Service that it was made for.
+        service: The namespace/name of that Service; "" where there was no room.
         is_given: Whether a Service has named it, so that it is never deleted.
         is_kept: Whether it stays when the Service is deleted.
         eip: The public address that the official manager has bought for it, or "".
-        made: The record of what it was made from, or "".
+        made: The record of its inputs, or "".
     """
 
     text: str = ""
@@ -81,11 +81,11 @@ class Balancer(msgspec.Struct, frozen=True):
     """A load balancer.
 
     Attributes:
-        id: The cloud's.
+        id: The id that the cloud gave it.
         name: Its name.
         address: Its address in the VPC.
         public_ip: The public address that is bound to it, or "".
-        status: The cloud's.
+        status: Its status, in the cloud's words.
         vpc: The id of its VPC.
         mark: What its description holds.
         listeners: The listeners that it has.
@@ -113,13 +113,13 @@ class Eip(msgspec.Struct, frozen=True):
 
     Attributes:
         ip: The address.
-        status: The cloud's.
-        holder: The id of what it is bound to, or "".
+        status: Its status, in the cloud's words.
+        holder: The id of the object that it is bound to, or "".
         megabits: Its bandwidth.
         payment: Prepaid or Postpaid.
         billing: ByTraffic or ByBandwidth.
         is_ours: Whether it was surely bought for the Service.
-        is_tagged: Whether its own tags prove that.
+        is_tagged: Whether its own tags prove that it was bought for the Service.
     """
 
     ip: str
@@ -144,18 +144,18 @@ class Desired(msgspec.Struct, frozen=True):
         ref: The Service.
         name: Its name; "" where the Service has named a load balancer, which keeps its own.
         text: What people read in its description.
-        vpc: Where it is made.
-        subnet: Where it is made.
+        vpc: The id of the VPC in which it is made.
+        subnet: The id of the subnet in which it is made.
         vip: Whether it gets an address of Baidu's own network.
         is_kept: Whether it stays when the Service is deleted.
         listeners: One for each port.
         candidates: The ids of the machines that may be back ends.
         uncertain: Ids of machines of which the cloud does not tell now: they stay what they are.
-        most: The most back ends.
+        most: The most back ends that it may have.
         is_internal: Whether it has no public address.
         requested: The public address that the Service names, or "".
-        eip: What is bought where it names none.
-        tags: The marks of what is bought.
+        eip: The settings of the public address to buy where the Service names none.
+        tags: The tags with our marks for the address that is bought.
     """
 
     ref: LoadBalancerRef
@@ -180,7 +180,7 @@ class Observed(msgspec.Struct, frozen=True):
 
     Attributes:
         balancer: The load balancer that it has, or None.
-        spare: Others that were made for it, or that it named.
+        spare: Other load balancers that were made for the Service, or that it named.
         eips: Addresses that are bound to one of them, that were bought for it, or that it names.
     """
 

@@ -64,12 +64,12 @@ def deletion(
 ) -> tuple[Step, ...]:
     """Return the next steps to delete all that belongs to a Service; none if it is gone.
 
-    What the official manager has made gets our mark first: it is proven by the address in the
-    Service's status, which it loses on the way.
+    A load balancer that the official manager has made gets our mark first: it is proven by the
+    address in the Service's status, which it loses on the way.
 
     Args:
         ref: The Service.
-        observed: What there is; every load balancer is a spare one.
+        observed: The observed state, in which every load balancer is a spare one.
         requested: The address that the Service names, which is never released, or "".
         given: The id of the load balancer that an annotation names, or "": it is never deleted,
             although it may have the official name from an earlier Service.
@@ -106,7 +106,8 @@ def _farewell_mark(
 def marked(mark: Mark, desired: Desired) -> Mark:
     """Return the mark that makes a load balancer the Service's.
 
-    Without our mark it is one that the Service names, unless its name is the one we give.
+    A load balancer without our mark is one that the Service names, unless its name is the one we
+    give.
     """
     cluster, uid = desired.ref.cluster.uid, desired.ref.uid
     is_given = mark.is_given or not desired.name
@@ -119,8 +120,8 @@ def chosen(
 ) -> frozenset[str]:
     """Return the back ends to use, at most as many as a load balancer takes.
 
-    Those that are there stay; others are chosen by a digest of their id and the Service's uid, so
-    that many Services do not all use the same ones.
+    Present back ends stay; others are chosen by a digest of their id and the Service's uid, so that
+    many Services do not all use the same ones.
     """
     in_order = sorted(candidates, key=lambda id_: (id_ not in there, digest_of((uid, "\0", id_))))
     return frozenset(in_order[:most])

@@ -80,12 +80,12 @@ class Reader:
 
         Args:
             ref: The Service.
-            wish: What it names.
-            made: What was made for it a moment ago.
+            wish: The load balancer and the address that the Service names.
+            made: The parts that were made for the Service a moment ago.
 
         Raises:
-            InvalidRequest: It names what it cannot have.
-            CloudError: The cloud does not tell.
+            InvalidRequest: The Service names an object that it cannot have.
+            CloudError: The cloud gives no usable answer.
         """
         listed, addresses = await asyncio.gather(self.balancers(), self.eips())
         verdicts = {
@@ -111,7 +111,7 @@ class Reader:
         """Observe all that has to be deleted with a Service.
 
         Raises:
-            CloudError: The cloud does not tell.
+            CloudError: The cloud gives no usable answer.
         """
         listed, addresses = await asyncio.gather(self.balancers(), self.eips())
         ours = [
@@ -212,7 +212,8 @@ class Reader:
     async def _emptied(self, described: Described) -> Balancer:
         """Read a load balancer to be deleted; one that may stay with all that it is to lose.
 
-        Whether one without our mark stays an annotation says, which becomes part of the mark.
+        Whether a load balancer without our mark stays, an annotation says, which becomes part of
+        the mark.
         """
         found = documents.balancer(described)
         may_stay = found.mark.stays or not found.mark.cluster_uid

@@ -50,7 +50,7 @@ class Work:
         """Wait until lists show what was made.
 
         Raises:
-            Working: They do not.
+            Working: The lists do not show it yet.
         """
         if lacking := missing(self.made(uid), observed):
             raise Working(f"the {lacking} is not listed yet")
@@ -61,7 +61,7 @@ class Work:
         """Take a step; return a function from what was observed before it to what is after.
 
         Raises:
-            Working: Its effect takes a while, or the cloud is busy with another change.
+            Working: The step's effect takes a while, or the cloud is busy with another change.
             CloudError: The cloud refuses, or does not answer.
         """
         del observed

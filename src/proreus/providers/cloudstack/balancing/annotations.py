@@ -27,7 +27,8 @@ class Options(msgspec.Struct, frozen=True):
     Attributes:
         proxy: Whether TCP connections begin with a header of the PROXY protocol.
         hostname: The host name for the Service's status, in the place of the address, or "".
-        sources: From where the rules themselves take connections; None where nothing is said.
+        sources: The CIDRs from which the rules themselves take connections; None where no
+            annotation gives any.
     """
 
     proxy: bool = False
@@ -39,7 +40,7 @@ def read_options(annotations: Mapping[str, str]) -> Options:
     """Read the annotations of a Service.
 
     Raises:
-        InvalidRequest: Names every annotation that is wrong, and the remedy.
+        InvalidRequest: Annotations are wrong; names each of them, and the remedy.
     """
     read = AnnotationReader(annotations, PREFIX)
     found = Options(

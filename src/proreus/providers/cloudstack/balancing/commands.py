@@ -66,12 +66,12 @@ class Commands:
 
         Args:
             ref: The Service.
-            network: That of its hosts; None in deletions, which need none.
-            observed: What there was.
-            step: What to do.
+            network: The network of the Service's hosts; None in deletions, which need none.
+            observed: The observed state before the step.
+            step: The step to take.
 
         Raises:
-            Working: CloudStack works on it.
+            Working: CloudStack still works on the step.
             CloudError: CloudStack refuses, or does not answer.
         """
         step = await self._instead(ref, step)
@@ -101,7 +101,7 @@ class Commands:
 
         Raises:
             Working: CloudStack deletes a rule still.
-            CloudError: CloudStack does not tell.
+            CloudError: CloudStack gives no usable answer.
         """
         if isinstance(step, Wait):
             if not self._works.waits.has_waited(ref.uid):
@@ -131,7 +131,8 @@ class Commands:
     def _without_claim(self, step: Claim, error: CloudError) -> Callable[[Observed], Observed]:
         """Go on without a claim where the network cannot be tagged, such as another account's.
 
-        Then a process that ends right after it has acquired the address leaves it behind.
+        Without a claim, a process that ends right after it has acquired the address leaves it
+        behind.
         """
         log.info("An address is acquired without a claim on the network: %s", error)
         return lambda now: after(now, step)
@@ -228,11 +229,11 @@ def command_for(
     """Return the command that carries out a step, and its parameters.
 
     Args:
-        step: What to do.
-        ref: For which Service.
-        network: That of its hosts, where an address may be acquired.
-        address: Its address, whose firewall is opened.
-        api: Adds the project.
+        step: The step to take.
+        ref: The Service.
+        network: The network of the Service's hosts, where an address may be acquired.
+        address: The Service's address, whose firewall is opened.
+        api: The client, which adds the project.
     """
     match step:
         case Claim() | Unclaim():

@@ -27,9 +27,9 @@ class Placed(msgspec.Struct, frozen=True):
     """The place of a Service's hosts.
 
     Attributes:
-        network: The network that they are in; "" if there is none.
-        members: The ids of their machines.
-        rejected: Why others cannot be hosts, by node.
+        network: The id of the hosts' network; "" if there is none.
+        members: The ids of the hosts' machines.
+        rejected: By node, why other nodes cannot be hosts.
     """
 
     network: str
@@ -46,8 +46,8 @@ def placed(
     or else the first network of most hosts; those that are not in it are rejected.
 
     Args:
-        lb: What the framework desires.
-        machines: By id, None for those that are gone.
+        lb: The desired load balancer, as the framework describes it.
+        machines: The machines by id; None for those that are gone.
         rules: The rules that the Service has.
     """
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -102,11 +102,11 @@ def desired_balancer(
     """Compute the desired load balancer of a Service.
 
     Args:
-        lb: What the framework desires.
-        options: What annotations ask.
+        lb: The desired load balancer, as the framework describes it.
+        options: The options that annotations choose.
         place: Where its hosts are.
-        network: That network.
-        version: CloudStack's.
+        network: The network of the hosts.
+        version: The version of CloudStack.
     """
     sources = frozenset(lb.source_ranges.get("IPv4", ()))
     cidrs = options.sources if options.sources is not None else EVERYONE
@@ -149,11 +149,11 @@ def check_place(place: Placed) -> None:
 def check_network(network: Network) -> None:
     """Refuse a load balancer in a network that cannot have one, before an address is acquired.
 
-    Such are the networks of basic zones, those of other zones with security groups, and tiers of
+    Such networks are those of basic zones, those of other zones with security groups, and tiers of
     a VPC with internal load balancing.
 
     Raises:
-        CloudError: Says what the network lacks.
+        CloudError: The network lacks something, which the message names.
     """
     if not network.has_balancing:
         raise CloudError(
@@ -168,7 +168,7 @@ def check(lb: LoadBalancer, options: Options, version: Version) -> None:
     """Refuse what no load balancer of CloudStack can be.
 
     Raises:
-        InvalidRequest: Names every field that is wrong.
+        InvalidRequest: Fields are wrong; names each of them.
     """
     problems = []
     unknown = sorted({one.protocol for one in lb.frontends} - _PROTOCOLS.keys())

@@ -87,7 +87,7 @@ def _is_balanced(lb: Described | None) -> bool:
 def _is_sticky(lb: Described | None) -> bool:
     """Tell whether a network's service Lb has the method for any protocol, with its time-out.
 
-    Other devices than virtual routers count that in other units, by other names.
+    Other devices than virtual routers count that time in other units, by other names.
     """
     if lb is None:
         return False
@@ -131,7 +131,7 @@ def openings(firewall: Iterable[Described]) -> Iterator[Opening]:
 def items(acl: Iterable[Described], ref: LoadBalancerRef) -> Iterator[Opening]:
     """Read the items of an access list that let clients reach one port.
 
-    Those of other Services are passed over: they go with these.
+    Items of other Services are passed over: they are deleted with these.
     """
     for one in acl:
         protocol = str(one.get("protocol", "")).lower()

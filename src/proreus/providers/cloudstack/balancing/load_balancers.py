@@ -59,10 +59,10 @@ class _Case(msgspec.Struct, frozen=True):
     """A Service: its desired and its observed load balancer.
 
     Attributes:
-        desired: What there should be.
-        observed: What there is.
+        desired: The desired load balancer.
+        observed: The observed load balancer.
         place: Where its hosts are.
-        described: Its rules, as CloudStack describes them.
+        described: The Service's rules, as CloudStack describes them.
     """
 
     desired: Desired

@@ -19,7 +19,7 @@ class Policy(msgspec.Struct, frozen=True):
     """A stickiness policy of a load balancer rule.
 
     Attributes:
-        id: CloudStack's.
+        id: The id that CloudStack gave it.
         seconds: How long after its last connection a client is bound to a machine; 0 if the policy
             does not go by clients' addresses.
         is_ours: Whether our marks are on it.
@@ -39,12 +39,12 @@ class Rule(msgspec.Struct, frozen=True):
         port: Where clients connect.
         node_port: Where the machines listen.
         algorithm: roundrobin or source.
-        cidrs: From where it takes connections.
+        cidrs: The CIDRs from which it takes connections.
         network: The network of its machines.
         address: The id of its public address.
         members: The ids of its machines.
-        id: CloudStack's; "" for what is desired.
-        state: CloudStack's.
+        id: The id that CloudStack gave it; "" in a desired rule.
+        state: Its state, in CloudStack's words.
         is_marked: Whether our marks are on it.
         policies: Its stickiness policies; they are read where they may matter.
     """
@@ -73,10 +73,10 @@ class Opening(msgspec.Struct, frozen=True):
     """A rule that lets clients reach one port: of an address' firewall, or of an access list.
 
     Attributes:
-        key: Transport and port.
-        cidrs: Who is let in.
-        id: CloudStack's.
-        is_ours: Whether it may be taken away: of an access list only what has the Service's marks.
+        key: The transport and port.
+        cidrs: The CIDRs that are let in.
+        id: The id that CloudStack gave it.
+        is_ours: Whether it may be deleted: on an access list, only if it has the Service's marks.
     """
 
     key: Key
@@ -89,9 +89,9 @@ class Network(msgspec.Struct, frozen=True):
     """A network of machines.
 
     Attributes:
-        id: CloudStack's.
+        id: The id that CloudStack gave it.
         vpc: The VPC that it is a tier of, or "".
-        acl: The access list that can be changed, or "".
+        acl: The id of the access list that can be changed, or "".
         has_firewall: Whether its public addresses have firewalls.
         has_balancing: Whether public addresses can be balanced to its machines.
         has_stickiness: Whether rules can bind clients to machines for a time.
@@ -114,7 +114,7 @@ class Address(msgspec.Struct, frozen=True):
 
     Attributes:
         ip: The address.
-        id: CloudStack's; "" for one that is free, or unknown.
+        id: The id that CloudStack gave it; "" for an address that is free, or unknown.
         is_ours: Whether it has the marks of the Service.
         is_adopted: Whether the official manager has surely acquired it for the Service.
         is_shared: Whether rules of others use it.
@@ -133,11 +133,11 @@ class Desired(msgspec.Struct, frozen=True):
     Attributes:
         rules: One for each port.
         members: The ids of the machines.
-        sources: Who is let in.
-        network: Of the machines.
+        sources: The CIDRs that are let in.
+        network: The network of the machines.
         can_change_sources: Whether this CloudStack can change the sources of a rule.
-        affinity_seconds: How long after its last connection a client is bound to a machine; None
-            where it is not, or where the network cannot.
+        affinity_seconds: How long after its last connection a client is bound to a machine; None if
+            clients are not bound, or the network cannot bind them.
     """
 
     rules: tuple[Rule, ...]
@@ -153,10 +153,10 @@ class Observed(msgspec.Struct, frozen=True):
 
     Attributes:
         rules: The rules that are the Service's.
-        address: The address that it has, or may have; None if any will do.
+        address: The address that it has, or may have; None if any free one will do.
         claim: The address that is claimed for it, or "".
-        openings: Of the address' firewall, those for one port each.
-        items: Of the network's access list.
+        openings: The openings of the address' firewall, each for one port.
+        items: The items of the network's access list.
         spare: Addresses with the Service's marks that it does not use.
     """
 

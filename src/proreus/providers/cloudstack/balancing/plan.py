@@ -183,8 +183,9 @@ def deletion(observed: Observed, network: str) -> tuple[Step, ...]:
     """Return the next steps to delete a load balancer; none if it is gone.
 
     Args:
-        observed: What there is; openings are only those for its rules, items only the Service's.
-        network: The network with its claim, or "".
+        observed: The observed state; its openings are only those for the load balancer's rules, its
+            items only the Service's.
+        network: The id of the network with the Service's claim, or "".
     """
     address = observed.address
     if address is not None and address.is_adopted and not address.is_ours:
@@ -233,7 +234,7 @@ def _can_stay(rule: Rule, desired: Desired, address: Address) -> bool:
 def _farewell(surplus: Sequence[Rule], desired: Desired, observed: Observed) -> tuple[Step, ...]:
     """Close and delete rules that are not desired, or that keep a desired one from being made.
 
-    What is made anew at once stays open meanwhile.
+    Rules that are made anew at once stay open meanwhile.
     """
     needed = {one.key for one in desired.rules}
     keys = {one.key for one in surplus} - needed
@@ -301,7 +302,8 @@ def sources(cidrs: Iterable[str]) -> str:
 def _details(desired: Desired, observed: Observed) -> Iterator[Step]:
     """Plan the machines of rules, their stickiness, and the openings for clients.
 
-    A rule has one policy: one that others have made is left alone, and takes the place of ours.
+    A rule has one policy: a policy that others have made is left alone, and takes the place of
+    ours.
     """
     for rule in observed.rules:
         if new := desired.members - rule.members:

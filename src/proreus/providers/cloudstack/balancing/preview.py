@@ -36,10 +36,10 @@ def after(observed: Observed, step: Step, id_: str = NEW, ip: str = "") -> Obser
     """Return the state after a step.
 
     Args:
-        observed: What there was.
-        step: What was done.
-        id_: The id of what it has made.
-        ip: The address that it has acquired, where it named none.
+        observed: The observed state before the step.
+        step: The step that was taken.
+        id_: The id of the object that the step has made.
+        ip: The address that the step has acquired, where the step names none.
     """
     match step:
         case Claim() | Unclaim() | Acquire() | MarkAddress() | Release() | HandOver():

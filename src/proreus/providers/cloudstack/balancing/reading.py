@@ -38,7 +38,7 @@ class Reader:
         """Return the rules that belong to a Service, sorted by name.
 
         Raises:
-            CloudError: CloudStack does not tell.
+            CloudError: CloudStack gives no usable answer.
         """
         found = await self._rules({"keyword": ref.name})
         ours = [one for one in found if owners.verdict_of(one, ref).is_ours]
@@ -52,7 +52,7 @@ class Reader:
         """Read the machines of each of these rules, by one request a rule.
 
         Raises:
-            CloudError: CloudStack does not tell.
+            CloudError: CloudStack gives no usable answer.
         """
         found = list(found)
         listed = await asyncio.gather(
@@ -87,8 +87,8 @@ class Reader:
         """Observe the load balancer of a Service in a network.
 
         Raises:
-            InvalidRequest: It names an address that it cannot have.
-            CloudError: CloudStack does not tell.
+            InvalidRequest: The Service names an address that it cannot have.
+            CloudError: CloudStack gives no usable answer.
         """
         own = await self._own(lb.ref)
         claim = owners.claimed(network.claims.get(lb.ref.uid, ""), lb.ref)
@@ -115,7 +115,7 @@ class Reader:
 
         Raises:
             Working: CloudStack releases the Service's address, and `waits` says to wait for that.
-            CloudError: CloudStack does not tell.
+            CloudError: CloudStack gives no usable answer.
         """
         own = {id_of(one): one for one in await self._own(ref)}
         if waits and any(one.get("state") == _GOING for one in own.values()):
@@ -145,8 +145,8 @@ class Reader:
     async def check_elsewhere(self, ref: LoadBalancerRef) -> None:
         """Check that a Service has nothing where the cloud-config does not look.
 
-        A list shows nothing of other projects: without this, all that was made before `project-id`
-        was changed would be left behind, as if it were gone.
+        A list shows nothing of other projects: without this check, all that was made before
+        `project-id` was changed would be left behind, as if it were gone.
 
         Raises:
             CloudError: It has; or CloudStack does not tell.
@@ -174,10 +174,10 @@ class Reader:
     async def has_rules(self, address: str) -> bool:
         """Tell whether there is any rule on an address, such as one of port forwarding.
 
-        Releases of CloudStack before that field do not say it.
+        Older releases of CloudStack do not say it.
 
         Raises:
-            CloudError: CloudStack does not tell.
+            CloudError: CloudStack gives no usable answer.
         """
         return any(one.get("hasrules") for one in await self._addresses({"id": address}))
 
@@ -228,7 +228,7 @@ class Reader:
         """Return the address that the official manager has surely acquired for a Service.
 
         Its rules are named by the Service's UID and lack our marks, the Service's status shows it,
-        and the Service does not name it: such an address the official manager would release.
+        and the Service does not name it: the official manager would release such an address.
         """
         there = [one for one in rules if one.address == id_]
         if not there or ref.service is None or any(one.is_marked for one in there):
@@ -295,7 +295,7 @@ class Reader:
     async def _with_policies(self, rule: Rule, lb: LoadBalancer, network: Network) -> Rule:
         """Read the stickiness policies of a rule, by one request, where there may be any of ours.
 
-        One of ours is only on rules that go by clients' addresses.
+        A policy of ours is only on rules that go by clients' addresses.
         """
         is_sticky = lb.affinity_seconds is not None or rule.algorithm == "source"
         if not (is_sticky and network.has_stickiness):

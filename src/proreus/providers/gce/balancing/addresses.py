@@ -19,7 +19,7 @@ def check(desired: Desired, observed: Observed, ref: LoadBalancerRef, tenants: T
     """Refuse an address that the Service cannot have.
 
     Raises:
-        InvalidRequest: Names the field and the remedy.
+        InvalidRequest: The address is wrong; names the field and the remedy.
     """
     asked = desired.requested_address
     want = desired.first_of(family_of(asked))
@@ -50,8 +50,8 @@ def check(desired: Desired, observed: Observed, ref: LoadBalancerRef, tenants: T
 def is_still_free(desired: Desired, reserved: Address | None) -> bool:
     """Tell whether the Service may use again a reserved address that its status shows.
 
-    Somebody has reserved it, so that it stays; no mark and no user but the Service's other
-    forwarding rules says that it is another's.
+    It is free if somebody has reserved it, so that it stays, and no mark and no user but the
+    Service's other forwarding rules says that it is another's.
     """
     if reserved is None or _others(reserved, desired):
         return False

@@ -53,13 +53,17 @@ class Options(msgspec.Struct, frozen=True):
     """The options of a load balancer that annotations choose.
 
     Attributes:
-        internal: Whether only the network reaches it.
-        tier: The network tier of an external one.
-        is_tier_given: Whether the annotation names it: only then one of another tier goes.
-        shares_backend: Whether it shares the backend service of internal ones like it.
-        global_access: Whether clients of other regions reach an internal one.
-        subnet: The name of the subnetwork for the address of an internal one, or of IPv6, or "".
-        backend_service: Whether an external one is to have a backend service, not a target pool.
+        internal: Whether only clients in the network reach it.
+        tier: The network tier of an external load balancer.
+        is_tier_given: Whether the annotation names the tier: only then a load balancer of another
+            tier is replaced.
+        shares_backend: Whether it shares a backend service with other internal load balancers of
+            its kind.
+        global_access: Whether clients in other regions reach an internal load balancer.
+        subnet: The name of the subnetwork for the address of an internal load balancer, or for
+            IPv6, or "".
+        backend_service: Whether an external load balancer is to have a backend service in the place
+            of a target pool.
     """
 
     internal: bool = False
@@ -88,7 +92,8 @@ def asks_backend_service(service: Service) -> bool:
 def may_have_subset(service: Service) -> bool:
     """Tell whether an internal Service without load balancer may get one with a subset of nodes.
 
-    One that the official manager has begun to serve gets none, as the other controller has it.
+    A Service that the official manager has begun to serve gets none, as the other controller has
+    it.
     """
     is_asked = service.spec.load_balancer_class == INTERNAL_CLASS
     return is_asked or INTERNAL_BEFORE not in service.metadata.finalizers
@@ -98,7 +103,7 @@ def read_options(service: Service) -> Options:
     """Read what a Service asks by its annotations and its class.
 
     Raises:
-        InvalidRequest: Names every annotation that is wrong, and the remedy.
+        InvalidRequest: Annotations are wrong; names each of them, and the remedy.
     """
     annotations: Mapping[str, str] = service.metadata.annotations
     read = AnnotationReader(annotations, "networking.gke.io/")
@@ -130,12 +135,12 @@ def handled_elsewhere(
 
     Args:
         service: The Service.
-        options: What its annotations ask.
+        options: The options that its annotations choose.
         has_rule: Whether there is a forwarding rule as this provider makes it.
         subsets: Whether the cloud-config leaves new internal Services to another controller.
-        rbs_default: Whether a flag gives new external ones a backend service.
-        backend_services: Whether load balancers with a backend service are made here.
-        subsetting: Whether those with a subset of the nodes are made here.
+        rbs_default: Whether a flag gives new external Services a backend service.
+        backend_services: Whether load balancers with a backend service are made by this manager.
+        subsetting: Whether load balancers with a subset of the nodes are made by this manager.
     """
     finalizers = service.metadata.finalizers
     claims: tuple[tuple[bool, str], ...] = (

@@ -55,22 +55,23 @@ class Desired(msgspec.Struct, frozen=True):
     """The desired parts of a Service's load balancer.
 
     Attributes:
-        form: How the load balancer is built.
+        form: The form of the load balancer: which kinds of parts it is built of.
         rules: The forwarding rules without their addresses; the first carries our marks.
         check: The health check.
-        check_firewalls: The firewall rules for it by family; none while no host has a tag.
+        check_firewalls: The firewall rules for the health check, by family; none while no host has
+            a network tag.
         service: The Service, as namespace/name.
-        target: Where the rules lead: the target pool, without instances, or the backend service,
-            without its groups.
-        firewalls: The firewall rules for clients by family, without address; none while no host
-            has a tag.
+        target: The target of the rules: a target pool without instances, or a backend service
+            without groups.
+        firewalls: The firewall rules for clients by family, without address; none while no host has
+            a network tag.
         machines: The hosts.
-        requested_address: What the Service asks for, or "".
-        last_addresses: What its status shows.
-        is_tier_given: Whether one of another network tier must go.
+        requested_address: The address that the Service asks for, or "".
+        last_addresses: The addresses that the Service's status shows.
+        is_tier_given: Whether a load balancer of another network tier must be replaced.
         shares_check: Whether the health check is that of all nodes.
         group: The name of the groups of a backend service.
-        subset: What the load balancer is made by if it has a subset of the nodes.
+        subset: The inputs of a subset of the nodes, if the load balancer has one.
     """
 
     form: Form
@@ -95,7 +96,7 @@ class Desired(msgspec.Struct, frozen=True):
 
     @property
     def has_own_external_check(self) -> bool:
-        """Whether Google checks a target pool by itself: at its address, as clients come."""
+        """Whether Google checks a target pool by itself: at its address, where clients connect."""
         return not self.shares_check and self.form is Form.POOL
 
     @property
@@ -120,7 +121,7 @@ class Desired(msgspec.Struct, frozen=True):
 
     @property
     def own_check_firewalls(self) -> tuple[str, ...]:
-        """What firewall rules for its own health check are called, or would be."""
+        """The names of the firewall rules for its own health check, whether they exist or not."""
         if self.subset is not None:
             return (self.subset.names.own_check_firewall,)
         return tuple(name for rule in self.rules for name in naming.own_check_firewalls(rule.name))
@@ -156,9 +157,9 @@ class Setting(msgspec.Struct, frozen=True):
 
     Attributes:
         place: Where the cluster is.
-        cluster_id: The cluster's id in names.
+        cluster_id: The cluster's id that names contain.
         subnetwork: The path of the subnetwork for addresses, or "".
-        check_ranges: Where health checks come from, by IPv4.
+        check_ranges: The IPv4 ranges from which health checks come.
     """
 
     place: Place
@@ -176,7 +177,7 @@ def check(lb: LoadBalancer, options: Options, form: Form, subnetwork: str) -> No
     """Refuse what these load balancers cannot do.
 
     Raises:
-        InvalidRequest: Names every such field.
+        InvalidRequest: The Service asks for something impossible; names every field that does.
     """
     problems = [
         f"spec.ports: the protocol {protocol} must be TCP or UDP"
@@ -363,7 +364,7 @@ def _with_backend(
 def _check_firewall_names(
     lb: LoadBalancer, form: Form, cluster_id: str, *, shared: bool
 ) -> Mapping[str, str]:
-    """Return by family what the firewall rules for health checks are called."""
+    """Return the names of the firewall rules for health checks, by family."""
     if shared:
         return {
             family: naming.shared_check_firewall(form, cluster_id, family) for family in lb.families

@@ -37,7 +37,7 @@ class Finder:
 
         Raises:
             ImplementedElsewhere: Another controller makes the load balancer.
-            CloudError: It is somebody else's.
+            CloudError: The rule is somebody else's.
         """
         rule: Rule | None = await self._observer.find(Kind.RULE, lb.ref.name)
         makes = self._settings.backend_services
@@ -73,7 +73,7 @@ class Finder:
         """List the forwarding rules with the cluster's label.
 
         Raises:
-            CloudError: Google does not tell.
+            CloudError: Google gives no usable answer.
         """
         (key, value), *_ = LABELS.write({MARK_CLUSTER_UID: cluster.uid}).items()
         path, query = self._observer.path(Kind.RULE), {"filter": f"labels.{key}={value}"}

@@ -43,8 +43,8 @@ def tags_for(
 
     Args:
         nodes: The hosts.
-        tags: The tag of each.
-        given: The network tags of the cloud-config, which count for all.
+        tags: The network tag of each host.
+        given: The network tags of the cloud-config, which apply to all nodes.
     """
     if given:
         return tuple(given), {}

@@ -180,7 +180,7 @@ class GCELoadBalancers:
     ) -> tuple[Observed, bool]:
         """Take steps until none is left, again if shared parts were deleted meanwhile.
 
-        Return the state then, and whether the shared health check was in use before.
+        Return the state after that, and whether the shared health check was in use before.
         """
         leaves_shared = False
         for _ in range(_MOST_TRIES):

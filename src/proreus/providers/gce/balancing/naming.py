@@ -48,7 +48,7 @@ def internal_check_firewall(name: str, cluster_id: str, *, shared: bool) -> str:
 def shared_check_firewall(form: Form, cluster_id: str, family: str) -> str:
     """Return the name of the firewall rule for the health checks of nodes.
 
-    Only those of IPv4 are officially called so, but for those of external backend services.
+    Only the rules of IPv4 are officially called so, but for those of external backend services.
     """
     names = {
         Form.POOL: external_check_firewall("", cluster_id, shared=True),
@@ -102,9 +102,9 @@ def parts_of(name: str, rule: Rule | None, forms: Iterable[Form]) -> list[tuple[
     """Return what a load balancer of some forms may consist of, shared parts aside.
 
     Args:
-        name: Of the load balancer.
+        name: The name of the load balancer.
         rule: Its first forwarding rule, if there is one, which tells its first family.
-        forms: How it may be built.
+        forms: The forms in which it may be built.
     """
     found = [(Kind.RULE, name), (Kind.ADDRESS, name), (Kind.FIREWALL, firewall(name))]
     forms = frozenset(forms)

@@ -13,8 +13,8 @@ from proreus.providers.gce.balancing.subsets.desired import needed_of_subset
 def needed(desired: Desired, forms: Collection[Form]) -> tuple[Key, ...]:
     """Return what has to be read of a load balancer whose form may have been another one.
 
-    What only a second family of addresses has, or an own health check, is left out if it is not
-    desired and nothing says that it is there.
+    Parts that only a second family of addresses has, or an own health check, are left out if they
+    are not desired and nothing says that they exist.
     """
     if desired.subset is not None:
         return tuple(dict.fromkeys(needed_of_subset(desired, desired.subset.names)))
@@ -37,7 +37,7 @@ def needed(desired: Desired, forms: Collection[Form]) -> tuple[Key, ...]:
 
 
 def unexpected(desired: Desired, observed: Observed) -> tuple[Key, ...]:
-    """Return what has to be read, too, after what was found: parts of what is not desired."""
+    """Return the parts to read as well, since what was found shows undesired parts."""
     keys: list[Key] = []
     if desired.shares_check and (desired.form.check, desired.own) in observed.parts:
         keys += ((Kind.FIREWALL, one) for one in desired.own_check_firewalls)

@@ -77,7 +77,7 @@ class Observer:
         """Return a part; None if there is none.
 
         Raises:
-            CloudError: Google does not tell.
+            CloudError: Google gives no usable answer.
         """
         return await self._api.find(f"{kind.method}.get", self.path(kind, name), FORMS[kind])
 
@@ -85,11 +85,11 @@ class Observer:
         """Read the parts that a plan for the desired load balancer depends on.
 
         Args:
-            desired: What is desired.
+            desired: The desired state.
             first: The first forwarding rule, if it has just been read.
 
         Raises:
-            CloudError: Google does not tell.
+            CloudError: Google gives no usable answer.
         """
         forms = {desired.form} if first is None else {desired.form, first.form}
         if first is None and self._has_forms and not desired.internal:
@@ -106,7 +106,7 @@ class Observer:
         """Read some parts side by side, but for a forwarding rule that is known.
 
         Raises:
-            CloudError: Google does not tell.
+            CloudError: Google gives no usable answer.
         """
         known: dict[Key, Part] = {} if first is None else {(Kind.RULE, first.name): first}
         asked = [key for key in dict.fromkeys(keys) if key not in known]
@@ -120,11 +120,11 @@ class Observer:
         """Read all that there may be of a load balancer alone.
 
         Args:
-            name: Of the load balancer.
+            name: The name of the load balancer.
             first: Its first forwarding rule, if it has just been read, which tells its form.
 
         Raises:
-            CloudError: Google does not tell.
+            CloudError: Google gives no usable answer.
         """
         forms = tuple(Form) if first is None else (first.form,)
         return await self.parts(naming.parts_of(name, first, forms), first)
@@ -133,7 +133,7 @@ class Observer:
         """Read all that there may be of a load balancer with a subset of the nodes.
 
         Raises:
-            CloudError: Google does not tell.
+            CloudError: Google gives no usable answer.
         """
         observed = await self.parts(subset_keys(names), first)
         return observed.with_parts((await self.endpoints(names.own, partial=False)).parts)
@@ -142,11 +142,11 @@ class Observer:
         """Read the groups of endpoints of this name in all zones, with their members.
 
         Args:
-            name: Their name.
+            name: The name of the groups.
             partial: Whether zones that Google does not reach may be left out.
 
         Raises:
-            CloudError: Google does not tell.
+            CloudError: Google gives no usable answer.
         """
         scopes = await self._zonal(Kind.ENDPOINTS, name, partial=partial)
         found = [one for scope in scopes for one in scope.endpoint_groups]
@@ -171,7 +171,7 @@ class Observer:
         """Read the instance groups of this name in all zones, with their members.
 
         Raises:
-            CloudError: Google does not tell.
+            CloudError: Google gives no usable answer.
         """
         scopes = await self._zonal(Kind.GROUP, name)
         zones = _zones_of([one for scope in scopes for one in scope.instance_groups], name)
@@ -198,7 +198,7 @@ class Observer:
         return frozenset(one for member in found if (one := machine_in(member.instance)))
 
     async def _reserved(self, desired: Desired, observed: Observed) -> dict[str, Address]:
-        """Read the reserved addresses, whosesoever, that it is to have or keeps while made anew."""
+        """Read the reserved addresses that it is to have, or keeps while it is made anew."""
         families = list(dict.fromkeys(one.family for one in desired.rules))
         found = await asyncio.gather(
             *(self._reserved_of(family, desired, observed) for family in families)

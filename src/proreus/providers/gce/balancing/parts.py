@@ -41,17 +41,17 @@ class Kind(StrEnum):
 
     @property
     def method(self) -> str:
-        """The word in the names of methods."""
+        """The kind's word in the names of API methods."""
         return "regionBackendServices" if self is Kind.SERVICE else self.value
 
     @property
     def collection(self) -> str:
-        """The word in paths."""
+        """The kind's word in paths of the API."""
         return "healthChecks" if self is Kind.REGION_CHECK else self.value
 
     @property
     def word(self) -> str:
-        """The word for people."""
+        """The kind's word for people."""
         return _WORDS[self]
 
 
@@ -230,7 +230,7 @@ class Rule(_Part, frozen=True, kw_only=True):
 
     @property
     def form(self) -> Form:
-        """How the load balancer is built whose rule it is."""
+        """The form of the load balancer to which the rule belongs."""
         if self.load_balancing_scheme == INTERNAL:
             return Form.SUBSET if self.name.startswith(SUBSET_PREFIX) else Form.INTERNAL
         return Form.EXTERNAL if self.backend_service else Form.POOL

@@ -108,7 +108,7 @@ def plan(desired: Desired, observed: Observed, place: Place) -> tuple[Step, ...]
 
 
 def _unwanted(desired: Desired, observed: Observed) -> Iterator[Step]:
-    """Plan the end of forwarding rules that there are not to be, and first of who gets to them."""
+    """Plan to delete undesired forwarding rules, first the firewall rules that lead to them."""
     wanted = {one.name for one in desired.rules}
     for rule in observed.rules() if desired.subset is None else ():
         if rule.name not in wanted:
@@ -133,7 +133,7 @@ def _removal(desired: Desired, observed: Observed) -> Iterator[Step]:
 
 
 def _former(desired: Desired, observed: Observed) -> Iterator[Step]:
-    """Plan the end of what rules led to that have just been removed: a pool or backend service."""
+    """Plan to delete the target of rules that have just been removed: pool or backend service."""
     if desired.internal:
         return
     name, is_pool = desired.name, desired.form is Form.POOL
@@ -313,10 +313,10 @@ def wanted_form(
     """Choose how a load balancer is to be built.
 
     Args:
-        options: What the Service asks.
+        options: The options that its annotations choose.
         rule: Its first forwarding rule as it is.
-        is_default: Whether new external ones get a backend service unasked.
-        makes_subsets: Whether new internal ones get a subset of the nodes.
+        is_default: Whether new external load balancers get a backend service unasked.
+        makes_subsets: Whether new internal load balancers get a subset of the nodes.
     """
     if options.internal:
         if rule is not None and rule.load_balancing_scheme == INTERNAL:
@@ -330,8 +330,8 @@ def former_form(desired: Desired, first: Rule | None, forms: Collection[Form]) -
     """Return the other form that an external load balancer had, or may have had; None if none.
 
     Args:
-        desired: What is desired.
-        first: Its first forwarding rule as it is; a process that ended may have left none.
+        desired: The desired state.
+        first: The first forwarding rule as it is; a process that was killed may have left none.
         forms: The forms that this manager makes.
     """
     if first is not None:

@@ -49,7 +49,7 @@ def rule_name(lb: LoadBalancer, family: str) -> str:
 def of_pool(lb: LoadBalancer, options: Options, place: Place) -> tuple[Rule, ...]:
     """Return the forwarding rules of a target pool: one for each protocol, with the same address.
 
-    One range of ports has them all; the firewall rule lets only the Service's own through.
+    One range of ports spans all ports; the firewall rule lets only the Service's own through.
     """
     rules: list[Rule] = []
     for protocol, ports in ports_of(lb).items():

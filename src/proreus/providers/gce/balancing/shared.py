@@ -24,7 +24,7 @@ class SharedParts:
     """The shared parts of a cluster's load balancers.
 
     Attributes:
-        sweeps: How often something was taken away.
+        sweeps: The count of deletions of shared parts.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SharedParts:
         self._groups = asyncio.Lock()
 
     async def ensure_groups(self, desired: Desired, record: Record) -> Observed:
-        """Make the instance groups as desired, of which all backend services have need."""
+        """Make the instance groups as desired, which all backend services need."""
         if desired.backend is None or desired.subset is not None:
             return Observed()
         async with self._groups:
@@ -65,8 +65,9 @@ class SharedParts:
         """Delete what load balancers of a form share, unless one of them uses it.
 
         Args:
-            form: The form.
-            names: Of any load balancer with a subset; what these share is called alike in all.
+            form: The form whose shared parts are deleted.
+            names: The names of any load balancer with a subset: the names of shared parts are the
+                same in all.
         """
         if form is Form.SUBSET:
             await self._sweep_subsets(names)

@@ -28,8 +28,9 @@ class Observed(msgspec.Struct, frozen=True):
 
     Attributes:
         parts: The parts, by kind and name.
-        reserved: By family whoever's reserved address it is to have, or has.
-        refused: By instance why it could not be a host.
+        reserved: The reserved address, whoever has reserved it, that it has or is to have, by
+            family.
+        refused: By instance the reason why it could not be a host.
     """
 
     parts: Mapping[Key, Part] = {}

@@ -81,9 +81,9 @@ class Foreign(Exception):
 
 
 def foreign(desired: Sequence[Line], running: Sequence[Line]) -> tuple[str, ...]:
-    """Return the desired neighbors that somebody else has configured, and otherwise, in order.
+    """Return the desired neighbors that somebody else has configured differently, in order.
 
-    One that differs in nothing is ours: the process ended before it could say so.
+    A neighbor that differs in nothing is ours: the process ended before it could say so.
     """
     wanted = set(desired)
     others = _neighbors_of(desired) & (_neighbors_of(running) - _our_neighbors(running))
@@ -104,9 +104,9 @@ def edits(
     that are `foreign` stay as they are: prefixes that are to be withdrawn do not wait for them.
 
     Args:
-        desired: As `frr.desired` returns it.
-        running: As `parse` returns it.
-        held: Neighbors that stay as they are.
+        desired: The desired configuration, as `frr.desired` returns it.
+        running: The running configuration, as `parse` returns it.
+        held: The neighbors that stay as they are.
 
     Raises:
         Foreign: The whole of BGP is configured by somebody else, with another AS.

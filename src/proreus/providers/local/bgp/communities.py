@@ -39,7 +39,7 @@ class Community(msgspec.Struct, frozen=True, order=True):
 
     @property
     def is_large(self) -> bool:
-        """Whether it is a large one."""
+        """Whether the community is a large one."""
         return len(self.parts) > 2  # noqa: PLR2004 - a standard one has two
 
     @property
@@ -55,7 +55,8 @@ def parse_community(text: str) -> Community:
     """Parse a community.
 
     Raises:
-        ValueError: It is none, or none that a route of ours may carry; with the remedy.
+        ValueError: The text has another form, or our routes may not carry the community; with the
+            remedy.
     """
     if number := _WELL_KNOWN.get(text) or _WELL_KNOWN.get(text.lower()):
         return Community((number >> 16, number & _HIGHEST_HALF))

@@ -63,17 +63,20 @@ class Peer(ConfigSection, frozen=True, kw_only=True):
 
     Attributes:
         address: Its IP address.
-        as_: Its AS: our own makes the session internal (iBGP).
+        as_: The AS of the router; the nodes' own AS makes the session internal (iBGP).
         port: Its TCP port.
         password_file: The file with the password of TCP MD5 (RFC 2385), such as one of a Secret
             that the pod mounts. "": none.
-        hold_time: How long a silent session lasts (RFC 4271); the shorter one of both ends counts.
-        keepalive_time: Between two signs of life. 0s: a third of `hold_time`.
-        connect_time: Between two tries to connect. 0s: FRR's own default.
-        ebgp_multihop: Whether it may be beyond the nodes' network, with another AS than ours.
+        hold_time: How long a session may be silent before it ends (RFC 4271); the shorter time of
+            both ends counts.
+        keepalive_time: The time between two keepalive messages. 0s: a third of `hold_time`.
+        connect_time: The time between two tries to connect. 0s: FRR's own default.
+        ebgp_multihop: Whether the router, of another AS than ours, may be beyond the nodes'
+            network.
         bfd_profile: The profile of BFD for the session. "": no BFD.
-        graceful_restart: Whether it is to keep our routes while FRR restarts (RFC 4724).
-        node_selectors: Labels of the nodes that have the session, by any of these. None: all.
+        graceful_restart: Whether the router is to keep our routes while FRR restarts (RFC 4724).
+        node_selectors: The labels of the nodes that have the session; a node needs to match one
+            selector. None: all nodes.
     """
 
     address: str
@@ -118,11 +121,11 @@ class BFDProfile(ConfigSection, frozen=True, kw_only=True):
     """Section `bfd-profiles`, by name: how quickly a dead peer is noticed (RFC 5880).
 
     Attributes:
-        receive_interval: The shortest interval at which we take packets.
-        transmit_interval: The shortest interval at which we send them.
-        detect_multiplier: How many must be missing until the peer counts as dead.
-        minimum_ttl: The least TTL of packets from a peer that is hops away (RFC 5883).
-        passive_mode: Whether to wait for the peer to begin.
+        receive_interval: The shortest interval at which nodes accept packets.
+        transmit_interval: The shortest interval at which nodes send packets.
+        detect_multiplier: How many packets must be missing until the peer counts as dead.
+        minimum_ttl: The least TTL of packets from a peer that is several hops away (RFC 5883).
+        passive_mode: Whether nodes wait for the peer to begin.
     """
 
     receive_interval: timedelta = timedelta(milliseconds=300)
@@ -148,13 +151,16 @@ class Advertisement(ConfigSection, frozen=True, kw_only=True):
     """Section `advertisements`, by name: how addresses are announced.
 
     Attributes:
-        pools: Of which pools. None: of all.
-        aggregation_length: The length of the prefixes of IPv4: 32 is each address by itself.
-        aggregation_length_v6: Likewise of IPv6, 128 at most.
-        local_preference: LOCAL_PREF, which peers of our own AS see. None: theirs.
-        communities: Communities of the routes: numbers, or names of `communities`.
-        peers: To which peers. None: to all.
-        node_selectors: Labels of the nodes that announce so, by any of these. None: all.
+        pools: The pools whose addresses are announced so. None: all pools.
+        aggregation_length: The prefix length of IPv4 routes: 32 announces each address by itself.
+        aggregation_length_v6: The prefix length of IPv6 routes: 128 announces each address by
+            itself.
+        local_preference: The LOCAL_PREF of the routes, which peers of our own AS see. None: the
+            peers' own default.
+        communities: The communities of the routes: numbers, or names of `communities`.
+        peers: The peers that the routes are announced to. None: all peers.
+        node_selectors: The labels of the nodes that announce so; a node needs to match one
+            selector. None: all nodes.
     """
 
     pools: tuple[str, ...] = ()
@@ -183,13 +189,14 @@ class BGP(ConfigSection, frozen=True, kw_only=True):
     """Section `bgp`: BGP from nodes, if there are peers.
 
     Attributes:
-        as_: The AS of the nodes.
+        as_: The AS number of the nodes.
         peers: The routers, by name.
-        bfd_profiles: Profiles of BFD, by name.
-        communities: Communities by names of one's own.
-        advertisements: How addresses are announced, by name. None: each to all peers.
+        bfd_profiles: The profiles of BFD, by name.
+        communities: Names of one's own for communities.
+        advertisements: The advertisements, by name: how addresses are announced. None: each address
+            to all peers.
         on_shutdown: What becomes of the routes when a speaker ends. `withdraw`: another node gets
-            the traffic at once. `keep`: nothing changes, as long as FRR runs.
+            the traffic at once. `keep`: the routes stay, as long as FRR runs.
     """
 
     as_: int = 0
@@ -251,7 +258,7 @@ class BGP(ConfigSection, frozen=True, kw_only=True):
         """Return the community that a text or one of our own names stands for.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The text is neither a community nor one of these names.
         """
         return parse_community(self.communities.get(text, text))
 
@@ -309,7 +316,8 @@ def _straying(one: Advertisement, pool: Pool) -> Iterator[str]:
 def _contradict(bgp: BGP, one: Advertisement, two: Advertisement, pools: Sequence[Pool]) -> bool:
     """Tell whether one prefix would have two preferences at a peer, by the same nodes.
 
-    Where nodes are selected otherwise, some may be in both: there the highest one counts.
+    Where nodes are selected in other ways, some may be in both: there the highest preference
+    counts.
     """
     if one.local_preference == two.local_preference or one.node_selectors != two.node_selectors:
         return False

@@ -27,7 +27,7 @@ _VERSION: Final = re.compile(r"frr version (\d+)\.(\d+)")
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What was changed, and what could not be."""
+    """The result of `Engine.apply`: what was changed, and what could not be changed."""
 
     changed: tuple[Edit, ...] = ()
     problems: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Engine:
         """Return the sessions by the peer's address.
 
         Raises:
-            FRRError: bgpd does not answer, or not as it should.
+            FRRError: bgpd does not answer, or its answer has another form.
         """
         async with connected(self._directory, "bgpd") as vty:
             await vty.command("enable")
@@ -92,7 +92,7 @@ class Engine:
         """Wait until bgpd ends.
 
         Raises:
-            FRRError: It does not run.
+            FRRError: bgpd does not run.
         """
         async with connected(self._directory, "bgpd") as vty:
             await vty.closed()
@@ -132,7 +132,7 @@ def _compared(lines: Sequence[Line], running: Sequence[Line], held: frozenset[st
 
 
 def too_old(name: str, running: Sequence[Line]) -> tuple[str, ...]:
-    """Return that a daemon is older than what the speaker is tried with, by what it shows first."""
+    """Return the problem of a daemon that is older than all that the speaker is tested with."""
     for line in running:
         if len(line) == 1 and (found := _VERSION.match(line[0])):
             if tuple(map(int, found.groups())) >= OLDEST:

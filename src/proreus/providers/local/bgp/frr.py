@@ -47,7 +47,7 @@ _STEP: Final = 10
 class Desired(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of each daemon of FRR, in the order in which it is to be made.
 
-    `held` are peers that are neither changed nor removed, as their password cannot be read.
+    `held` are the peers that are neither changed nor removed, as their password cannot be read.
     """
 
     bgpd: tuple[Line, ...]
@@ -73,11 +73,12 @@ def desired(
     """Return the configuration for a node; without a Node it announces nothing.
 
     Args:
-        bgp: The section of the cloud-config; without peers nothing is desired.
-        pools: The pools.
-        node: Where FRR runs.
+        bgp: The section `bgp` of the cloud-config; without peers nothing is desired.
+        pools: The pools of the cloud-config.
+        node: The node on which FRR runs.
         announced: The addresses that the node serves.
-        passwords: By peer, of those that have one; None if it cannot be read.
+        passwords: The passwords by peer, for peers that have one; None for a password that cannot
+            be read.
     """
     if not bgp.peers:
         return Desired(bgpd=())

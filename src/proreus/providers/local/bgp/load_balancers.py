@@ -34,8 +34,8 @@ _NO_MACHINE: Final = Reach(())
 class AnnouncedLoadBalancers:
     """The capability `LoadBalancers` with BGP. All Services are one group, so that none is quicker.
 
-    Remembered is what was assigned, until the cache shows it: a Service that comes in between must
-    not be given the same.
+    Assigned addresses are remembered until the cache shows them: a Service that comes in between
+    must not be given the same.
     """
 
     def __init__(self, context: Context, settings: LocalConfig) -> None:
@@ -107,7 +107,7 @@ class AnnouncedLoadBalancers:
         """Refuse: there are no objects besides the Services, so none can leak.
 
         Raises:
-            NotSupported: Always.
+            NotSupported: Always: there is nothing to list.
         """
         del cluster
         raise NotSupported("nodes announce addresses of Services; there is nothing else to list")

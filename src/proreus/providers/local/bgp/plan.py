@@ -28,7 +28,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         announced: The addresses that it announces.
-        withheld: Why it does not announce the others.
+        withheld: The reasons why it does not announce other addresses.
     """
 
     announced: frozenset[Address] = frozenset()
@@ -41,8 +41,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         address: The address.
         services: The Services that have it, by name.
-        elsewhere: Those with an endpoint that only nodes with one can serve, and these nodes.
-        anywhere: Those with an endpoint that every node can serve.
+        elsewhere: The Services with an endpoint that only certain nodes can serve, and these nodes.
+        anywhere: The Services with an endpoint that every node can serve.
     """
 
     address: Address
@@ -63,7 +63,7 @@ def decide(
     Args:
         services: All Services.
         slices: Their EndpointSlices.
-        node: The node; None if it has no Node.
+        node: The node; None if the Node object does not exist.
         pools: The pools of the addresses that may be announced.
     """
     return decided(candidates(services, slices, pools), node)
@@ -72,7 +72,7 @@ def decide(
 def candidates(
     services: Iterable[Service], slices: SlicesOf, pools: Sequence[Pool] | None
 ) -> tuple[Candidate, ...]:
-    """Return what there is to decide for every node; without pools, of every address."""
+    """Return the candidates of all nodes; without pools, those of every address."""
     users: dict[Address, list[Service]] = {}
     for service in services:
         for address in _addresses(service, pools):
@@ -100,7 +100,7 @@ def _candidate(address: Address, services: Sequence[Service], slices: SlicesOf) 
 
 
 def decided(candidates: Iterable[Candidate], node: Node | None) -> Decision:
-    """Decide what a node announces of what there is."""
+    """Decide which of the candidates a node announces."""
     excluded = _excluded(node)
     name = node.metadata.name if node is not None else ""
     announced, withheld = set(), {}

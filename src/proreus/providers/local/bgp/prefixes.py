@@ -36,7 +36,7 @@ def runs(pool: Pool, version: int) -> tuple[AddressRange, ...]:
 def strays(pool: Pool, version: int, length: int) -> Network | None:
     """Return a prefix of that length with addresses of the pool and of others, or None.
 
-    Only those at the ends of a run can be such.
+    Only addresses at the ends of a run can be such.
     """
     for run in runs(pool, version):
         for end in (run.first, run.last):
@@ -48,9 +48,9 @@ def strays(pool: Pool, version: int, length: int) -> Network | None:
 
 
 def pieces(pool: Pool, version: int, length: int) -> Iterator[tuple[Network, bool]]:
-    """Return what holds every prefix of that length: a network, and whether it is one itself.
+    """Return the networks that hold all prefixes of that length, and whether each is one itself.
 
-    Nothing of the pool may stray.
+    The pool must have no `strays`.
     """
     for run in runs(pool, version):
         for network in _summary(run.first, run.last):

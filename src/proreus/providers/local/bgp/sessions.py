@@ -13,9 +13,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         peer: The peer's address.
-        state: As in RFC 4271: Idle, Connect, Active, OpenSent, OpenConfirm or Established.
-        prefixes: How many prefixes the peer was told.
-        bfd: What BFD says of it: Up, Down or another state; "" without BFD.
+        state: The state as in RFC 4271: Idle, Connect, Active, OpenSent, OpenConfirm or
+            Established.
+        prefixes: How many prefixes were announced to the peer.
+        bfd: The state of BFD: Up, Down or another; "" without BFD.
         reason: Why the last session ended, or "".
     """
 
@@ -50,7 +51,7 @@ def parse(text: str) -> Mapping[str, Session]:
     """Return the sessions by peer, from `show bgp neighbors json`.
 
     Raises:
-        ValueError: It is no such answer.
+        ValueError: The text is not such an answer.
     """
     rows = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw])
     found = {}

@@ -46,8 +46,8 @@ class Vty:
         """Run a command of FRR; return what it prints.
 
         Raises:
-            Refused: FRR does not take it.
-            FRRError: There is no answer.
+            Refused: FRR refuses the command.
+            FRRError: FRR does not answer.
         """
         try:
             async with asyncio.timeout(SECONDS):
@@ -70,7 +70,7 @@ class Vty:
         """Run commands of FRR's configuration; return why some are refused.
 
         Raises:
-            FRRError: There is no answer, or another program holds the configuration.
+            FRRError: FRR does not answer, or another program holds the configuration.
         """
         problems: list[str] = []
         place: tuple[str, ...] | None = None
@@ -108,7 +108,7 @@ async def connected(directory: Path, name: str) -> AsyncIterator[Vty]:
     """Connect to the daemon of that name (bgpd, bfdd, zebra).
 
     Raises:
-        FRRError: It does not run, or may not be asked.
+        FRRError: The daemon does not run, or may not be asked.
     """
     path = directory / f"{name}.vty"
     try:

@@ -39,12 +39,13 @@ class Keepalived:
     def __init__(
         self, configuration: Callable[[str, str], str], farewell: Callable[[str], str]
     ) -> None:
-        """Keep what makes the files.
+        """Keep the functions that make the files.
 
         Args:
-            configuration: Makes keepalived's, given those of the handicap and the farewell.
-            farewell: Makes the script that runs at the end, given the file that says that there
-                are others.
+            configuration: Makes keepalived's configuration, given the files of the handicap and of
+                the farewell.
+            farewell: Makes the script that runs at the end, given the file whose existence says
+                that there are other gateways.
         """
         self.is_running = False
         self._configuration = configuration
@@ -90,7 +91,7 @@ class Keepalived:
         """Run the program until it ends.
 
         Raises:
-            OSError: It cannot be started.
+            OSError: The program cannot be started.
         """
         file = place / "keepalived.conf"
         self._place = place

@@ -45,8 +45,9 @@ class Holding(msgspec.Struct, frozen=True):
     Attributes:
         shares: The shares of addresses that VRRP gives it.
         withheld: The shares that VRRP gives it, but that it leaves to another gateway.
-        settled: Whether VRRP has had the time to say so; before, what is announced stays so.
-        heard: Whether the others have heard of this gateway lately; else it is to fall silent.
+        settled: Whether VRRP has had the time to distribute the shares; until then, what is
+            announced stays announced.
+        heard: Whether other gateways have heard of this one lately; if not, it must fall silent.
     """
 
     shares: frozenset[Share] = frozenset()
@@ -59,14 +60,15 @@ class Note(msgspec.Struct, frozen=True):
     """A gateway's note to the others.
 
     Attributes:
-        number: Counts this gateway's notes.
-        claims: The shares that VRRP gives it, each with the number of the note that first said so.
+        number: The number of this note, counted by its gateway.
+        claims: The shares that VRRP gives the gateway, each with the number of the note that first
+            said so.
         seen: The numbers of the others' notes that were known when this one was written.
-        reaches: Whether any node answers it.
-        addresses: Addresses that it announces, the first ones.
-        more: How many it announces besides.
-        named: All gateways, as this one's cloud-config names them.
-        at: When it was written, as Unix time, for people only.
+        reaches: Whether any node answers this gateway.
+        addresses: The first of the addresses that it announces.
+        more: How many addresses it announces besides those in `addresses`.
+        named: The names of all gateways in this gateway's cloud-config.
+        at: When the note was written, as Unix time; only for people to read.
     """
 
     number: int = 0
@@ -109,7 +111,7 @@ def share_of(address: str) -> int:
 def priority(gateway: str, share: int, named: Sequence[str] = ()) -> int:
     """Return a gateway's priority for a share: from 1 to 254, the highest one has it.
 
-    `named` are all gateways, in an order that they have in common, or none.
+    `named` are all gateways, in the same order on each, or none.
     """
     if named and named[share % len(named)] == gateway:
         return _HIGHEST_PRIORITY
@@ -204,8 +206,9 @@ def configuration(
 def farewell(protocol: int, others: str) -> str:
     """Return the script that has this machine's kernel answer no more, if others do.
 
-    Else two would: the kernel goes on when the manager has been killed, which takes keepalived with
-    it. While the file `others` is not there, this gateway is alone, and is to go on.
+    Without the script two gateways would answer: the kernel goes on when the manager has been
+    killed, which takes keepalived with it. While the file `others` does not exist, this gateway is
+    alone, and goes on.
     """
     flush = "neigh flush proxy protocol"
     return (
@@ -267,10 +270,10 @@ def withheld(
     the one stays that reaches any node, or else has the higher priority.
 
     Args:
-        gateway: This one's name.
-        own: Its last note.
+        gateway: The name of this gateway.
+        own: The last note of this gateway.
         others: The notes of the gateways that are alive, by name.
-        shares: What VRRP gives this gateway.
+        shares: The shares that VRRP gives this gateway.
     """
     return frozenset(
         share

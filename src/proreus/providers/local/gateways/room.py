@@ -43,7 +43,7 @@ class Room:
     """
 
     def __init__(self, gateway: Gateway, name: str) -> None:
-        """Keep what to take part with; nothing is started."""
+        """Keep the settings for taking part; start nothing."""
         self.name = name
         self._interfaces = gateway.interfaces
         vrrp = gateway.vrrp
@@ -118,7 +118,7 @@ class Room:
         return Holding(shares, self._withheld & shares, settled, self.is_heard())
 
     def tell(self, holding: Holding, announced: Collection[plan.Announcement]) -> None:
-        """Keep what the next note is to say."""
+        """Set the contents of the next note."""
         said = (holding.shares, frozenset(address for address, _ in announced))
         if said != (self._holds, self._addresses):
             self._holds, self._addresses = said
@@ -142,7 +142,7 @@ class Room:
     def notes(self) -> Mapping[str, Note]:
         """Return the notes of the gateways that are alive, this one's among them.
 
-        Its own says what it announces, without what it leaves to others.
+        Its own note says what it announces, without what it leaves to others.
         """
         others = dict(self._others())
         kept = {plan.key(one) for one in self._holds - self._withheld}

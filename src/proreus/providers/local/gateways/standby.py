@@ -30,7 +30,7 @@ class LocalStandby:
         """Read the state in the kernel, and begin to check nodes.
 
         Raises:
-            CloudError: It cannot be read.
+            CloudError: The state cannot be read.
         """
         self._room.meet(context.board)
         balancers = LocalLoadBalancers(context, self._settings, self._room)

@@ -25,7 +25,7 @@ from proreus.providers.openstack.octavia.turns import Turn
 class Placed(msgspec.Struct, frozen=True):
     """The load balancer of a family as Octavia describes it, with the parts that are a Service's.
 
-    Both are None where it is to be made; then `subnet` says where, if it is known.
+    Both are None if the load balancer is to be made; then `subnet` says where, if it is known.
     """
 
     family: str
@@ -52,7 +52,8 @@ class Addresses:
         """Return the address of a load balancer; first give it its floating IP, if it needs one.
 
         Raises:
-            InvalidRequest: There cannot be one, or must be one.
+            InvalidRequest: The Service asks for a floating IP where there cannot be one, or for
+                none where there must be one.
             CloudError: Neutron refuses, or does not answer.
         """
         found, observed = at.described, at.observed
@@ -85,7 +86,8 @@ class Addresses:
         """Return what `ensure` would change.
 
         Raises:
-            InvalidRequest: There cannot be one, or must be one.
+            InvalidRequest: The Service asks for a floating IP where there cannot be one, or for
+                none where there must be one.
             CloudError: Neutron does not answer.
         """
         floating = None
@@ -129,14 +131,14 @@ class Addresses:
     async def delete(self, ref: LoadBalancerRef, gone: Sequence[Described], turn: Turn) -> None:
         """Delete the floating IPs that go with a Service.
 
-        They are those that were made for it and are at no port but that of a load balancer that
-        goes, and those of these load balancers; none that is to stay, by what the Service asked
-        last or asks now.
+        These are the floating IPs that were made for it and are at no port but that of a load
+        balancer that is deleted, and the floating IPs of these load balancers; but none that is to
+        stay, by what the Service asked last or asks now.
 
         Args:
             ref: The Service.
-            gone: The load balancers that go with it.
-            turn: In which they were read.
+            gone: The load balancers that are deleted with the Service.
+            turn: The turn in which the load balancers were read.
 
         Raises:
             CloudError: Neutron refuses, or does not answer.
@@ -172,7 +174,8 @@ def _decide(
     """Decide what to do about the floating IP of a load balancer.
 
     Raises:
-        InvalidRequest: It is to go, and others use it.
+        InvalidRequest: The Service becomes internal, so that the floating IP would go, while other
+            Services use it.
     """
     is_own = floating is not None and is_made_for(floating, lb.ref)
     if at.family == "IPv4" and not options.internal:

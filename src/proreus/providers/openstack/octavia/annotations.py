@@ -65,25 +65,26 @@ class Options(msgspec.Struct, frozen=True):
     """The options of a load balancer that annotations and cloud-config choose.
 
     Attributes:
-        internal: No floating address.
-        network_id: Where it stands, in any subnet.
-        subnet_id: Where it stands.
-        member_subnet_id: Where members are.
-        port_id: A port that somebody has made for it.
-        flavor_id: Octavia's flavor.
-        availability_zone: Octavia's zone.
-        floating: Where its floating address comes from.
-        connection_limit: For each listener; -1 for none.
-        timeouts: Of listeners, by Octavia's names, in milliseconds.
-        method: How connections are spread.
-        proxy: PROXY, PROXYV2 or "".
-        x_forwarded_for: Whether listeners speak HTTP and tell the client's address.
-        health: How members are asked; None if they are not.
-        tls: A certificate in Barbican, for listeners that end TLS; "" for none.
-        hostname: What the status shows in place of the address.
-        adopted: The load balancer that the Service names.
-        keep: Whether its floating address stays when the Service goes.
-        named: Objects that annotations name, and not the cloud-config: their ids by annotation,
+        internal: Whether it has no floating IP.
+        network_id: The network in which it is made, in any subnet.
+        subnet_id: The subnet in which it is made.
+        member_subnet_id: The subnet in which members are reached.
+        port_id: The port that somebody has made for it.
+        flavor_id: The flavor in Octavia.
+        availability_zone: The availability zone in Octavia.
+        floating: The source of its floating IP.
+        connection_limit: The most connections of each listener; -1 for no limit.
+        timeouts: The timeouts of listeners, by Octavia's names, in milliseconds.
+        method: The algorithm that spreads connections over members.
+        proxy: The protocol that tells members the client's address: PROXY, PROXYV2 or "".
+        x_forwarded_for: Whether listeners speak HTTP and tell members the client's address in a
+            header.
+        health: The settings of health monitors; None if members are not checked.
+        tls: The certificate in Barbican for listeners that end TLS; "" for none.
+        hostname: The host name that the status shows in the place of the address.
+        adopted: The id of the load balancer that the Service names.
+        keep: Whether its floating IP stays when the Service is deleted.
+        named: The ids of objects that annotations name (not the cloud-config), by annotation
             without the prefix.
     """
 
@@ -146,7 +147,7 @@ def read_options(
     """Read the options from annotations, with defaults from the cloud-config.
 
     Raises:
-        InvalidRequest: Everything that is wrong.
+        InvalidRequest: Annotations are wrong; names every problem.
     """
     read = _Reader(annotations)
     class_name = read.text("class")

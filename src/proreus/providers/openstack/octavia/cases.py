@@ -49,10 +49,10 @@ class Case(msgspec.Struct, frozen=True):
         family: IPv4 or IPv6.
         found: The load balancer as Octavia describes it; None if it is to be made.
         is_own: Whether it was made for the Service, or will be.
-        desired: How it should be.
-        observed: How it is; None if it is to be made.
+        desired: The desired load balancer.
+        observed: The observed load balancer; None if it is to be made.
         tags: The tags of parts that are made.
-        subnet: Where it stands; "" if only a network or a port is given.
+        subnet: The subnet in which it is; "" if only a network or a port is given.
         members: The subnet of its members.
     """
 
@@ -98,14 +98,15 @@ class Cases:
         """Return the desired and the observed load balancer of a family.
 
         Args:
-            lb: What the framework desires.
-            options: What annotations and cloud-config ask for.
+            lb: The desired load balancer, as the framework describes it.
+            options: The options that annotations and cloud-config choose.
             family: IPv4 or IPv6.
             every: All load balancers that the Service uses.
-            at_work: Take a load balancer on which Octavia works as if it had ended.
+            at_work: Whether to treat a load balancer on which Octavia works as if that work were
+                done.
 
         Raises:
-            InvalidRequest: The Service names what it cannot have.
+            InvalidRequest: The Service names an object that it cannot have.
             CloudError: The services do not tell.
         """
         found = await self._choose(lb, options, family, every)
@@ -140,8 +141,8 @@ class Cases:
         """Return the next step for a load balancer, and its state as observed for that step.
 
         Raises:
-            InvalidRequest: It makes something that the Service may not have.
-            CloudError: It cannot be.
+            InvalidRequest: The step makes an object that the Service may not have.
+            CloudError: The Service asks for something impossible.
         """
         while True:
             step = plan(
@@ -170,7 +171,7 @@ class Cases:
         """Return duplicates of a family's load balancer, made by requests without an answer.
 
         Raises:
-            CloudError: Octavia does not tell.
+            CloudError: Octavia gives no usable answer.
         """
         extras = [
             await self._octavia.observe(described, ref)

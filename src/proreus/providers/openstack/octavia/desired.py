@@ -35,10 +35,10 @@ def desired_balancer(
     """Compute the desired load balancer of a family, but for its network.
 
     Args:
-        lb: What the framework desires.
-        options: What annotations and cloud-config ask.
+        lb: The desired load balancer, as the framework describes it.
+        options: The options that annotations and cloud-config choose.
         family: IPv4 or IPv6.
-        provider: Octavia's provider.
+        provider: The provider (driver) of Octavia.
         member_subnet: The subnet of members, or "".
     """
     name = owners.name_of(lb.ref, "" if family == lb.families[0] else family)
@@ -69,12 +69,12 @@ def sharing_problem(
     """Return why a Service cannot use the load balancer that it names; "" if it can.
 
     Args:
-        lb: What the framework desires.
-        options: What annotations and cloud-config ask.
-        named: The load balancer.
+        lb: The desired load balancer, as the framework describes it.
+        options: The options that annotations and cloud-config choose.
+        named: The load balancer that it names.
         used: The load balancers that the Service uses already.
-        tenants: What Services may name.
-        most: How many Services may use one.
+        tenants: The section [Tenants]: which objects Services may name.
+        most: How many Services may use one load balancer.
     """
     there = [id_of(one) for one in used if family_of(one) == family_of(named)]
     if there:
@@ -117,8 +117,8 @@ def new_parts(options: Options, observed: Balancer | None) -> dict[str, str]:
     """Return the objects that annotations name for parts and no part has yet, by annotation.
 
     Args:
-        options: What annotations ask.
-        observed: What there is, or None; members that are not read yet are none.
+        options: The options that annotations choose.
+        observed: The observed load balancer, or None; members that are not read yet count as none.
     """
     listeners = observed.listeners if observed is not None else ()
     pools = [listener.pool for listener in listeners if listener.pool is not None]

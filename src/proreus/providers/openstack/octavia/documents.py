@@ -75,7 +75,7 @@ def observed(
     """Return a load balancer as Octavia describes it, without members and monitors.
 
     Args:
-        described: The load balancer.
+        described: The load balancer as Octavia describes it.
         listeners: The Service's listeners.
         pools: The Service's pools.
     """

@@ -27,7 +27,8 @@ class Finder:
         """Return all load balancers that the Service uses, the oldest first.
 
         Raises:
-            CloudError: The services do not tell, or nothing tells which one is the Service's.
+            CloudError: The services give no usable answer, or nothing tells which load balancer is
+                the Service's.
         """
         tagged = await self._octavia.balancers({"tags-any": owners.search(ref)})
         found = [one for one in tagged if owners.is_used_by(one, ref)]
@@ -51,16 +52,16 @@ class Finder:
     ) -> Described | None:
         """Return the load balancer that an annotation names, unless the Service uses it already.
 
-        None if it names none, or one that was deleted.
+        None if the annotation names none, or one that was deleted.
 
         Args:
-            lb: What the framework desires.
-            options: What annotations and cloud-config ask.
-            used: What `found` has found.
+            lb: The desired load balancer, as the framework describes it.
+            options: The options that annotations and cloud-config choose.
+            used: The load balancers that `found` has returned.
 
         Raises:
-            InvalidRequest: It may not use that one, or cannot.
-            CloudError: Octavia does not tell.
+            InvalidRequest: The Service may not use the named load balancer, or cannot.
+            CloudError: Octavia gives no usable answer.
         """
         if not options.adopted or options.adopted in map(id_of, used):
             return None
@@ -97,7 +98,7 @@ def _check_single(official: Iterable[Described]) -> None:
     The official manager makes one. Clusters of one name in networks apart may have both alike.
 
     Raises:
-        CloudError: Names both.
+        CloudError: There are two; names both.
     """
     found: dict[str, str] = {}
     for one in official:

@@ -32,7 +32,7 @@ def description(ref: LoadBalancerRef, *, kept: bool = False) -> str:
 
     Args:
         ref: The Service.
-        kept: Whether it is to stay when the Service goes.
+        kept: Whether it is to stay when the Service is deleted.
     """
     return _FORM.write(_official(ref), ref, *([_KEPT] if kept else ()))
 
@@ -94,7 +94,8 @@ def goes_with(floating: Described, makers: Iterable[Owner], ref: LoadBalancerRef
 
     Args:
         floating: The floating IP at the port of the load balancer.
-        makers: For whom the load balancer was made: they have left it, if not the Service itself.
+        makers: The Services that the load balancer was made for: except for this Service, they have
+            left it.
         ref: The Service.
     """
     found = owner(floating)

@@ -35,7 +35,7 @@ class Rule(msgspec.Struct, frozen=True, order=True):
         family: IPv4 or IPv6.
         protocol: tcp, udp or sctp.
         port: The port.
-        source: A CIDR.
+        source: The source, a CIDR.
     """
 
     family: str
@@ -115,9 +115,9 @@ def desired_rules(lb: LoadBalancer, cidrs: Mapping[str, str], provider: str) -> 
     """Return the rules that the Service needs.
 
     Args:
-        lb: What the framework desires.
-        cidrs: The member subnets' CIDRs by family: what load balancers send comes from there.
-        provider: Octavia's provider; with `ovn` nodes see the clients' own addresses.
+        lb: The desired load balancer, as the framework describes it.
+        cidrs: The member subnets' CIDRs by family, from which load balancers send.
+        provider: The provider (driver) of Octavia; with `ovn` nodes see the clients' own addresses.
     """
     rules: set[Rule] = set()
     for port in lb.frontends:
@@ -173,7 +173,7 @@ def spots(lb: LoadBalancer, subnets: Mapping[str, str]) -> frozenset[Spot]:
     """Return the places where the hosts are reached: their first addresses, as members have.
 
     Args:
-        lb: What the framework desires.
+        lb: The desired load balancer, as the framework describes it.
         subnets: The member subnets by family.
     """
     found: set[Spot] = set()
@@ -201,10 +201,10 @@ def changed_ports(
     """Return which ports get the group, and which lose it; their other groups stay.
 
     Args:
-        desired: Where hosts are reached.
+        desired: The places where hosts are reached.
         attached: The ports that have the group.
-        candidates: Ports of servers that are `unreached`. Those without port security let
-            everything through, and can have no groups.
+        candidates: The ports of servers that are `unreached`. Ports without port security let all
+            traffic through, and can have no groups.
         group: The id of the group.
     """
     changes = []

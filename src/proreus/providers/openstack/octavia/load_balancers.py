@@ -359,9 +359,9 @@ class _Made(msgspec.Struct, frozen=True):
     Attributes:
         family: IPv4 or IPv6.
         members: The subnet of its members.
-        ingress: What the status is to show.
-        annotations: What the framework is to write.
-        record: The record on it.
+        ingress: The addresses that the status is to show.
+        annotations: The annotations that the framework is to write.
+        record: The record on the load balancer.
     """
 
     family: str

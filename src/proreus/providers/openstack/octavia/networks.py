@@ -43,8 +43,8 @@ class Networks:
         """Return the subnet of a family for a load balancer; "" if a network or port is given.
 
         Raises:
-            InvalidRequest: There is none.
-            CloudError: Neutron does not tell.
+            InvalidRequest: There is no subnet of the family.
+            CloudError: Neutron gives no usable answer.
         """
         if options.subnet_id and await self._is_of(options.subnet_id, family):
             return options.subnet_id
@@ -66,8 +66,8 @@ class Networks:
     async def _of_hosts(self, hosts: Iterable[Host], family: str) -> str:
         """Return the subnet of the first host that has one; "" without any.
 
-        Others in the project may have the same address, in networks apart: only the ports of the
-        host's own server tell.
+        Other servers in the project may have the same address, in networks apart: only the ports of
+        the host's own server tell.
         """
         addresses = {
             id_[1]: found[0]
@@ -153,7 +153,7 @@ class Networks:
 
         Raises:
             InvalidRequest: The requested address is another's.
-            CloudError: Neutron does not tell.
+            CloudError: Neutron gives no usable answer.
         """
         if not lb.requested_address:
             made = await self.made_for(lb.ref)
@@ -166,8 +166,9 @@ class Networks:
         """Return the subnets for a new floating IP, in the order in which they are tried.
 
         Raises:
-            InvalidRequest: What annotations name for it is another's, or is not there.
-            CloudError: Neutron does not tell.
+            InvalidRequest: The network or subnet that annotations name is another's, or does not
+                exist.
+            CloudError: Neutron gives no usable answer.
         """
         await self.check(
             lb, {name: options.named[name] for name in _FLOATING if name in options.named}
@@ -178,7 +179,7 @@ class Networks:
         """Return the id of a subnet's network; "" if it is unknown.
 
         Raises:
-            CloudError: Neutron does not tell.
+            CloudError: Neutron gives no usable answer.
         """
         found = await self._described("subnet-id", subnet) if subnet else None
         return str((found or {}).get("network_id") or "")
@@ -207,12 +208,12 @@ class Networks:
         """Refuse networks, subnets and ports that a Service may not name.
 
         Args:
-            lb: What the framework desires.
-            named: Their ids by the annotations that name them.
+            lb: The desired load balancer, as the framework describes it.
+            named: The ids of the objects, by the annotations that name them.
 
         Raises:
-            InvalidRequest: One is another's, or not there, or a port in use.
-            CloudError: Neutron does not tell.
+            InvalidRequest: An object is another's, or does not exist, or is a port in use.
+            CloudError: Neutron gives no usable answer.
         """
         problems = []
         for name, id_ in named.items():
@@ -276,7 +277,7 @@ class Networks:
         """Return the subnets to try, in order; [""] leaves the choice to Neutron.
 
         Raises:
-            InvalidRequest: All that an annotation means are others'.
+            InvalidRequest: All subnets that an annotation means are others'.
         """
         if floating.subnet_id:
             return [floating.subnet_id]

@@ -46,7 +46,7 @@ class Octavia:
         """List load balancers of the project, filtered.
 
         Raises:
-            CloudError: Octavia does not tell.
+            CloudError: Octavia gives no usable answer.
         """
         return await self._list("loadbalancers", parameters)
 
@@ -54,7 +54,7 @@ class Octavia:
         """List all pools of the project, each with ids of members and of its load balancer.
 
         Raises:
-            CloudError: Octavia does not tell.
+            CloudError: Octavia gives no usable answer.
         """
         return await self._list("pools", {})
 
@@ -62,7 +62,7 @@ class Octavia:
         """Read a load balancer by its id; return None if there is none.
 
         Raises:
-            CloudError: Octavia does not tell.
+            CloudError: Octavia gives no usable answer.
         """
         path = f"lbaas/loadbalancers/{id_}"
         return await self._api.find("octavia", "loadbalancer_get", path, "loadbalancer")
@@ -70,10 +70,11 @@ class Octavia:
     async def observe(self, described: Described, ref: LoadBalancerRef) -> Balancer:
         """Read a load balancer with the parts that are a Service's, and no others.
 
-        Of one that Octavia works on only what it is; members and monitors are for `look`.
+        For a load balancer that Octavia works on only its own fields; members and monitors are for
+        `look`.
 
         Raises:
-            CloudError: Octavia does not tell.
+            CloudError: Octavia gives no usable answer.
         """
         if described.get("provisioning_status") not in {ACTIVE, ERROR}:
             found = documents.observed(described, (), ())
@@ -98,7 +99,7 @@ class Octavia:
         """Add members and monitor of a pool to an observed load balancer.
 
         Raises:
-            CloudError: Octavia does not tell.
+            CloudError: Octavia gives no usable answer.
         """
         listeners = []
         for listener in lb.listeners:
@@ -118,9 +119,9 @@ class Octavia:
         """Take a step of a plan, by one request.
 
         Args:
-            step: What to do.
+            step: The step to take.
             balancer: The load balancer's id.
-            tags: Of what is made.
+            tags: The tags of objects that are made.
 
         Raises:
             CloudError: Octavia refuses, or does not answer.

@@ -45,7 +45,7 @@ _IN_TREE_NAME = re.compile(r"a[0-9a-f]{31}")
 def name_of(ref: LoadBalancerRef, family: str = "") -> str:
     """Return the official name of a Service's load balancer.
 
-    `family` for that of a second family.
+    `family` is given for the name of the load balancer of a second family.
     """
     return _name(ref, ref.cluster.name, f"_{family.lower()}" if family else "")
 
@@ -103,7 +103,7 @@ def of_sharer(marks: Mapping[str, str], ref: LoadBalancerRef) -> tuple[str, ...]
 def record_of(described: Described, cluster_uid: str, service_uid: str) -> str:
     """Return what a Service has recorded on a load balancer.
 
-    "" without a record, or with several.
+    Return "" if there is no record, or several.
     """
     prefix = f"{cluster_uid}/{service_uid}/"
     records = values(described, MARK_FINGERPRINT)
@@ -146,7 +146,8 @@ def mine(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
 def is_part_of(part: Described, described: Described, ref: LoadBalancerRef) -> bool:
     """Tell whether a listener or a pool is the Service's.
 
-    Its tags decide; without an official tag its name does, as managers that knew no tags gave it.
+    The part's tags decide; without an official tag its name does, as managers that knew no tags
+    gave it.
     """
     if is_of_another_cluster(part, ref.cluster):
         return False
@@ -160,7 +161,7 @@ def is_part_of(part: Described, described: Described, ref: LoadBalancerRef) -> b
 def is_named_for(described: Described, ref: LoadBalancerRef) -> bool:
     """Tell whether a load balancer has the Service's name, also that of in-tree managers.
 
-    Anybody can give it that.
+    A name proves nothing: anybody can give it.
     """
     names = {name_of(ref), *(name_of(ref, family) for family in _FAMILIES), ref.name}
     return str(described.get("name")) in names
@@ -181,7 +182,8 @@ def is_made_for(described: Described, ref: LoadBalancerRef) -> bool:
 def is_used_by(described: Described, ref: LoadBalancerRef) -> bool:
     """Tell whether our tags prove that the Service uses a load balancer, made for it or not.
 
-    One that was made for it and that nobody uses any more is its own to delete, though it left it.
+    A load balancer that was made for the Service, and that nobody uses any more, is its own to
+    delete, although the Service left it.
     """
     tags = tags_of(described)
     is_left = service_tag(ref.uid) not in tags and sharers(described) > 0
@@ -289,7 +291,8 @@ def others(
 
     Args:
         described: The load balancer.
-        parts: Its listeners: a Service that lost the tag on the load balancer still has them.
+        parts: The load balancer's listeners: a Service that lost its tag on the load balancer still
+            has them.
         ref: The Service whose own tags are left out.
     """
     tags = {tag for object_ in (described, *parts) for tag in tags_of(object_)}
@@ -302,7 +305,7 @@ def others(
 def users(described: Described, cluster: ClusterIdentity) -> list[Owner]:
     """Return the Services of a cluster that use a load balancer, or were the last to leave it.
 
-    Of a load balancer that nobody uses any more it is the Service that it was made for.
+    If nobody uses the load balancer any more, it is the Service that it was made for.
     """
     # Marks of former versions do not say whose they are where two clusters have some.
     is_alone = set(values(described, MARK_CLUSTER_UID)) == {cluster.uid}
@@ -326,7 +329,7 @@ def sharers(described: Described) -> int:
 def with_tags(described: Described, desired: Iterable[str], ref: LoadBalancerRef) -> list[str]:
     """Return the tags that a load balancer should have: the observed and the desired ones.
 
-    A tag by a former name of the cluster goes, and one of a former version.
+    A tag with a former name of the cluster is dropped, and so is a tag of a former version.
     """
     former = (own_names(described, ref) - {name_of(ref)}) | {_former_shared_tag(ref)}
     kept = [tag for tag in tags_of(described) if tag not in former]

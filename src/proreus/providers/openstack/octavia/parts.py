@@ -72,15 +72,15 @@ class Balancer(msgspec.Struct, frozen=True):
 
     Attributes:
         name: Its name.
-        fields: What can be changed.
-        placed: What stays as it was made: network, subnet, port, flavor, provider.
+        fields: The fields that can be changed.
+        placed: The fields that never change: network, subnet, port, flavor, provider.
         listeners: Its listeners.
         stray: Pools that no listener uses, by id.
-        taken: Ports that are others' listeners, as `Listener.key`.
-        others: What tells of other Services that use it.
-        hosts: A digest of the Service's pools and the ids of their members; "" for what is desired.
-        id: Octavia's; "" for what is desired.
-        status: Octavia's provisioning status; "" for what is desired.
+        taken: The ports of other Services' listeners, as `Listener.key`.
+        others: The tags that name other Services which use it.
+        hosts: A digest of the Service's pools and the ids of their members; "" in a desired one.
+        id: The id that Octavia gave it; "" in a desired one.
+        status: Its provisioning status in Octavia; "" in a desired one.
     """
 
     name: str

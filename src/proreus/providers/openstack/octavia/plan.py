@@ -140,11 +140,12 @@ def plan(
     """Return the next step; None if all is as desired.
 
     Args:
-        desired: What there should be.
-        observed: What there is, or None.
+        desired: The desired load balancer.
+        observed: The observed load balancer; None if there is none.
         at_once: Whether the provider makes a load balancer with all its parts in one request.
         cascade: Whether the provider deletes all parts at once.
-        is_known: Whether somebody may know its address, or it was not made for the Service.
+        is_known: Whether somebody may know the load balancer's address, or it was not made for the
+            Service.
     """
     if observed is None:
         return MakeBalancer(desired, with_parts=at_once)
@@ -164,7 +165,7 @@ def deletion(observed: Balancer | None, *, cascade: bool) -> Step | None:
     """Return the next step to delete a load balancer; None if it is gone.
 
     Args:
-        observed: What there is, or None.
+        observed: The observed load balancer; None if there is none.
         cascade: Whether the provider deletes all parts at once.
     """
     if observed is None or observed.status == DELETED:
@@ -182,7 +183,7 @@ def departure(observed: Balancer, tags: Sequence[str]) -> Step | None:
     """Return the next step to take a Service's parts from a load balancer that stays, or None.
 
     Args:
-        observed: What there is; of the parts only the Service's.
+        observed: The observed load balancer, with no parts but the Service's.
         tags: The tags that the load balancer keeps.
     """
     if observed.status != ACTIVE:

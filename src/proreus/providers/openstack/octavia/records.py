@@ -56,7 +56,7 @@ def before(step: Step, described: Described, observed: Balancer, ref: LoadBalanc
 
     Args:
         step: The next step of the plan.
-        described: The load balancer.
+        described: The load balancer as Octavia describes it.
         observed: The load balancer with its parts.
         ref: The Service.
     """

@@ -77,7 +77,7 @@ class SecurityGroups:
         """Let the load balancers reach the nodes; delete the group if it should not be managed.
 
         Args:
-            lb: What the framework desires.
+            lb: The desired load balancer, as the framework describes it.
             subnets: The member subnets by family.
             before: Called before the first change, if there is any.
 

@@ -50,7 +50,7 @@ class Turn:
         """Change a load balancer, unless somebody has changed it since the turn began.
 
         Args:
-            balancer: Its id; "" for one that is to be made.
+            balancer: The id of the load balancer; "" if it is to be made.
 
         Raises:
             RetryAfter: Another verb has changed it within this turn, or does so now.

@@ -42,13 +42,13 @@ class Options(msgspec.Struct, frozen=True):
     """The options of load balancers that annotations choose; None where nothing is said.
 
     Attributes:
-        type: PUBLIC or SERVICENET.
-        algorithm: How connections are spread.
+        type: The type of the addresses: PUBLIC or SERVICENET.
+        algorithm: The algorithm that spreads connections over nodes.
         protocols: Protocols of Cloud Load Balancers, by transport, or by transport and port.
         timeout: Seconds that a node may take to answer.
-        persistence: By what a client stays with a node.
-        max_connections: Of one client; 0: as many as it likes.
-        monitor: connect, http, https or none.
+        persistence: The kind of session persistence: by what a client stays with a node.
+        max_connections: The most connections of one client; 0: no limit.
+        monitor: The type of the health monitor: connect, http, https or none.
         path: The path that an HTTP monitor asks for.
         delay: Seconds between two checks.
         wait: Seconds that a check may take.
@@ -77,7 +77,7 @@ def read_options(annotations: Mapping[str, str]) -> Options:
     """Read the annotations of a Service.
 
     Raises:
-        InvalidRequest: Names every annotation that is wrong, and the remedy.
+        InvalidRequest: Annotations are wrong; names each of them, and the remedy.
     """
     read = AnnotationReader(annotations, PREFIX)
     found = Options(

@@ -54,11 +54,11 @@ class Balancers:
     async def all(self) -> Sequence[Described]:
         """List all of the account, by id: their names, addresses and states.
 
-        Who asks while a list is read waits for the next one, and shares it with the others: so many
-        Services at once cost few lists, and none is older than its question.
+        Whoever asks while a list is read waits for the next one, and shares it with the others: so
+        many Services at once cost few lists, and none is older than its question.
 
         Raises:
-            CloudError: A page could not be had.
+            CloudError: A page could not be read.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._in_turn(), name="load balancers")
@@ -97,13 +97,15 @@ class Balancers:
 
         Args:
             ref: The Service.
-            listed: All of the account.
-            parts: Fields that are desired, by port: where details lack them, they are asked for.
-            made: Ids of those that were made for it a moment ago, and may not be listed yet.
+            listed: All load balancers of the account.
+            parts: The desired fields, by port: where a load balancer's details lack them, they are
+                read as well.
+            made: The ids of load balancers that were made for the Service a moment ago, and may not
+                be listed yet.
 
         Raises:
-            CloudError: Rackspace does not tell, or lists one that it then does not find: it would
-                be made once more, with another address.
+            CloudError: Rackspace gives no usable answer, or lists a load balancer that it then does
+                not find: it would be made once more, with another address.
         """
         shown = {point.ip for point in ref.last_ingress}
         ids = {
@@ -130,7 +132,7 @@ class Balancers:
         """Read load balancers by id; None for each that Rackspace does not find.
 
         Raises:
-            CloudError: Rackspace does not tell.
+            CloudError: Rackspace gives no usable answer.
         """
         ordered = sorted(ids)
         found = await asyncio.gather(*(self._details(id_) for id_ in ordered))
@@ -185,7 +187,7 @@ class Balancers:
     async def _complete(self, described: Described, parts: Mapping[Key, set[str]]) -> Existing:
         """Read parts that the details lack, since the documents do not promise all of them there.
 
-        Those that details have shown once they show whenever they are set.
+        Details that have shown a part once show it whenever it is set.
         """
         one = existing(described)
         lacking = parts.get(one.settings.key, set()) - self._seen - described.keys()

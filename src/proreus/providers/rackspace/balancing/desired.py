@@ -37,8 +37,8 @@ class Chosen(msgspec.Struct, frozen=True):
     """The nodes of a Service's load balancers.
 
     Attributes:
-        addresses: Where they are reached.
-        rejected: Why others cannot be hosts, by node.
+        addresses: The addresses at which the nodes are reached.
+        rejected: By node, why other nodes cannot be hosts.
     """
 
     addresses: tuple[str, ...]
@@ -53,8 +53,8 @@ def chosen(lb: LoadBalancer, most: int) -> Chosen:
     and a node that comes or goes moves one at most.
 
     Args:
-        lb: What the framework desires.
-        most: Nodes that a load balancer may have.
+        lb: The desired load balancer, as the framework describes it.
+        most: The most nodes that a load balancer may have.
     """
     rejected: dict[str, str] = {}
     found: dict[str, str] = {}
@@ -78,11 +78,11 @@ def desired_balancers(
     """Compute the desired load balancers of a Service.
 
     Args:
-        lb: What the framework desires.
-        options: What annotations ask.
-        checks: How nodes are checked where no annotation says so.
-        nodes: Where connections go.
-        most: Nodes that a load balancer may have.
+        lb: The desired load balancer, as the framework describes it.
+        options: The options that annotations choose.
+        checks: The settings by which nodes are checked where no annotation says it.
+        nodes: The nodes that get the connections.
+        most: The most nodes that a load balancer may have.
     """
     versions = frozenset(VERSIONS[family] for family in lb.families)
     return Desired(
@@ -104,7 +104,7 @@ def check(lb: LoadBalancer, options: Options) -> None:
     """Refuse what no Cloud Load Balancer can be.
 
     Raises:
-        InvalidRequest: Names every field that is wrong.
+        InvalidRequest: Fields are wrong; names each of them.
     """
     problems = [*_wrong_ports(lb), *_wrong_options(lb, options)]
     if problems:

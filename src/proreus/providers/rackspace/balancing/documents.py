@@ -81,9 +81,9 @@ def visible(settings: Iterable[Settings], types: Iterable[str], versions: Iterab
     """Return a digest of all that can be compared of a Service's load balancers.
 
     Args:
-        settings: Of each.
-        types: The types of their addresses.
-        versions: The versions of these.
+        settings: The settings of each load balancer.
+        types: The types of their virtual IPs.
+        versions: The IP versions of their virtual IPs.
     """
     texts = sorted(
         repr((one.name, one.protocol, one.port, one.algorithm, one.timeout))

@@ -202,7 +202,8 @@ class RackspaceLoadBalancers:
         """Return the ids of the virtual IPs that a Service names by their address.
 
         Raises:
-            InvalidRequest: There is none, it is of another kind, or belongs to others.
+            InvalidRequest: There is no such virtual IP, it is of another kind, or it belongs to
+                others.
         """
         ip = lb.requested_address
         holders = [one for one in listed if ip in {vip.address for vip in vips(one)}]

@@ -79,15 +79,16 @@ class Settings(msgspec.Struct, frozen=True):
 
     Attributes:
         name: Its name.
-        protocol: One of Cloud Load Balancers.
+        protocol: The protocol, one of those of Cloud Load Balancers.
         port: Where clients connect.
-        algorithm: How connections are spread.
+        algorithm: The algorithm that spreads connections over nodes.
         timeout: Seconds that a node may take to answer.
         members: Its nodes.
         access: Its access list; empty lets everyone in.
-        monitor: How its nodes are checked; None: only by the connections themselves.
-        persistence: By what a client stays with a node, or "".
-        max_connections: Of one client; 0: as many as it likes.
+        monitor: The health monitor of its nodes; None: nodes are judged only by the connections
+            themselves.
+        persistence: The kind of session persistence, or "".
+        max_connections: The most connections of one client; 0: no limit.
     """
 
     name: str
@@ -120,11 +121,11 @@ class Existing(msgspec.Struct, frozen=True):
     """A Cloud Load Balancer as Rackspace shows it.
 
     Attributes:
-        id: Rackspace's.
-        status: Rackspace's; it takes changes only while it is ACTIVE.
+        id: The id that Rackspace gave it.
+        status: Its status, in Rackspace's words; it takes changes only while it is ACTIVE.
         vips: Its virtual IPs.
-        settings: What can be compared.
-        marks: Its metadata.
+        settings: The settings that can be compared.
+        marks: Its metadata, with the marks.
         member_ids: The ids of its nodes, by address and port.
         item_ids: The ids of its access list's items, by address.
         mark_ids: The ids of its metadata's items, by key.
@@ -174,7 +175,7 @@ class Desired(msgspec.Struct, frozen=True):
         balancers: One for each port.
         place: Their addresses.
         marks: Metadata that says whose they are.
-        max_nodes: The most nodes that one may have.
+        max_nodes: The most nodes that a load balancer may have.
     """
 
     balancers: tuple[Settings, ...]

@@ -61,7 +61,8 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
 def deletion(observed: Observed) -> tuple[Step, ...]:
     """Return the next steps to delete all load balancers of a Service.
 
-    One that has failed is tried, too: the answer says what is to be done.
+    The deletion of a load balancer in the state ERROR is tried, too: the answer says what is to be
+    done.
     """
     return tuple(steps.delete(one) for one in observed.existing if one.status in {ACTIVE, *FAILED})
 
@@ -129,7 +130,7 @@ def _sorted(
 ) -> tuple[dict[Key, Existing], tuple[Existing, ...]]:
     """Return the load balancers that stay by key, all on one address, and all others.
 
-    The address is that of the oldest that fits.
+    The address is that of the oldest load balancer that fits.
     """
     fitting = [one for one in _alive(observed) if desired.place.fits(one)]
     address = _address(desired, observed)

@@ -33,11 +33,11 @@ class Call(msgspec.Struct, frozen=True):
     """A request to Cloud Load Balancers.
 
     Attributes:
-        operation: The word of metrics for it.
-        method: Of HTTP.
-        path: Below the endpoint, with the query.
-        balancer: The id of the load balancer that it changes; `NEW` if it makes one.
-        body: What is sent.
+        operation: The name of the operation in metrics.
+        method: The HTTP method.
+        path: The path below the endpoint, with the query.
+        balancer: The id of the load balancer that the request changes; `NEW` if it makes one.
+        body: The body that is sent.
     """
 
     operation: str
@@ -54,9 +54,9 @@ def create(settings: Settings, desired: Desired, vips: Sequence[Vip]) -> Step:
     """Return the step to make a load balancer, all of it at once.
 
     Args:
-        settings: What it should be.
-        desired: Its Service.
-        vips: The virtual IPs that it shares; none where it gets new ones.
+        settings: The settings of the load balancer.
+        desired: The desired load balancers of the Service.
+        vips: The virtual IPs that it shares; none if it gets new ones.
     """
     place = desired.place
     new = [{"type": place.type, "ipVersion": version} for version in sorted(place.versions)]
@@ -102,7 +102,7 @@ def delete(one: Existing) -> Step:
 def update(one: Existing, settings: Settings) -> Step:
     """Return the step to change a load balancer's own fields.
 
-    The port goes with the protocol, whose default port it would get otherwise; another protocol
+    The port is sent with the protocol, whose default port it would get otherwise; another protocol
     ends session persistence.
     """
     fields = {
@@ -121,7 +121,7 @@ def update(one: Existing, settings: Settings) -> Step:
 
 
 def mark(one: Existing, marks: Mapping[str, str]) -> Step:
-    """Return the step to put marks on a load balancer; one with another value is replaced first."""
+    """Return the step to put marks on a load balancer; a mark with another value is replaced."""
     wrong = [key for key, value in marks.items() if one.marks.get(key, value) != value]
     if wrong:
         path = f"metadata?{_query(one.mark_ids[key] for key in wrong)}"

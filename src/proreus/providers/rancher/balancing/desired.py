@@ -24,7 +24,7 @@ def check(lb: LoadBalancer) -> None:
     """Refuse what no load balancer of Rancher can be.
 
     Raises:
-        InvalidRequest: Names every field that is wrong, and the remedy.
+        InvalidRequest: Fields are wrong; names each of them, and the remedy.
     """
     problems = []
     if lb.requested_address:
@@ -55,8 +55,8 @@ def desired_balancer(lb: LoadBalancer, version: Version) -> Desired:
     """Compute the desired load balancer of a Service.
 
     Args:
-        lb: What the framework desires.
-        version: Of the API.
+        lb: The desired load balancer, as the framework describes it.
+        version: The version of the API.
     """
     frontends = tuple((one.port, one.node_port) for one in lb.frontends)
     used = {one.node for one in lb.endpoints} if lb.local_traffic else None

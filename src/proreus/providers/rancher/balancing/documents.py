@@ -20,10 +20,10 @@ def balancer(
     """Read a load balancer service.
 
     Args:
-        service: By Rancher.
-        version: Of the API.
-        owner: The owner that its marks must name to count.
-        links: The ids of the services that it leads to, where it does not say so itself.
+        service: The load balancer service as Rancher describes it.
+        version: The version of the API.
+        owner: The owner that the marks must name to count.
+        links: The ids of the services that it leads to, where its description does not say so.
     """
     launch, config = _map(service.get("launchConfig")), _map(service.get("lbConfig"))
     linked = _map(service.get("linkedServices")).values()

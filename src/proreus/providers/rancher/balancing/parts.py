@@ -20,8 +20,8 @@ class Target(msgspec.Struct, frozen=True):
     """A node that gets traffic, by an external service of its own.
 
     Attributes:
-        node: Its name.
-        address: Where it is reached.
+        node: The name of the node.
+        address: The address at which the node is reached.
     """
 
     node: str
@@ -35,10 +35,10 @@ class Desired(msgspec.Struct, frozen=True):
         name: Its name.
         description: Its description, with our marks.
         ports: The ports that it publishes, as Rancher writes them.
-        frontends: Where clients connect, and where hosts listen.
-        targets: The nodes.
+        frontends: For each port, where clients connect and where hosts listen.
+        targets: The nodes that get traffic.
         cluster_uid: The cluster whose marks their external services have.
-        cluster: Its name.
+        cluster: The name of the cluster.
     """
 
     name: str
@@ -54,10 +54,10 @@ class External(msgspec.Struct, frozen=True):
     """An external service: the address of a node, which load balancers share.
 
     Attributes:
-        id: Rancher's.
+        id: The id that Rancher gave it.
         name: Its name.
-        addresses: Where it leads.
-        state: Rancher's.
+        addresses: The addresses that it leads to.
+        state: Its state, in Rancher's words.
         owner: The cluster that its marks name, with the node in the place of the Service's uid.
     """
 
@@ -72,14 +72,14 @@ class Balancer(msgspec.Struct, frozen=True):
     """A load balancer service.
 
     Attributes:
-        id: Rancher's.
+        id: The id that Rancher gave it.
         stack: The id of its stack.
-        state: Rancher's.
+        state: Its state, in Rancher's words.
         ports: The ports that it publishes.
-        rules: Which port leads where; none in v1.
+        rules: The rules that say which port leads where; none in v1.
         links: The ids of the services that it leads to.
-        launch: How its containers are made, by Rancher.
-        config: How it balances, by Rancher.
+        launch: The settings of its containers, as Rancher gives them.
+        config: The settings of its balancing, as Rancher gives them.
         endpoints: The addresses and ports at which it is reached.
         is_marked: Whether our marks are on it.
         failure: Why Rancher's last work on it failed, or "".
@@ -102,11 +102,11 @@ class Observed(msgspec.Struct, frozen=True):
     """The observed load balancer of a Service, with what belongs to it.
 
     Attributes:
-        stack: The id of the stack; "" if there is none.
+        stack: The id of the stack; "" if it does not exist.
         image: The image of new load balancers; "" where Rancher chooses it.
         balancer: The Service's load balancer.
         externals: All external services of the stack.
-        unused: The ids of those that are this cluster's and that nobody needs.
+        unused: The ids of this cluster's external services that nobody needs.
     """
 
     stack: str

@@ -68,9 +68,9 @@ class Change(msgspec.Struct, frozen=True):
     """A request that changes one service.
 
     Attributes:
-        request: What is sent.
-        kind: The list that the service is in.
-        links: The ids that the load balancer leads to then, where the answer does not say so.
+        request: The request that is sent.
+        kind: The list of the API that the service is in.
+        links: The ids that the load balancer then leads to, where the answer does not say so.
     """
 
     request: Request

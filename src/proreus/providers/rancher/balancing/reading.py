@@ -66,10 +66,10 @@ class Reader:
 
         Args:
             ref: The Service.
-            image: Whether the image of a load balancer is asked for that is not there yet.
+            image: Whether to ask for the image of a load balancer that does not exist yet.
 
         Raises:
-            CloudError: Rancher does not tell.
+            CloudError: Rancher gives no usable answer.
         """
         found = await self.balancer(ref)
         stack = found.stack if found is not None else await self.stack()
@@ -87,7 +87,7 @@ class Reader:
         """Return the id of the stack that holds load balancers, or "".
 
         Raises:
-            Working: Rancher removes it.
+            Working: Rancher is removing the stack.
             CloudError: It is broken, or Rancher does not tell.
         """
         listed = await self._api.listed(self._api.version.stacks, name=STACK)
@@ -116,7 +116,7 @@ class Reader:
         """Return all load balancers, the links of each by its id, and all external services.
 
         Raises:
-            CloudError: Rancher does not tell.
+            CloudError: Rancher gives no usable answer.
         """
         services = await self._api.listed(BALANCERS)
         found = await self._api.listed(EXTERNALS)
@@ -130,15 +130,17 @@ class Reader:
     ) -> frozenset[str]:
         """Return this cluster's external services that no Service needs and nothing else leads to.
 
-        A link that Rancher is removing still counts: what it leads to goes another time.
+        A link that Rancher is removing still counts: the service that it leads to is removed
+        another time.
 
         Args:
-            externals: All of the stack.
+            externals: All external services of the stack.
             cluster: This cluster.
-            own: The id of the Service's load balancer, which leads away from them first, or "".
+            own: The id of the Service's own load balancer, which stops leading to them first, or
+                "".
 
         Raises:
-            CloudError: Rancher does not tell.
+            CloudError: Rancher gives no usable answer.
         """
         needed = self._sharing.needed()
         spare = {
@@ -167,7 +169,7 @@ class Reader:
         """Return the image of load balancers, as the server's settings say.
 
         Raises:
-            CloudError: They do not.
+            CloudError: The settings name no image.
         """
         for one in await self._api.listed(SETTINGS, name=_IMAGE):
             value = one.get("activeValue") or one.get("value")

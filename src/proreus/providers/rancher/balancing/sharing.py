@@ -24,7 +24,7 @@ class Sharing:
         """Note that a Service needs these nodes from now on, and others no more.
 
         Raises:
-            Working: The external service of one is being removed.
+            Working: The external service of one of the nodes is being removed.
         """
         if going := self._going & set(nodes):
             raise Working(f"Rancher removes the external service of {min(going)}")

@@ -41,12 +41,12 @@ class Api:
         """Keep the settings, and read the files with certificates and credentials.
 
         Args:
-            config: How the manager is reached.
+            config: The settings that say how the manager is reached.
             context: The framework's gate.
-            timeout: Seconds for an answer.
+            timeout: Seconds to wait for an answer.
 
         Raises:
-            ConfigError: A file cannot be used.
+            ConfigError: A file that the cloud-config names cannot be used.
         """
         tls = tls_context(
             ca_file=config.ca_file,
@@ -80,7 +80,7 @@ class Api:
         """Return all objects at a place, from all pages.
 
         Raises:
-            CloudError: A page could not be had.
+            CloudError: A page could not be read.
         """
         name = f"nsxt.{place.kind}.list"
         first = Request(name, "GET", place.url, {"page_size": PAGE})
@@ -102,7 +102,7 @@ class Api:
 
         Raises:
             Refused: NSX-T refuses; `errors.is_busy` tells whether it may do it later.
-            CloudError: No answer: the outcome is unknown.
+            CloudError: No answer came: the outcome is unknown.
         """
         request = self._request("PUT", place, id_, document)
         return await self._client.call(request, dict[str, Any])

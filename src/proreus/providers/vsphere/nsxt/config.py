@@ -36,14 +36,14 @@ class Nsxt(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         password: The user's password.
         insecure_flag: Do not check the certificate.
         ca_file: A file of CA certificates.
-        remote_auth: The user is one of VMware Identity Manager or of LDAP.
+        remote_auth: Whether the user is one of VMware Identity Manager or of LDAP.
         secret_name: The Secret with `username` and `password`, which is mounted.
-        secret_namespace: Its namespace.
-        secrets_directory: Where it is mounted; of Proreus.
+        secret_namespace: The namespace of that Secret.
+        secrets_directory: The directory in which the Secret is mounted; of Proreus.
         vmc_access_token: A refresh token of VMware Cloud, which stands for user and password.
-        vmc_auth_host: The host and path where it is exchanged.
+        vmc_auth_host: The host and path at which the refresh token is exchanged.
         client_auth_cert_file: A file with our certificate, which stands for user and password.
-        client_auth_key_file: A file with its key.
+        client_auth_key_file: A file with the certificate's key.
     """
 
     ignore_unknown: ClassVar[bool] = True
@@ -105,15 +105,15 @@ class Nsxt(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
 class ClassSection(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [LoadBalancerClass "x"]: what the load balancers of a class are made of.
 
-    Of each pair one is given; what is not, is as in [LoadBalancer].
+    Of each pair one field is given; if neither is, [LoadBalancer] counts.
 
     Attributes:
-        ip_pool_name: The name of the pool that their addresses are from.
-        ip_pool_id: Its id.
+        ip_pool_name: The name of the IP pool of their addresses.
+        ip_pool_id: The id of the IP pool of their addresses.
         tcp_app_profile_name: The name of the application profile of TCP ports.
-        tcp_app_profile_path: Its path.
+        tcp_app_profile_path: The path of the application profile of TCP ports.
         udp_app_profile_name: The name of the application profile of UDP ports.
-        udp_app_profile_path: Its path.
+        udp_app_profile_path: The path of the application profile of UDP ports.
     """
 
     ignore_unknown: ClassVar[bool] = True
@@ -130,12 +130,14 @@ class LoadBalancerSection(ClassSection, frozen=True, kw_only=True, rename="kebab
     """Section [LoadBalancer]: the load balancer service of the cluster, and the default class.
 
     Attributes:
-        size: The size of a service that is made: SMALL, MEDIUM, LARGE, XLARGE or DLB.
-        lb_service_id: The id of a service that is there, in the place of one that is made.
-        tier1_gateway_path: The path of the tier-1 gateway where one is made.
-        snat_disabled: Hosts see the clients' addresses; for load balancers in the packets' way.
-        tags: Further tags of all that is made: a mapping, or its text in JSON. The tag `owner`
-            replaces the official manager's name.
+        size: The size of a load balancer service that is made: SMALL, MEDIUM, LARGE, XLARGE or DLB.
+        lb_service_id: The id of an existing load balancer service, in the place of one that is
+            made.
+        tier1_gateway_path: The path of the tier-1 gateway on which a load balancer service is made.
+        snat_disabled: Whether hosts see the clients' addresses; for load balancers in the packets'
+            way.
+        tags: Further tags of all objects that are made: a mapping, or its text in JSON. The tag
+            `owner` replaces the official manager's name.
     """
 
     size: str = ""
@@ -226,8 +228,8 @@ class LoadBalancerClass(msgspec.Struct, frozen=True):
     """A class of load balancers, with what it has from [LoadBalancer].
 
     Attributes:
-        name: By which Services choose it.
-        pool: The pool that addresses are from.
+        name: The name by which Services choose the class.
+        pool: The IP pool of addresses.
         profiles: The application profiles, by TCP and UDP.
     """
 

@@ -46,7 +46,7 @@ class _Login(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
 
     def __repr__(self) -> str:
-        """Show nothing of them."""
+        """Return a text without the credentials."""
         return "_Login()"
 
 
@@ -57,18 +57,18 @@ class Password:
     request, as officially.
 
     Attributes:
-        credential: What gives requests their headers.
+        credential: The credential that gives requests their headers.
     """
 
     def __init__(
         self, config: Nsxt, context: "Context", *, timeout: float, tls: ssl.SSLContext
     ) -> None:
-        """Read the files of the Secret, if that holds them.
+        """Read the files of the Secret, if it holds the credentials.
 
         Args:
-            config: How the manager is reached.
+            config: The settings that say how the manager is reached.
             context: The framework's gate.
-            timeout: Seconds for an answer.
+            timeout: Seconds to wait for an answer.
             tls: The settings of TLS.
 
         Raises:
@@ -141,7 +141,7 @@ class CloudToken:
     """A token of VMware Cloud, for which a refresh token is exchanged.
 
     Attributes:
-        credential: What gives requests their header.
+        credential: The credential that gives requests their header.
     """
 
     def __init__(self, config: Nsxt, context: "Context", *, timeout: float) -> None:

@@ -31,8 +31,10 @@ class Kind(msgspec.Struct, frozen=True):
     """A kind of objects.
 
     Attributes:
-        path: Below `/policy/api/v1/infra`, with a place for the id of what they are in.
-        methods: What is done with them: `list` is a GET of all, the others are those of HTTP.
+        path: The path below `/policy/api/v1/infra`, with a place for the id of the object that
+            holds them.
+        methods: The methods that are used: `list` is a GET of all objects, the others are those of
+            HTTP.
     """
 
     path: str
@@ -61,8 +63,9 @@ class Place(msgspec.Struct, frozen=True):
     """A place where objects of one kind are.
 
     Attributes:
-        kind: The kind, of the table.
-        within: The id of what they are in, such as of a pool; "" for kinds that stand alone.
+        kind: The name of the kind in the table.
+        within: The id of the object that holds them, such as of a pool; "" for kinds that stand
+            alone.
     """
 
     kind: str

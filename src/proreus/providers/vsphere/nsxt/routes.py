@@ -111,7 +111,7 @@ class NsxtRoutes:
         """Tell whether a route is in the network.
 
         Raises:
-            CloudError: It cannot be.
+            CloudError: The route cannot be realized.
         """
         path = f"{self._place.path}/{id_}"
         for one in await self._api.realized(path):

@@ -31,8 +31,8 @@ class StaticRoute(msgspec.Struct, frozen=True):
         id: Its id.
         network: Its destination, a CIDR.
         hops: The addresses to which it leads.
-        cluster: The official tag with the cluster's name, or "".
-        cluster_uid: Our mark, or "".
+        cluster: The value of the official tag with the cluster's name, or "".
+        cluster_uid: The UID of the cluster that our mark names, or "".
         document: How NSX-T describes it.
     """
 
@@ -66,7 +66,8 @@ def is_ours(route: StaticRoute, cluster: ClusterIdentity) -> bool:
 def is_adoptable(route: StaticRoute, cluster: ClusterIdentity, nodes: Iterable[Node]) -> bool:
     """Tell whether the official manager has made a route for this cluster.
 
-    It knows a cluster by its name alone; the UID of one of the cluster's nodes in the id proves it.
+    The official manager knows a cluster by its name alone; the UID of one of the cluster's nodes in
+    the id proves it.
     """
     uids = {one.metadata.uid for one in nodes} - {""}
     is_official = not route.cluster_uid and route.cluster == cluster.name
@@ -76,7 +77,7 @@ def is_adoptable(route: StaticRoute, cluster: ClusterIdentity, nodes: Iterable[N
 def as_route(route: StaticRoute) -> Route:
     """Return a static route as the framework knows routes.
 
-    Of one that leads to several addresses, or to none, the target is not known.
+    For a route that leads to several addresses, or to none, the target is not known.
     """
     target = route.hops[0] if len(route.hops) == 1 else None
     return Route(route.id, route.network, target)

@@ -29,10 +29,10 @@ def chosen(
     """Return the nodes of a Service's subset.
 
     Args:
-        machines: All that could be in it.
+        machines: All nodes that may be in the subset.
         current: The machines that are in the subset now.
         service: The Service, as namespace/name.
-        local: Whether `machines` are only those with its pods.
+        local: Whether `machines` are only the nodes with pods of the Service.
     """
     zones: dict[str, list[Machine]] = {}
     for one in machines:

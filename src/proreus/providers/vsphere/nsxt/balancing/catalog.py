@@ -34,7 +34,7 @@ class Catalog:
         """Return what NSX-T has for a class.
 
         Raises:
-            CloudError: Something that the cloud-config names is not there, or more than once.
+            CloudError: An object that the cloud-config names does not exist, or more than once.
         """
         pool = chosen.pool.id
         if not pool:

@@ -32,7 +32,8 @@ def chosen_service(
     have only one; or the one that was made for the cluster.
 
     Raises:
-        CloudError: The one that the cloud-config names is not there, or is on another gateway.
+        CloudError: The load balancer service that the cloud-config names does not exist, or is on
+            another gateway.
     """
     gateway = section.tier1_gateway_path
     if section.lb_service_id:
@@ -64,13 +65,13 @@ def parts_of(
 ) -> list[Part]:
     """Return the virtual servers, pools, monitors and profiles that are a Service's. Pure.
 
-    What only bears official tags is proven by the address at which it is reached: a pool has that
-    of its virtual servers, a monitor that of its pools.
+    An object that only bears official tags is proven by the address at which it is reached: a pool
+    by that of its virtual servers, a monitor by that of its pools.
 
     Args:
         ref: The Service.
         owner: The official tag `owner` of this cluster.
-        listed: All objects, by their kinds.
+        listed: All objects of the policy API, by their kinds.
     """
     found: list[Part] = []
     reached: dict[str, set[str]] = {}
@@ -128,7 +129,7 @@ def id_of_name(name: str, there: Sequence[Document], what: str, *, field: str = 
     """Return the id or path of the object of a name. Pure.
 
     Raises:
-        CloudError: There is none of that name, or several.
+        CloudError: There is no object of that name, or there are several.
     """
     found = [one for one in there if one.get("display_name") == name]
     if len(found) == 1:

@@ -45,7 +45,7 @@ def class_of(service: Service, known: Mapping[str, LoadBalancerClass]) -> LoadBa
     """Return the class of a Service.
 
     Raises:
-        InvalidRequest: The annotation names one that there is not.
+        InvalidRequest: The annotation names a class that does not exist.
     """
     name = service.metadata.annotations.get(ANNOTATION, "").strip() or DEFAULT
     if name not in known:
@@ -62,7 +62,7 @@ def family(service: Service) -> str:
 
 
 def members(lb: LoadBalancer) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return the hosts by their addresses, and why others are none, by their names."""
+    """Return the hosts by their addresses, and why other nodes are rejected, by their names."""
     wanted = family(lb.service)
     found: dict[str, str] = {}
     rejected: dict[str, str] = {}
@@ -91,11 +91,11 @@ def desired_balancer(
     """Compute the desired load balancer of a Service.
 
     Args:
-        lb: What the framework desires.
-        chosen: The Service's class.
-        material: What NSX-T has for it.
+        lb: The desired load balancer, as the framework describes it.
+        chosen: The class of load balancers that the Service names.
+        material: The objects of NSX-T that the class uses.
         section: The section [LoadBalancer].
-        seed: What the ids of new parts are made of.
+        seed: The text that the ids of new parts are made of.
     """
     ports = tuple(
         Port(
@@ -129,8 +129,8 @@ def desired_balancer(
 def _check(lb: LoadBalancer, protocol: str, node_port: int) -> Mapping[str, Any] | None:
     """Return the fields of a port's monitor; None for none.
 
-    Officially a TCP port is tried itself. Which nodes have pods, where only these may get traffic,
-    the health check's port of the Service tells, for UDP as well.
+    Officially the TCP port itself is tried. Where only nodes with pods may get traffic, the health
+    check's port of the Service tells which these are, for UDP as well.
     """
     if lb.local_traffic and lb.health_check.port:
         return {
@@ -147,7 +147,7 @@ def check(lb: LoadBalancer) -> None:
     """Refuse what no load balancer of NSX-T can be.
 
     Raises:
-        InvalidRequest: Names every field that is wrong.
+        InvalidRequest: Fields are wrong; names each of them.
     """
     if problems := list(_wrong(lb)):
         raise InvalidRequest("; ".join(problems))

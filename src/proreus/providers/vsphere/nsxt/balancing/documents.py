@@ -42,7 +42,7 @@ class Want(msgspec.Struct, frozen=True):
     """The desired state of a part of a load balancer.
 
     Attributes:
-        place: Where the part is in the policy API.
+        place: The place of the part in the policy API.
         key: The port that the part is for, or "".
         fields: The fields that are compared; the value None means that a field must be absent.
         tags: The tags that are compared.
@@ -233,7 +233,7 @@ def with_tags(document: Document, tags: Mapping[str, str]) -> list[dict[str, str
 
 
 def normal(field: str, value: Any) -> Any:
-    """Return a field's value without what does not matter, and without what is default."""
+    """Return a field's value without irrelevant parts and without default values."""
     if field == "members":
         return sorted(str(one.get("ip_address") or "") for one in value or ())
     if field == "expression":

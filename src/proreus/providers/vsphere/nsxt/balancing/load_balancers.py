@@ -65,7 +65,7 @@ class NsxtLoadBalancers:
         """Keep the client and the cloud-config.
 
         Args:
-            api: The client.
+            api: The client of NSX-T.
             section: The section [LoadBalancer].
             own: The sections [LoadBalancerClass].
         """

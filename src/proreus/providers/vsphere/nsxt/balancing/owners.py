@@ -47,7 +47,7 @@ def verdict_of(
     """Return how an object is related to a Service.
 
     Args:
-        document: The object.
+        document: The object as NSX-T describes it.
         ref: The Service.
         owner: The official tag `owner` of this cluster.
         addresses: The addresses at which clients reach it.
@@ -78,8 +78,8 @@ def is_of_cluster(document: Document, cluster: ClusterIdentity) -> bool:
 def is_adoptable_service(document: Document, cluster: ClusterIdentity, owner: str) -> bool:
     """Tell whether a load balancer service was made officially for a cluster of this name.
 
-    It may be another cluster's of the same name. That one then goes on to use it as one that is
-    somebody else's, and while it does it is not deleted.
+    It may be another cluster's of the same name. That cluster then goes on to use it as one that
+    somebody else has made, and it is not deleted while that cluster does.
     """
     tags = tags_of(document)
     is_marked = bool(tags.get(MARK_CLUSTER_UID))

@@ -54,12 +54,12 @@ class Part(msgspec.Struct, frozen=True):
     """A part of a load balancer: an object of the policy API.
 
     Attributes:
-        place: Where it is.
+        place: The place of the part in the policy API.
         id: Its id.
         document: How NSX-T describes it.
         is_marked: Whether our marks on it name the Service.
-        address: Of an allocation: what it has got, or "".
-        failure: Of an allocation: why it gets none, or "".
+        address: The address, if the part is an allocation that has got one; else "".
+        failure: The reason why the part, an allocation, gets no address; else "".
     """
 
     place: Place
@@ -98,7 +98,7 @@ class Port(msgspec.Struct, frozen=True):
         port: Where clients connect.
         node_port: Where the hosts listen.
         profile: The path of the application profile.
-        check: What a monitor's document must have; None for no monitor.
+        check: The fields that a monitor's document must have; None for no monitor.
     """
 
     protocol: str
@@ -120,17 +120,18 @@ class Desired(msgspec.Struct, frozen=True):
         ref: The Service.
         tags: The tags of every part.
         class_name: The class that the Service names.
-        pool_id: The IP pool of a new address.
+        pool_id: The id of the IP pool from which a new address is taken.
         ports: Its ports.
         members: The hosts' addresses, with their names.
         family: The family of its address, IPv4 or IPv6.
         snat: Whether hosts see the load balancer's address in the place of the clients'.
-        affinity: For how many seconds a client stays with a host; None for not at all.
-        ranges: From where clients may come; none for everywhere.
+        affinity: Seconds for which a client stays with a host; None if clients may go to any host.
+        ranges: The ranges from which clients may come; none for everywhere.
         requested: The address that the Service names, or "".
-        gateway: The tier-1 gateway where a load balancer service is made, or "".
-        size: The size of such a service.
-        seed: What the ids of new parts are made of, other than those of any earlier try.
+        gateway: The path of the tier-1 gateway on which a load balancer service is made, or "".
+        size: The size of a load balancer service that is made.
+        seed: The text that the ids of new parts are made of, which differs from that of any earlier
+            try.
     """
 
     ref: LoadBalancerRef
@@ -156,7 +157,7 @@ class Desired(msgspec.Struct, frozen=True):
     def new_id(self, kind: str, key: str = "") -> str:
         """Return the id of a new part: a UUID, as the official manager's are.
 
-        It is another one with each try: the id of what was deleted stays taken for minutes.
+        Each try has another id: the id of a deleted object stays taken for minutes.
         """
         return _uuid(self.ref.uid, self.seed, kind, key)
 
@@ -164,7 +165,8 @@ class Desired(msgspec.Struct, frozen=True):
 def group_id(ref: LoadBalancerRef) -> str:
     """Return the id of a Service's group, which is read by it: there may be thousands of others.
 
-    So it stays until the Service is deleted: the id of what was deleted stays taken for minutes.
+    So the group stays until the Service is deleted: the id of a deleted object stays taken for
+    minutes.
     """
     return _uuid(ref.cluster.uid, ref.uid, GROUPS)
 
@@ -177,8 +179,8 @@ class Service(msgspec.Struct, frozen=True):
     """The load balancer service that virtual servers are on.
 
     Attributes:
-        part: The service.
-        is_ours: Whether it was made for the cluster, and goes with the last virtual server.
+        part: The load balancer service as a part.
+        is_ours: Whether it was made for the cluster, and is deleted with the last virtual server.
         users: How many virtual servers of others are on it.
     """
 
@@ -192,7 +194,7 @@ class Observed(msgspec.Struct, frozen=True):
 
     Attributes:
         service: The load balancer service, or None.
-        parts: All other parts.
+        parts: All other parts of the Service's load balancer.
     """
 
     service: Service | None = None
@@ -218,6 +220,6 @@ def family_of(address: str) -> str:
     """Return the family of an address, IPv4 or IPv6.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no IP address.
     """
     return f"IPv{ipaddress.ip_address(address).version}"

@@ -70,9 +70,9 @@ def plan(desired: Desired, observed: Observed, service_tags: Mapping[str, str]) 
     """Return the next steps; none if all is as desired.
 
     Args:
-        desired: What is desired.
-        observed: What there is.
-        service_tags: The tags of a load balancer service that is made.
+        desired: The desired state.
+        observed: The observed state.
+        service_tags: The tags for a load balancer service that is made.
     """
     unmarked = [one for one in observed.parts if not one.is_marked]
     if unmarked:
@@ -99,12 +99,12 @@ def plan(desired: Desired, observed: Observed, service_tags: Mapping[str, str]) 
 def deletion(observed: Observed, tags: Mapping[str, str]) -> tuple[Step, ...]:
     """Return the next steps to delete all that belongs to a Service; none if it is gone.
 
-    What the official manager has made gets our marks first: it is proven by the address in the
-    Service's status, and a pool by its virtual server, which goes before it.
+    An object that the official manager has made gets our marks first: it is proven by the address
+    in the Service's status, and a pool by its virtual server, which is deleted before it.
 
     Args:
-        observed: What there is.
-        tags: Our marks.
+        observed: The observed state.
+        tags: The tags with our marks.
     """
     unmarked = [one for one in observed.parts if not one.is_marked]
     if unmarked:
@@ -181,8 +181,9 @@ def _chosen(parts: Iterable[Part], used: Collection[str] = ()) -> Part | None:
 def _allocation(observed: Observed) -> Part | None:
     """Return the allocation that stays: of the address in use, or else the best there is.
 
-    One of which nothing is told now may be that of the address in use. Without such an address, one
-    that gets none goes: it would hold the next one that gets free.
+    An allocation about which NSX-T says nothing now may be that of the address in use. Without such
+    an address, an allocation that gets none is deleted: it would hold the next address that gets
+    free.
     """
     in_use, there = observed.address, observed.of(ALLOCATIONS)
     if in_use:
@@ -222,8 +223,8 @@ def _first(
 def _address(desired: Desired, observed: Observed, kept: Kept) -> Iterator[Step]:
     """Allocate the address, or wait for it.
 
-    The one that a virtual server has is claimed again if its allocation is gone. That is the last
-    thing to be done: it may take minutes, and traffic does not depend on it.
+    An address that a virtual server has is claimed again if its allocation is gone. That is done
+    last: it may take minutes, and traffic does not depend on it.
     """
     if kept.allocation is None:
         pool = _pool_in_use(observed) or desired.pool_id

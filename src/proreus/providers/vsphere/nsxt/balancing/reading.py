@@ -64,10 +64,11 @@ class Reader:
         Args:
             ref: The Service.
             pools: The ids of the IP pools of all classes.
-            is_deletion: Whether a load balancer service that cannot be used does not matter.
+            is_deletion: Whether the reading is for a deletion, so that a load balancer service that
+                cannot be used is no error.
 
         Raises:
-            CloudError: NSX-T does not tell, or the load balancer service cannot be used.
+            CloudError: NSX-T gives no usable answer, or the load balancer service cannot be used.
         """
         group = Part(Place(GROUPS), group_id(ref))
         lists, found = await asyncio.gather(
@@ -94,7 +95,7 @@ class Reader:
         """Observe the load balancer service alone.
 
         Raises:
-            CloudError: NSX-T does not tell, or it cannot be used.
+            CloudError: NSX-T gives no usable answer, or the load balancer service cannot be used.
         """
         services, servers = await asyncio.gather(
             self._api.listed(Place(SERVICES)), self._api.listed(Place(SERVERS))

@@ -51,10 +51,10 @@ def observed_shape(
     """Return the digest of a Service's load balancer as a listing shows it.
 
     Args:
-        parts: All that bears the marks of the Service.
-        tags: The scopes of the tags that every part should have.
+        parts: All objects with the marks of the Service.
+        tags: The scopes (keys) of the tags that every part should have.
         by_name: The protocols whose application profiles the cloud-config gives by name.
-        names: What it then has for them, by their paths.
+        names: The names of these application profiles, by their paths.
     """
     by_kind: dict[str, list[Part]] = {}
     for part in parts:

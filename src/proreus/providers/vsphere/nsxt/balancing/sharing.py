@@ -12,8 +12,8 @@ T = TypeVar("T")
 class Shared(Generic[T]):
     """A reading that is shared.
 
-    Whoever asks while one is under way waits for the next one, with all others who do: what has
-    been written until they asked is in it.
+    Whoever asks while a reading is under way waits for the next one, with all others who do: what
+    was written until they asked is in it.
     """
 
     def __init__(self, read: Callable[[], Awaitable[T]]) -> None:

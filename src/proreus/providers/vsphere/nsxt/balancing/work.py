@@ -38,8 +38,8 @@ class Work:
         """Take a step; return a function from what was observed before it to what is after.
 
         Raises:
-            Working: NSX-T works on it, or is busy with another change.
-            CloudError: It refuses, or does not answer.
+            Working: NSX-T works on the step, or is busy with another change.
+            CloudError: NSX-T refuses, or does not answer.
         """
         del observed
         call = step.call
@@ -60,7 +60,7 @@ class Work:
         """Delete an allocation that gets no address: it would hold the next one that gets free.
 
         Raises:
-            CloudError: Always: says why there is no address.
+            CloudError: Always: the message says why there is no address.
         """
         await self._api.delete(allocation.place, allocation.id)
         raise CloudError(no_address(allocation.failure))
@@ -97,7 +97,7 @@ def no_address(failure: str) -> str:
 
 
 def _shown(observed: Observed, part: Part) -> Observed:
-    """Return what there is with a part as NSX-T has answered it, in its new revision."""
+    """Return the observed state with a part as NSX-T has answered it, in its new revision."""
     service = observed.service
     if part.kind == SERVICES and service is not None:
         return replace(observed, service=replace(service, part=part))
