@@ -39,7 +39,9 @@ class Announcer:
         self._context = context
         self._gateway = settings.gateway
         # In that time each node is asked again.
-        self._patience = 2 * settings.health_checks.interval.total_seconds()
+        checks = settings.health_checks
+        # A check that began while the network was broken may fail for so long afterwards.
+        self._patience = (checks.timeout + 2 * checks.interval).total_seconds()
         self._room = room
         self._moved = moved
         self._calls = Calls(context)
