@@ -95,7 +95,7 @@ class LeaseBoard:
         self._changed.set()
 
     def notices(self) -> Mapping[str, Notice]:
-        """Return what is known of all notices, by name."""
+        """Return all notices that have been read, by name."""
         now = time.monotonic()
         return {name: Notice(text, now - since) for name, (text, since) in self._known.items()}
 

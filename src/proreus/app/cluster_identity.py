@@ -17,7 +17,7 @@ async def read_identity(client: Client, cluster_name: str) -> ClusterIdentity:
     """Return the cluster's identity.
 
     Raises:
-        KubeError: The API server does not tell.
+        KubeError: The API server gives no usable answer.
     """
     system = await client.get(NAMESPACES, "kube-system")
     return ClusterIdentity(cluster_name, system.metadata.uid)

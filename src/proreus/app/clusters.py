@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _question(argv: Sequence[str]) -> tuple[Question, Sequence[str]]:
-    """Return what is to be printed, and the flags.
+    """Return the question and the flags.
 
     Raises:
         FlagError: The arguments are neither of the two questions.

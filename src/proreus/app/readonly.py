@@ -55,7 +55,7 @@ class Listed(Generic[T]):
         self._objects = {key(one): one for one in objects}
 
     def get(self, key: str) -> T | None:
-        """Return the object of that key, or None."""
+        """Return the object with the key, or None."""
         return self._objects.get(key)
 
     def all(self) -> Iterable[T]:

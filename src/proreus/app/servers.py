@@ -79,7 +79,7 @@ async def admission(
 
 
 def problems(options: Options) -> list[str]:
-    """Return what is wrong with the flags of serving; each problem names its flag."""
+    """Report wrong flags of the servers; each problem names its flag."""
     found = tls_settings.problems(settings(options)) if options.secure_port else []
     if options.webhooks and options.webhook_secure_port:
         found += tls_settings.problems(webhook_tls(options))

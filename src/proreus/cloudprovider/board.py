@@ -32,7 +32,7 @@ class Board(Protocol):
         """
 
     def notices(self) -> Mapping[str, Notice]:
-        """Return what is known of all notices, by name."""
+        """Return all notices that have been read, by name."""
 
     async def changed(self) -> None:
         """Wait until a notice has changed since the last call."""

@@ -69,7 +69,7 @@ class ConfigSection(msgspec.Struct, frozen=True):
     default_section: ClassVar[str] = ""
 
     def problems(self) -> Iterable[str]:
-        """Say what is wrong that types cannot check: a sentence each, which begins with the key."""
+        """Report mistakes that types cannot show: a sentence each, which begins with the key."""
         return ()
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ def read(
 
 
 class _Decoder:
-    """A decoder of trees, which collects what is wrong instead of stopping at it."""
+    """A decoder of trees, which collects mistakes instead of stopping at the first."""
 
     def __init__(
         self, source: str, warn: Callable[[str], None], variables: Mapping[str, str]

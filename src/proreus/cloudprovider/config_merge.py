@@ -48,7 +48,7 @@ def merge_configs(file: str, secret: str, *, file_source: str, secret_source: st
 
 
 def _over(before: Any, tree: Tree) -> Any:
-    """Return a value, merged with what was there where both are mappings."""
+    """Return a value, merged with the value before it where both are mappings."""
     if isinstance(tree, Leaf):
         return tree.text
     if isinstance(tree, Many):

@@ -70,7 +70,7 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """An entry of a mapping: its name and what is below it."""
+    """An entry of a mapping: its name and the tree below it."""
 
     line: int
     name: str

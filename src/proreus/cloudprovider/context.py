@@ -131,7 +131,7 @@ class Context:
             now: The wall-clock time in UTC.
             events: Where events about objects go.
             listers: The caches that the provider may read.
-            flags: What was given for the flags that the provider declares.
+            flags: The values given for the flags that the provider declares.
             gate: Called when a call is sent, in its thread too; raises if the call must not be
                 sent.
             hooks: The hooks that see every call.

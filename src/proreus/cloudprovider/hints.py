@@ -149,7 +149,7 @@ class Pace:
     """
 
     def __init__(self, first: float, longest: float) -> None:
-        """Begin with no looks; `first` is between the first two."""
+        """Begin with no looks; `first` seconds lie between the first two."""
         self._first = first
         self._longest = longest
         self._due: dict[str, tuple[float, float]] = {}

@@ -78,7 +78,7 @@ class HealthCheck(msgspec.Struct, frozen=True):
 class LoadBalancer(msgspec.Struct, frozen=True):
     """The desired load balancer of one Service, as the framework computes it.
 
-    `source_ranges` by family (empty for a family: nobody is let in), `affinity_seconds` is None
+    `source_ranges` are by family (a family without any lets nobody in); `affinity_seconds` is None
     without ClientIP affinity. `service` is there for the cloud's own annotations.
     """
 

@@ -108,7 +108,7 @@ async def _answer(fn: Callable[[Item], Awaitable[Answer]], item: Item) -> Answer
 
 
 class Recent(Generic[Answer]):
-    """A short memory of what a cloud says of ids, for many who ask at once about the same ones."""
+    """A brief memory of answers about ids, for many who ask about the same ids at once."""
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ class NameForm(msgspec.Struct, frozen=True):
     edges: str = "-"
 
     def clean(self, text: str) -> str:
-        """Return a text with what is not allowed replaced, and cut; two texts may become equal."""
+        """Replace characters that are not allowed, and cut the text; two texts may become equal."""
         known = text if re.match(f"[{self.letters}]", "A") else text.lower()
         safe = re.sub(f"[^{self.letters}]", self.filler, known)
         return safe.strip(self.edges)[: self.limit].strip(self.edges)
@@ -64,7 +64,7 @@ class NameForm(msgspec.Struct, frozen=True):
         return self.clean(text) == text
 
     def name(self, *parts: str) -> str:
-        """Join parts to a name; other parts never make the same name.
+        """Join parts to a name; no two lists of parts make the same name.
 
         Raises:
             ValueError: There is no room for a digest.

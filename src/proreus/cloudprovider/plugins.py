@@ -87,7 +87,7 @@ def InitCloudProvider(name: str, config_file: str) -> CloudProvider:  # noqa: N8
     """Load the provider and give it its cloud-config. No I/O with the cloud.
 
     Args:
-        name: One of `available()`.
+        name: The name of the provider, one of `available()`.
         config_file: Path of the cloud-config, or "" for none.
 
     Raises:
@@ -100,7 +100,7 @@ def with_config(name: str, text: str, *, source: str) -> CloudProvider:
     """Load the provider and give it the text of its cloud-config. No I/O with the cloud.
 
     Args:
-        name: One of `available()`.
+        name: The name of the provider, one of `available()`.
         text: The cloud-config.
         source: The source of the text, for messages; its suffix may tell the format. "" if there is
             none.

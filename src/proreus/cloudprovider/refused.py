@@ -1,6 +1,6 @@
 """Map a cloud's HTTP errors to the framework's errors. Pure.
 
-A cloud says an error with a status and a body of its own form. The provider reads the body
+A cloud reports an error by a status and a body of its own form. The provider reads the body
 (`ErrorBody`); what status and body mean is decided here, for all clouds alike.
 """
 

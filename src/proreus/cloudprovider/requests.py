@@ -111,7 +111,7 @@ class Answer(msgspec.Struct, frozen=True):
     def json(self, form: Form[T]) -> T:
         """Decode the body from JSON to this type. An empty body reads as `{}`.
 
-        Give the fields that a list must have no defaults, or `{}` is an empty list.
+        Fields that hold a list must have no defaults, or `{}` is read as an empty list.
 
         Raises:
             CloudError: The body is not JSON, or has another form.

@@ -1,8 +1,8 @@
 """A client for a cloud's HTTP API, whose requests all go through `Context.call`.
 
-It verifies TLS, uses the environment's proxies (as Go's clients), follows no redirects, repeats
-nothing behind the quota's back, renews its credential, and raises the framework's kinds of errors
-without secrets in them.
+It verifies TLS, uses the environment's proxies (as Go's clients), follows no redirects, sends
+nothing again without counting it for the quota, renews its credential, and raises the framework's
+kinds of errors without secrets in them.
 """
 
 import contextlib

@@ -37,7 +37,8 @@ class Routes(Protocol):
             nodes: All nodes of the cluster.
 
         Raises:
-            CloudError: Some of them could not be listed. A part of a list must not be returned.
+            CloudError: A part of the routes could not be listed. A part of a list must not be
+                returned.
         """
 
     async def apply(

@@ -37,7 +37,7 @@ class Threads:
         """Wait for a free thread, and reserve it.
 
         Raises:
-            CloudError: None became free within `patience` seconds; nothing was done.
+            CloudError: No thread became free within `patience` seconds; nothing was done.
         """
         try:
             async with asyncio.timeout(patience):

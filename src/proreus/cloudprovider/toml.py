@@ -59,7 +59,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class _Wrong(Exception):
-    """The signal that something is not TOML; `line` counts from 1 within it, None is its end."""
+    """The signal that a statement is not TOML; `line` counts from 1 in it, None is its end."""
 
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)

@@ -42,7 +42,7 @@ def per_volume(
     Args:
         labels: Returns the labels of one volume; empty, without a call, for other clouds' volumes.
             An error that it raises is the answer for that volume.
-        concurrency: How many are looked up at once.
+        concurrency: How many volumes are looked up at once.
     """
     return _PerVolume(labels, concurrency)
 

@@ -17,7 +17,7 @@ class Working(Exception):
     """The signal that the cloud works on something, so that the verb ends with `Pending`.
 
     Attributes:
-        reason: What the cloud works on.
+        reason: The work that the cloud still does.
     """
 
     def __init__(self, reason: str) -> None:
@@ -42,7 +42,7 @@ class Waits:
 
         Args:
             uid: The UID of the Service that waits.
-            reason: What the cloud works on.
+            reason: The work that the cloud still does.
             is_moving: Whether anything was done since the last try: then the delays begin anew.
         """
         waited = 0 if is_moving else self._waited.get(uid, 0)

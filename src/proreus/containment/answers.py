@@ -82,7 +82,7 @@ class Verb:
             raise self.wrong(f"gave an invalid answer: {broken}") from broken
 
     def wrong(self, problem: str, kind: Kind = Kind.WRONG_ANSWER) -> Fault:
-        """Report what is wrong with an answer, and return it as an error."""
+        """Report a wrong answer, and return the report as an error."""
         fault = Fault(f"{self._text} {problem}")
         self._guard.faults.report(self._name, kind, str(fault))
         return fault

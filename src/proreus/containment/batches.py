@@ -1,12 +1,12 @@
 """Ask a cloud about nodes in batches, so that one bad id costs only itself.
 
 If a batch fails for a reason that one bad id could be, three of its nodes, other ones each time,
-are asked by themselves: if none has an answer the cloud is down, and that is all (four calls).
-Otherwise the batch is halved until each bad id stands alone. The ids found so are asked by
-themselves from then on, so that a malformed one costs one call a round and no search.
+are asked about one by one: if none has an answer the cloud is down, and that is all (four calls).
+Otherwise the batch is halved until each bad id stands alone. Ids found so are asked about one by
+one from then on, so that a malformed id costs one call a round and no search.
 
-Before all that a batch of several scopes is split by them: what is down may be one of these, and
-the nodes of the others are not to be taken for bad ones.
+Before all that, a batch of several scopes is split by them: only one of these may be down, and the
+nodes of the others are not to be taken for bad ones.
 """
 
 import asyncio

@@ -41,7 +41,7 @@ class GuardedClusters:
 
 
 def _line(verb: Verb, answer: object) -> str:
-    """Return a text that can be printed: a terminal would obey what is not printable."""
+    """Return a text without characters that a terminal would obey."""
     if isinstance(answer, str) and answer and answer.isprintable():
         return answer
     raise verb.wrong(f"gave an invalid answer: {answer!a:.100} is not a line of text")

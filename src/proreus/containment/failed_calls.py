@@ -33,5 +33,5 @@ class FailedCalls:
             klog.warning(log, "Describing instances failed", nodes=some_of(names), err=error)
 
     def forget(self, uid: str) -> None:
-        """Drop what was logged about the Node of that uid."""
+        """Drop what was logged about the Node with this uid."""
         self._logged.pop(uid, None)

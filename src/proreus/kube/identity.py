@@ -72,7 +72,7 @@ class Identity:
     async def refresh(self) -> None:
         """Renew the credentials that have expired or whose files are due to be read again.
 
-        While files cannot be read or used, what they held last goes on, with a warning.
+        While files cannot be read or used, their last content is used, with a warning.
 
         Raises:
             Unreachable: the plugin failed; nothing was sent.

@@ -313,7 +313,7 @@ class CertificateSigningRequestSpec(msgspec.Struct, frozen=True, rename="camel")
 
 
 class CertificateSigningRequestStatus(msgspec.Struct, frozen=True):
-    """`status` of a CertificateSigningRequest: what was decided, and the certificate in base64."""
+    """`status` of a CertificateSigningRequest: the decisions, and the certificate in base64."""
 
     conditions: tuple[Condition, ...] = ()
     certificate: str = ""

@@ -35,7 +35,7 @@ class TokenReview(msgspec.Struct, frozen=True):
 
 
 class AccessReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer whether the user is allowed; `evaluation_error` says what was not checked."""
+    """The answer whether the user is allowed; `evaluation_error` names checks that failed."""
 
     allowed: bool = False
     denied: bool = False

@@ -44,7 +44,7 @@ class Cache(Protocol[T]):
         """Stop calling these handlers."""
 
     def get(self, key: str) -> T | None:
-        """Return the object of that key, or None."""
+        """Return the object with the key, or None."""
 
     def all(self) -> ValuesView[T]:
         """Return all objects; a view, valid until the task yields."""
@@ -117,7 +117,7 @@ class Informer(Generic[T]):
         self._handlers = [handler for handler in self._handlers if handler not in gone]
 
     def get(self, key: str) -> T | None:
-        """Return the object of that key, or None."""
+        """Return the object with the key, or None."""
         return self._objects.get(key)
 
     def all(self) -> ValuesView[T]:

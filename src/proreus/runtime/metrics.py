@@ -97,7 +97,7 @@ def observe_request(request: Request, code: int, seconds: float) -> None:
 
 @cache
 def _of_requests(method: str, code: int) -> tuple[Counter, Histogram]:
-    """Return the metrics of such requests, which are looked up by their labels once."""
+    """Return the metrics of requests, which are looked up by their labels once."""
     counted = REST_REQUESTS.labels(str(code) if code else "<error>", method)
     return counted, REST_DURATION.labels(method)
 

@@ -50,7 +50,7 @@ class View(Generic[T]):
         self._handlers = [handler for handler in self._handlers if handler not in gone]
 
     def get(self, key: str) -> T | None:
-        """Return the object of that key, or None."""
+        """Return the object with the key, or None."""
         return self._shown.get(key)
 
     def all(self) -> ValuesView[T]:

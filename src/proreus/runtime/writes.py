@@ -47,7 +47,7 @@ class WriteResult(msgspec.Struct, frozen=True):
 
 
 async def write_node(client: Patcher, name: str, *, status: Patch, main: Edit) -> WriteResult:
-    """Write a node's status, then the rest; what is false is left out.
+    """Write a node's status, then the main part; a false patch is left out.
 
     Both were made from one version of the node, `main.version`.
     """

@@ -48,7 +48,7 @@ class ManagerProcess:
         """Start the process; it appends to the same log file.
 
         Raises:
-            RuntimeError: It runs already.
+            RuntimeError: The process runs already.
         """
         if self.is_running:
             raise RuntimeError("the manager runs already: stop or kill it first")
@@ -59,7 +59,7 @@ class ManagerProcess:
         """Wait for the end; return the exit code, below zero for a signal.
 
         Raises:
-            RuntimeError: It was never started.
+            RuntimeError: The process was never started.
         """
         return await self._started().wait()
 

@@ -90,7 +90,7 @@ def rights_of(options: Options) -> frozenset[str]:
 
 
 def problems(options: Options) -> tuple[str, ...]:
-    """Return what is wrong with the flags that name clouds. Pure."""
+    """Report wrong flags that name clouds. Pure."""
     clouds = named(options.cloud_provider)
     if not clouds[0].name and len(clouds) == 1:
         lone = "--load-balancer-cloud: needs several clouds in --cloud-provider"
@@ -115,7 +115,7 @@ def _wrong_names(names: Sequence[str]) -> Iterator[str]:
 
 
 def _wrong_uses(options: Options) -> Iterator[str]:
-    """Return what is wrong with the flags that use the clouds' names."""
+    """Report wrong flags that use the clouds' names."""
     names = [one.name for one in named(options.cloud_provider)]
     known = ", ".join(names)
     if options.load_balancer_cloud and options.load_balancer_cloud not in names:
@@ -146,7 +146,7 @@ def rules_of(options: Options) -> Rules:
 
 
 def _files(options: Options) -> Mapping[str, str] | str | None:
-    """Return the file of each cloud; None if there is one of all; what is wrong as a text."""
+    """Return each cloud's file, None if there is one file of all; or the problem as a text."""
     entries = [entry.strip() for entry in options.cloud_config.split(",")]
     names = [one.name for one in named(options.cloud_provider)]
     pairs = [entry.partition("=") for entry in entries]

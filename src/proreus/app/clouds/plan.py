@@ -86,7 +86,7 @@ def belonging(node: Node, votes: Votes) -> Belonging:
 
 
 def found_by(answers: Mapping[str, InstanceAnswer]) -> str | NotFound | CloudError:
-    """Return the one cloud that has the machine of an undecided node; else what is wrong.
+    """Return the one cloud that has the machine of an undecided node; else the error.
 
     Args:
         answers: The answer of each cloud that may have the machine; an error where a cloud gave

@@ -107,7 +107,7 @@ class Clouds:
 
 
 class Registry(Clouds):
-    """The clouds of one manager, with a view for each of what is its own."""
+    """The clouds of one manager, each with a view of the nodes and Services that are its own."""
 
     def __init__(
         self, names: Sequence[str], rules: Rules, nodes: Cache[Node], services: Cache[Service]

@@ -33,10 +33,10 @@ def members_of(provider: CloudProvider) -> Mapping[str, CloudProvider]:
 
 
 def names_of(provider: CloudProvider) -> tuple[str, ...]:
-    """Return the names that select a provider, of which its only cloud has one."""
+    """Return all names that select a provider; its only cloud is called by one of them."""
     return (provider.name, *provider.names)
 
 
 def flags_of(provider: CloudProvider, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what was given for the provider's own flags, by their names."""
+    """Return the values given for the provider's own flags, by their names."""
     return {name: given[name] for name in provider.flags if name in given}

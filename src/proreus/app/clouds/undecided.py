@@ -56,7 +56,7 @@ class UndecidedCloud(CloudProvider):
     name: ClassVar[str] = UNDECIDED
 
     def __init__(self, clouds: Clouds) -> None:
-        """Answer by what is known of these clouds."""
+        """Keep these clouds, by whose state nodes and Services are judged."""
         super().__init__(None)
         self._clouds = clouds
 
@@ -132,7 +132,7 @@ class UndecidedInstances:
 
 
 def _one_of(answers: Mapping[str, InstanceAnswer]) -> InstanceAnswer:
-    """Return the machine of the one cloud that has it, or what is wrong."""
+    """Return the machine of the one cloud that has it, or the error."""
     found = found_by(answers)
     return labelled(answers[found], found) if isinstance(found, str) else found
 
@@ -141,7 +141,7 @@ class UndecidedBalancers:
     """The load balancers of Services for which no cloud can be chosen: there are none."""
 
     def __init__(self, clouds: Clouds) -> None:
-        """Say what is known of these clouds."""
+        """Keep these clouds, by whose state Services are judged."""
         self._clouds = clouds
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
@@ -162,15 +162,15 @@ class UndecidedBalancers:
         return ""
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """Answer with what is wrong."""
+        """Answer with the error that says why no cloud can be chosen."""
         return {one.ref.uid: InvalidRequest(self._problem(one.service)) for one in desired}
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """Answer with what is wrong."""
+        """Answer with the error that says why no cloud can be chosen."""
         return await self.ensure(desired)
 
     async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
-        """Delete nothing: what there is, is in a cloud that this manager does not have."""
+        """Delete nothing: whatever exists is in a cloud that this manager does not have."""
         return {ref.uid: self._deleted(ref) for ref in refs}
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:

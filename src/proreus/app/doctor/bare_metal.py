@@ -1,4 +1,4 @@
-"""Find what is in the way of the provider `local` in the cluster. Pure."""
+"""Find obstacles to the provider `local` in the cluster. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final

@@ -19,7 +19,7 @@ from proreus.app.doctor.observed import Finding, Observed
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """The findings; `unread` could not be read, `notes` say what was left out, and why."""
+    """The findings, what could not be read (`unread`), and what was left out, and why (`notes`)."""
 
     findings: tuple[Finding, ...]
     unread: tuple[str, ...]

@@ -151,10 +151,11 @@ class Speakers(msgspec.Struct, frozen=True):
 class Cloud(msgspec.Struct, frozen=True):
     """The provider's answers; there are none if it could not be started because of `error`.
 
-    `answers` and `owns` are by node name; `policies` by Service key, where the provider refuses
-    a Service it is the error; `volumes` are the labels of those that lack some, by name. `members`
-    are the clouds where there are several, each with its name in the place of the provider's; then
-    the rest holds what all of them say. `local` is the cloud-config of the provider `local`.
+    `answers` and `owns` are by node name; `policies` are by Service key, the error where the
+    provider refuses the Service; `volumes` are the labels of volumes that lack some, by name.
+    `members` are the clouds where there are several, each with its name in the place of the
+    provider's; the other fields then hold what all clouds say. `local` is the cloud-config of the
+    provider `local`.
     """
 
     provider: str

@@ -1,4 +1,4 @@
-"""Read what the user of the doctor may read, and note the rest."""
+"""Read everything that the doctor's user may read, and note what that user may not."""
 
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """A reader of the API server, which notes what it may not read.
+    """A reader of the API server, which notes the reads that it forbids.
 
     Attributes:
         client: The client that reads.

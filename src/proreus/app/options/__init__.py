@@ -271,7 +271,7 @@ class Options(ServingOptions, frozen=True, kw_only=True):
 
 
 def problems(options: Options) -> tuple[str, ...]:
-    """Return what is wrong with the options as a whole; each problem names its flag."""
+    """Report problems of the options as a whole; each problem names its flag."""
     found: list[str] = []
     if not options.cloud_provider:
         found.append("--cloud-provider: must not be empty; name a bundled provider or a plugin")
@@ -318,7 +318,7 @@ def problems(options: Options) -> tuple[str, ...]:
 
 
 def _servers(options: Options) -> Iterator[str]:
-    """Return what is wrong with ports and certificates."""
+    """Report wrong ports and certificates."""
     if options.metrics_bind_address != "0":
         port = options.metrics_bind_address.rpartition(":")[2]
         if not port.isdecimal() or not 0 < int(port) <= LAST_PORT:

@@ -44,7 +44,7 @@ PROBLEMS: Final = Gauge(
 def show(
     decision: Decision, peers: Mapping[str, Peer], sessions: Mapping[str, Session], problems: int
 ) -> None:
-    """Show what was decided and observed, in the place of what was shown before."""
+    """Show a decision and the observed sessions, in the place of earlier ones."""
     for gauge in (SESSION_UP, PREFIXES, BFD_UP):
         gauge.clear()
     for name, peer in peers.items():

@@ -49,7 +49,7 @@ def _addresses(row: GatewayRow | SpeakerRow) -> str:
 
 
 def _speakers(speakers: Sequence[SpeakerRow], rows: int) -> list[str]:
-    """Render which node announces what; of one that is not well, what it is to announce."""
+    """Render what each node announces; for one that is not well, what it is to announce."""
     lines = [
         f"SPEAKER    {one.node}: "
         + (f"{one.problem}; is to announce " if one.problem else "announces ")

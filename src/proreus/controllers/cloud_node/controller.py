@@ -206,7 +206,7 @@ class CloudNodeController:
         group: Hashable,  # noqa: ARG002 - the changes say all
         changes: Mapping[str, Change],
     ) -> Mapping[str, Outcome]:
-        """Write the node's status, then the rest."""
+        """Write the node's status, then its other changes."""
         return {name: await self._apply(name, change) for name, change in changes.items()}
 
     async def _apply(self, name: str, change: Change) -> Outcome:

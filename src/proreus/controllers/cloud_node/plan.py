@@ -225,7 +225,7 @@ def _refreshed(
     main: Edit,
     now: datetime,
 ) -> Change:
-    """Make the change of an initialised node; its condition says what is wrong."""
+    """Make the change of an initialised node; its condition tells differences from the instance."""
     state = _condition(node, "True", finding, now)
     events = () if finding is _FINE else _on_transition(node, state, "Warning")
     return Change(_status(node, desired, state), main, events)

@@ -130,7 +130,7 @@ class CloudNodeLifecycleController:
             self._changed.add(node.metadata.name)
 
     def _wake(self, delay: float) -> None:
-        """Make the next pass in so many seconds at the latest."""
+        """Make the next pass in this number of seconds at the latest."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._waker is not None:
@@ -187,7 +187,7 @@ class CloudNodeLifecycleController:
                 self._tell(node, out_of_service.returned(node))
 
     def _nodes(self, now: datetime) -> tuple[Node, ...]:
-        """Return the nodes of a pass: all, unless it decides the same without most of them."""
+        """Return the nodes of a pass: all nodes, or only those that it depends on."""
         nodes = self._env.nodes
         some = self._outstanding.and_lost(self._inventory.lost, nodes.get)
         if is_quiet(some, now, self._known, self._policy, self._memory):

@@ -25,7 +25,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             least one.
         breaker_fraction: The share of a scope's nodes that may look gone within the window.
         breaker_minimum: The number that may look gone in any case.
-        breaker_window: How long a deletion counts.
+        breaker_window: How long a deletion counts for the breaker.
         hold: How long answers must stay unchanged for a node to go in spite of the breaker.
         release_fraction: The share of a scope's nodes that may go in spite of the breaker within
             `release_interval`; at least `breaker_minimum`.

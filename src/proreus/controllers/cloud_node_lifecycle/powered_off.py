@@ -123,7 +123,7 @@ def _proved(
 def _awake(
     ready: Mapping[Key, Node], replies: Iterable[Reply], memory: ScopeMemory
 ) -> tuple[frozenset[Key], bool]:
-    """Return the Ready nodes shown as powered off, and whether one of them is shown as running."""
+    """Return the Ready nodes shown as powered off, and whether one was shown running later."""
     awake = {key for key in memory.awake if key in ready}
     is_contradicted = False
     keys = {node.metadata.name: key for key, node in ready.items()}

@@ -59,7 +59,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What a pass needs to decide: the policy, what is known, and the observations' time."""
+    """The inputs of a pass's decisions: the policy, known facts, and the observations' time."""
 
     policy: Policy
     known: Known
@@ -181,10 +181,9 @@ def questions(
 ) -> tuple[Question, ...]:
     """Make the questions: every candidate once, with witnesses of its scope in each batch.
 
-    There are few witnesses, with those among them that the cloud did not know last. An answer
-    that may decide has as many as `Policy.jury`. They take at most half of a batch that is full.
-    Where half a batch has no room for them there is one question for each scope that takes
-    several calls.
+    There are few witnesses, among them the nodes that the cloud did not know last. An answer that
+    may decide has as many as `Policy.jury`. They take at most half of a full batch. Where half a
+    batch has no room for them there is one question for each scope that takes several calls.
     """
     in_question = candidates(nodes, now, known.owns, policy, known.known_for)
     if not in_question:

@@ -30,7 +30,7 @@ _OUT_OF_SERVICE = Taint(key=TAINT_OUT_OF_SERVICE, effect="NoExecute", value="nod
 def shutdown(node: Node, answer: InstanceAnswer | None) -> Patch | None:
     """Make the patch that taints a stopped node, or removes the taint of a running one.
 
-    A Ready node has none, whatever the cloud says. None if there is nothing to do.
+    A Ready node gets no taint, whatever the cloud says. Return None if there is nothing to do.
     """
     state = answer.state if isinstance(answer, Instance) else InstanceState.UNKNOWN
     others = tuple(taint for taint in node.spec.taints if not _is(taint, _SHUTDOWN))

@@ -302,7 +302,7 @@ class NodeLifecycleController:
         return True
 
     async def _send(self, work: Awaitable[Result], what: str, about: str) -> Result | None:
-        """Send a write; None if it failed, or what it was about has changed or gone."""
+        """Send a write; None if it failed, or if its object has changed or is gone."""
         async with self._slots:
             answer = await contained(work)
         if isinstance(answer, Conflict | NotFound):

@@ -144,7 +144,7 @@ def chosen(nodes: Iterable[Node], uids: Collection[str]) -> tuple[Node, ...]:
 
 
 def no_execute(node: Node, now: datetime) -> Patch | None:
-    """Make the patch of the NoExecute taint that fits the node's condition; None if it has it."""
+    """Make the patch of the NoExecute taint that fits the node's condition; None if it is there."""
     return taints.edit(node, taints.no_execute(node, taints.wanted_key(node), now))
 
 

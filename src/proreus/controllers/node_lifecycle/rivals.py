@@ -43,7 +43,7 @@ class Rivals(msgspec.Struct, frozen=True):
 def noticed(
     rivals: Rivals, old: Pulse | None, new: Pulse | None, now: datetime, at: float
 ) -> Rivals:
-    """Add what a change of a Node shows."""
+    """Add the writers that a change of a Node shows."""
     uid = (new or old or Pulse()).metadata.uid
     rest = {key: name for key, name in rivals.nodes.items() if key != uid}
     if new is None or not marks(new):

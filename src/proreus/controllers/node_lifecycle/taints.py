@@ -54,7 +54,7 @@ def executing(node: Node) -> frozenset[str]:
 
 
 def no_execute(node: Node, key: str, now: datetime) -> tuple[Taint, ...]:
-    """Return the taints with exactly that one of the effect NoExecute; with none if it is ""."""
+    """Return the taints with this one as the only one of the effect NoExecute; "" is none."""
     kept = [
         one for one in node.spec.taints if not _is(one, "NoExecute", EXECUTING) or (one.key == key)
     ]

@@ -99,7 +99,7 @@ class _Draft:
         self.needs_listing = False
 
     def lasts(self, what: Key | Route) -> bool:
-        """Tell whether a listing confirms the unexpected; if not, plan a second look."""
+        """Tell whether a second listing confirms an unexpected state; if not, plan a second."""
         since = self.memory.doubts.get(what, self.now)
         self.doubts[what] = since
         proved = since + self.policy.confirm

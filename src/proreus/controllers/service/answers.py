@@ -327,7 +327,7 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
 
 
 def _unrecorded(service: Service, classes: Classes) -> Patch | None:
-    """Make the patch that takes our cloud's name off a Service, unless that is gone with it.
+    """Make the patch that takes our cloud's name off a Service; None if the deletion does that.
 
     Another cloud's name stays, since that cloud may have the Service by now. The only cloud removes
     any name.

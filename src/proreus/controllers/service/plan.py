@@ -161,8 +161,9 @@ def still_ours(
     """Return the memory, or None if what it names to delete may be another manager's by now.
 
     While a Service is of another type it has no class, so every manager cleans up after it. Once it
-    is of another's class, that one may have made a load balancer with the same marks. Then only who
-    made the former one, and has not yet heard that it is gone, has anything left to delete.
+    is of another's class, the other manager may have made a load balancer with the same marks. Then
+    only the manager that made the former load balancer, and has not yet heard that it is gone, has
+    anything left to delete.
     """
     if memory is None or service is None or service.metadata.uid != memory.ref.uid:
         return memory

@@ -120,7 +120,7 @@ class Api:
             parameters: The operation's parameters, the same for every page.
 
         Raises:
-            CloudError: A page could not be had (see `call`), so nothing is returned.
+            CloudError: A page could not be read (see `call`), so nothing is returned.
         """
         parameter, next_field = _TOKENS[service]
 

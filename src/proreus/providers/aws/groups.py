@@ -159,7 +159,7 @@ class HostGroups:
         return refused
 
     async def foresee(self, access: Access) -> tuple[dict[str, Change], dict[str, str]]:
-        """Return what `allow` would change, by the ids of groups, and what it would answer.
+        """Return what `allow` would change, by the ids of groups, and what it would return.
 
         Raises:
             CloudError: AWS does not answer.

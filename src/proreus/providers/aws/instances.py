@@ -103,8 +103,8 @@ async def _asked(api: Api, ids: Collection[str]) -> dict[str, Answer]:
 async def _listed(api: Api, ids: Collection[str]) -> dict[str, Answer]:
     """Return what a filtered listing shows, where refusals name too few ids.
 
-    It may leave out what is there, so some of what it leaves out is asked for singly, others each
-    time; of the rest nothing is known.
+    A listing may leave out instances that exist, so some of those that it leaves out are asked for
+    singly, others each time; about the rest nothing is known.
     """
     shown = [
         one

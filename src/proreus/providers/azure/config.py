@@ -272,7 +272,7 @@ class AzureConfig(Unused, frozen=True, kw_only=True, rename=_rename):
 
     @property
     def pools(self) -> PoolType:
-        """How nodes are in pools."""
+        """The way in which pools name nodes."""
         found = PoolType(self.load_balancer_backend_pool_configuration_type.lower())
         return PoolType.NODE_IP_CONFIGURATION if found is PoolType.POD_IP else found
 

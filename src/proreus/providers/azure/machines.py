@@ -175,7 +175,7 @@ def instance(
 
 
 def by_id(resources: Sequence[Resource]) -> dict[str, Resource]:
-    """Return resources by their ids in small letters; what has none is left out."""
+    """Return resources by their ids in small letters; resources without an id are left out."""
     return {str(one["id"]).lower(): one for one in resources if one.get("id")}
 
 

@@ -128,7 +128,7 @@ class Questions:
         """Return the machines in a resource group whose Node has this name.
 
         Raises:
-            CloudError: One of the lists could not be had.
+            CloudError: A list could not be read.
         """
         kinds = self._arm.config.machines
         found = await self.of_group(group)

@@ -32,7 +32,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     @property
     def is_read(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether the operation changes nothing."""
         return self.method == "GET"
 
 

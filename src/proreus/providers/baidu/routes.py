@@ -177,7 +177,7 @@ class BaiduRoutes:
         self._told = frozenset((other.id, ours.id) for other, ours in found)
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """List the rules with the cluster's mark; those to Nodes that want none are blackholes."""
+        """List the rules with the cluster's mark, as blackholes where a Node wants no route."""
         rules = await self._read(nodes)
         ours = self._ours(rules, cluster, nodes)
         self._tell(conflicts(rules, ours), nodes)

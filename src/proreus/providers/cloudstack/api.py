@@ -54,7 +54,7 @@ class Api:
         """Keep settings and context; send nothing yet.
 
         Raises:
-            ConfigError: A file of TLS cannot be used.
+            ConfigError: A certificate or key file cannot be used.
         """
         self._settings = config.global_
         self._context = context
@@ -106,8 +106,8 @@ class Api:
     ) -> list[Described]:
         """Return all objects of a list, from all pages, of the project, or else the account.
 
-        The first request lets CloudStack choose how many it shows at once; those for more ask for
-        pages of just that size, which it surely takes.
+        The first request lets CloudStack choose how many objects it shows at once; the requests for
+        more ask for pages of just that size, which it surely takes.
 
         Args:
             command: The command of the API, such as "listNetworks".
@@ -116,7 +116,7 @@ class Api:
             everywhere: Whether the objects of the account and of all its projects are asked for.
 
         Raises:
-            CloudError: A page could not be had, or the list changed while it was read.
+            CloudError: A page could not be read, or the list changed while it was read.
         """
         asked = {"listall": "true", **(parameters or {})}
         placed = {**asked, "projectid": _ALL_PROJECTS} if everywhere else self.in_project(asked)
@@ -142,7 +142,7 @@ class Api:
         """Return what a job has done, or that CloudStack still works on it.
 
         Raises:
-            CloudError: The job failed, or CloudStack does not tell.
+            CloudError: The job failed, or CloudStack gives no usable answer.
         """
         if not job.id:
             return {}

@@ -25,7 +25,7 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         api_url: The address of the API, such as https://cloud.example.org/client/api.
         api_key: The API key of a user.
         secret_key: Its secret key, which signs requests.
-        ssl_no_verify: Do not check certificates.
+        ssl_no_verify: Whether certificates are not checked.
         project_id: The project that the nodes are in; "" where they are in the account itself.
         zone: The zone of the manager; the zone of a node is that of its machine.
         region: The region of all nodes; by default each node's zone.

@@ -33,7 +33,7 @@ def id_of(described: Mapping[str, Any]) -> str:
 
 
 def misplaced(described: Mapping[str, Any], project: str) -> str:
-    """Return the place of an object outside of the project or account; "" if it is in it."""
+    """Return in which other project or account an object is; "" if it is in the right one."""
     there = str(described.get("projectid") or "").lower()
     if there == project:
         return ""

@@ -39,7 +39,7 @@ class Works:
 
         Raises:
             Working: CloudStack still works on one.
-            CloudError: One failed, or CloudStack does not tell.
+            CloudError: A job failed, or CloudStack gives no usable answer.
         """
         left: list[Job] = []
         failed: CloudError | None = None

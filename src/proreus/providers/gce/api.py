@@ -104,7 +104,7 @@ class Api:
         """Read a resource that must be there.
 
         Raises:
-            CloudError: It is not, or Google does not tell.
+            CloudError: The resource does not exist, or Google gives no usable answer.
         """
         return await self._client(operation).call(_request(operation, path), form)
 

@@ -73,7 +73,7 @@ class Described(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> Machine:
-        """Its zone and name."""
+        """The instance's zone and name."""
         return machine(last_part(self.zone), self.name)
 
 

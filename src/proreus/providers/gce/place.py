@@ -94,7 +94,7 @@ async def find_place(settings: Global, metadata: Metadata, api: Api) -> Place:
 
     Raises:
         ConfigError: The zone has another form.
-        CloudError: The metadata server, or Google, does not tell.
+        CloudError: The metadata server or Google gives no usable answer.
     """
     project = settings.project_id or await metadata.project()
     zone = settings.local_zone or await metadata.zone()

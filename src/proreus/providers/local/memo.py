@@ -32,7 +32,7 @@ def written(state: State) -> Mapping[str, tuple[str, ...]]:
 
 
 def read(chains: Mapping[str, Sequence[str]]) -> State:
-    """Return the state from comments, without what is incomplete.
+    """Return the state from comments, without incomplete parts.
 
     A balancer is left out if it, or a pool or a machine of it, cannot be read: the next `ensure`
     makes it anew, with the address in the Service's status.

@@ -44,7 +44,7 @@ class Echo(msgspec.Struct, frozen=True):
 
 
 def weighed(before: Mapping[str, Echo], answered: Collection[str]) -> dict[str, Echo]:
-    """Return what is known after one more round, in which these addresses have answered. Pure."""
+    """Return the state after one more round, in which these addresses have answered. Pure."""
     return {
         address: Echo(answered=True)
         if address in answered

@@ -70,7 +70,7 @@ class Occupied:
         return self._of.get(uid, ())
 
     def by_others(self, address: Address, uid: str) -> list[Taken]:
-        """Return who has an address besides the Service of that uid."""
+        """Return who has an address besides the Service with this uid."""
         return [one for one in self._at.get(address, ()) if one.uid != uid]
 
     def first_free(self, pool: Pool, family: str) -> Address | None:

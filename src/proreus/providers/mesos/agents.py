@@ -92,12 +92,12 @@ class Agent(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The agent's id."""
         return self.agent_info.id.value
 
     @property
     def host(self) -> str:
-        """Its host name in small letters."""
+        """The agent's host name in small letters."""
         return self.agent_info.hostname.lower()
 
 
@@ -175,7 +175,7 @@ class Marked(msgspec.Struct, frozen=True):
 
     @property
     def since(self) -> datetime:
-        """When it was marked."""
+        """The time at which the agent was marked."""
         return datetime.fromtimestamp(self.timestamp.nanoseconds / 1e9, UTC)
 
 

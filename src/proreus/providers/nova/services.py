@@ -48,7 +48,7 @@ class Services(ABC, Generic[Access]):
             options: The options of `RestClient`, the same for all services.
 
         Raises:
-            ConfigError: A file of TLS cannot be used.
+            ConfigError: A certificate or key file cannot be used.
         """
         self._context = context
         self.credential: Credential[Access] = Credential(

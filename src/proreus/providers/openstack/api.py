@@ -54,7 +54,7 @@ class Api(Services[AccessInfoV3]):
             timeout: Seconds to wait for a connection, and for an answer.
 
         Raises:
-            ConfigError: A file of TLS cannot be used.
+            ConfigError: A certificate or key file cannot be used.
         """
         self._login = login
         # The last one given comes first, as officially.

@@ -28,7 +28,7 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         ca_file: A file of CA certificates for all services.
         cert_file: A client certificate, in PEM; with `key_file`.
         key_file: The file with the client certificate's key.
-        tls_insecure: Do not check certificates.
+        tls_insecure: Whether certificates are not checked.
         username: The user; needs `password`, and a domain.
         user_id: The user's id, in the place of `username` and its domain.
         password: The user's password.

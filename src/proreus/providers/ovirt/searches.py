@@ -25,7 +25,7 @@ def page_of(search: str, number: int) -> str:
 def with_ids(ids: Iterable[str]) -> str:
     """Return the search for machines by their ids, whatever else is true of them.
 
-    An engine keeps each search that it has ever read, but for those with an asterisk; and these
-    differ from batch to batch.
+    The search ends with an asterisk: an engine keeps every other search that it has ever read, and
+    these differ from batch to batch.
     """
     return " or ".join(f"id={one}" for one in sorted(ids)) + " and name=*"

@@ -1,8 +1,8 @@
 """The provider `photon` (VMware Photon Controller): nodes as from the provider in old Kubernetes.
 
-Photon Controller has ended. Every call goes through `api.Api`; what an answer means is decided in
-pure functions (`plan`, `machines`, `names`). Load balancers are another provider's, such as
-`local`.
+Photon Controller is no longer developed. Every call goes through `api.Api`; what an answer means is
+decided in pure functions (`plan`, `machines`, `names`). Load balancers are another provider's, such
+as `local`.
 """
 
 from typing import TYPE_CHECKING, ClassVar

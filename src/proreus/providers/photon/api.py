@@ -72,7 +72,7 @@ class Api:
             context: The framework's gate.
 
         Raises:
-            ConfigError: A file of TLS cannot be used.
+            ConfigError: A certificate or key file cannot be used.
         """
         self._settings = config.global_
         self._turn = asyncio.Lock()
@@ -143,7 +143,7 @@ class Api:
         """Return a machine; None if Photon Controller itself says that there is none.
 
         Raises:
-            CloudError: It gives no usable answer.
+            CloudError: Photon Controller gives no usable answer.
         """
         place = await self.place()
         try:

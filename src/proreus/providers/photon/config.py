@@ -1,4 +1,4 @@
-"""The cloud-config of the provider `photon`: the file of the in-tree provider, of both its ages.
+"""The cloud-config of the provider `photon`: the in-tree provider's file, in both of its forms.
 
 Until Kubernetes 1.5 it names a tenant and a project, and says whether certificates are checked;
 later it has the project's id. Names that the in-tree provider does not know it refuses, and so they
@@ -77,7 +77,7 @@ class PhotonConfig(ConfigSection, frozen=True, kw_only=True):
     client: Client = msgspec.field(default_factory=Client)
 
     def problems(self) -> Iterator[str]:
-        """Report what is wrong between the sections."""
+        """Report problems between the sections."""
         if self.client.ca_file and self.global_.ignore_certificate:
             yield (
                 "[Client] ca-file: is without effect while [Global] ignoreCertificate is true:"

@@ -25,7 +25,7 @@ _STATES: Final[Mapping[str, InstanceState]] = {
 
 
 def state_of(state: str) -> InstanceState:
-    """Return the state of a machine; ERROR and words of another age say nothing about it."""
+    """Return the state of a machine; ERROR and unknown words say nothing about it."""
     return _STATES.get(state, InstanceState.UNKNOWN)
 
 

@@ -31,7 +31,7 @@ class Api(Services[Access]):
         """Keep the settings; send nothing yet.
 
         Raises:
-            ConfigError: A file of TLS cannot be used.
+            ConfigError: A certificate or key file cannot be used.
         """
         self._settings = config.global_
         ca_file = config.client.ca_file

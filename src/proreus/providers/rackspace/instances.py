@@ -18,7 +18,8 @@ class RackspaceServers(Servers):
     async def by_name(self, names: Collection[str]) -> dict[str, list[Described]]:
         """Read servers by name in lower case, or by the address that a Node is called by.
 
-        Of several servers of a name those count that may run. An address costs the whole list.
+        Of several servers of a name those count that may run. To look up an address, the whole list
+        is read.
 
         Raises:
             CloudError: Nova gives no usable answer.

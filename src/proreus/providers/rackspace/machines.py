@@ -47,7 +47,7 @@ def instance(server: Described, *, region: str, known_as: str) -> Instance:
 
 
 def addresses(server: Described) -> tuple[NodeAddress, ...]:
-    """Return the addresses of a server: inside ServiceNet and Cloud Networks, outside PublicNet.
+    """Return a server's addresses: internal on ServiceNet and Cloud Networks, else external.
 
     Addresses of ServiceNet come first, since Kubernetes' own provider knew nodes by the first of
     them. A server without any has its public addresses as internal ones, too, as there.

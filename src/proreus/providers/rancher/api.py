@@ -39,7 +39,7 @@ class Api:
         """Keep the settings; send nothing yet.
 
         Raises:
-            ConfigError: A file of TLS cannot be used.
+            ConfigError: A certificate or key file cannot be used.
         """
         given = config.global_
         self._root, self._project = given.places()

@@ -212,7 +212,7 @@ class VCenter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """Its address, without a path."""
+        """The URL of the vCenter, without a path."""
         server = self.server
         host = f"[{server}]" if ":" in server and not server.startswith("[") else server
         return f"https://{host}:{self.port}"
@@ -223,7 +223,7 @@ class VCenter(msgspec.Struct, frozen=True, kw_only=True):
         return self.server, str(self.port), self.user, self.password
 
     def __repr__(self) -> str:
-        """Return its name and address."""
+        """Return the vCenter's name and address."""
         return f"VCenter({self.name!r}, {self.server}:{self.port})"
 
 
@@ -256,7 +256,7 @@ class VSphereConfig(ConfigSection, frozen=True, kw_only=True, rename="pascal"):
         return bool(self.load_balancer_class) or self.load_balancer.is_given
 
     def problems(self) -> Iterator[str]:
-        """Report what is missing."""
+        """Report required settings of the vCenter that are missing."""
         if self.balances:
             yield from class_problems(self.load_balancer, self.load_balancer_class)
         if self.balances or self.route.router_path:

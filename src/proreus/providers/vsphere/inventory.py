@@ -66,7 +66,7 @@ class Inventory:
         """Return what the vCenter shows now.
 
         Raises:
-            CloudError: It gives no usable answer.
+            CloudError: The vCenter gives no usable answer.
         """
         async with self._turn:
             return await self.client.in_session(self._current)
@@ -117,7 +117,7 @@ class Inventory:
         return [datastore(ref, properties) for ref, properties in found]
 
     async def datastore_of(self, volume: str) -> str | None:
-        """Return the URL of the datastore with a volume of the CSI driver; None without such a one.
+        """Return the URL of the datastore with a volume of the CSI driver; None if there is none.
 
         Raises:
             CloudError: The vCenter gives no usable answer.

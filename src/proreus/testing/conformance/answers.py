@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Violated(Exception):
-    """The error that a rule does not hold; the text says what was seen."""
+    """The error that a rule does not hold; the text says what happened."""
 
     def __init__(self, seen: str, *, remedy: str = "") -> None:
         """Keep what was seen and, if the rule's own remedy does not fit, another `remedy`."""

@@ -179,7 +179,7 @@ async def _no_threads(site: Site, started: Started, before: set[threading.Thread
 
 
 def _threads(started: Started, before: set[threading.Thread]) -> str:
-    """Return the new threads, without idle ones of the framework."""
+    """Return the new threads, without the framework's idle threads."""
     new = [one for one in threading.enumerate() if one not in before]
     running = [one.name for one in new if one.name != "proreus-resting"]
     return ", ".join(running) or ("of context.call" if started.context.threads_running else "")

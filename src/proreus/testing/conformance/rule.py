@@ -1,4 +1,4 @@
-"""Define a rule and what was found when it was tried."""
+"""Define a rule and the finding when it was tried."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -54,7 +54,7 @@ def strategic_merge(target: Json, change: Mapping[str, Any]) -> dict[str, Any]:
     """Apply a strategic merge patch.
 
     Raises:
-        PatchError: It has a directive that is not known, or an entry without its merge key.
+        PatchError: The patch has a directive that is not known, or an entry without its merge key.
     """
     result = dict(target) if isinstance(target, Mapping) else {}
     if change.get("$patch") == "replace":

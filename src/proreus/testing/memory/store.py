@@ -151,7 +151,7 @@ class Store:
         """Return the next page of a list, of the same version.
 
         Raises:
-            ApiError: That version is forgotten (410).
+            ApiError: The version is forgotten (410).
         """
         known = self._lists.pop(token, None)
         if known is None:
@@ -162,7 +162,7 @@ class Store:
         """Return what happened to a resource after a version, the oldest first.
 
         Raises:
-            ApiError: That version is forgotten (410).
+            ApiError: The version is forgotten (410).
         """
         table = self._table(resource)
         if after < table.oldest:

@@ -174,7 +174,7 @@ class ClassicBalancers:
     async def _let_go(
         self, observed: Observed, former: Collection[str], *, keep: Collection[str]
     ) -> str:
-        """Delete the own group unless it is kept; return what there is to wait for, or "".
+        """Delete the own group unless it is kept; return the reason to wait, or "".
 
         `former` are groups that the load balancer had.
         """

@@ -63,7 +63,7 @@ def target_group_name(desired: Desired, mapping: PortMapping) -> str:
 
 
 def target_group_prefix(namespace: str, name: str) -> str:
-    """Return how the names of a Service's target groups begin; those of others may, too."""
+    """Return the beginning of the names of a Service's target groups; others' may be alike."""
     return f"k8s-{_PART.clean(namespace)}-{_PART.clean(name)}-"
 
 

@@ -76,7 +76,7 @@ def choose(lb: LoadBalancer, options: Options, family: str, place: Place, known:
 
 
 def _given(ref: LoadBalancerRef, id_: str, known: Known, place: Place, what: str) -> Chosen:
-    """Return an address that was not made for this Service, with its name among the users'."""
+    """Return another's address for this Service, with the Service in its tag of users."""
     observed = known.get(id_.lower())
     if observed is None:
         raise InvalidRequest(f"{what} does not exist: make it, or leave out the annotation")

@@ -110,7 +110,7 @@ def local_pool(ref: LoadBalancerRef, family: str) -> str:
 
 
 def pool_by_uid(ref: LoadBalancerRef, family: str) -> str:
-    """Return the name of such a pool that no other Service can have."""
+    """Return a name for a Service's own pool that no other Service's pool can have."""
     return f"{ref.name}{IPV6 if family == 'IPv6' else ''}".lower()
 
 
@@ -175,7 +175,7 @@ def parts(lb: LoadBalancer, options: Options, place: Place, family: str, ends: E
     """Return the rules and probes of a Service on one family.
 
     Args:
-        lb: What is desired.
+        lb: The desired load balancer, as the framework describes it.
         options: The options that its annotations choose.
         place: Where the cluster's load balancers are.
         family: IPv4 or IPv6.

@@ -68,7 +68,7 @@ def frontend_address(one: Resource, state: State) -> str:
 
 
 def index(state: State) -> Index:
-    """Make the index of all Services' parts from what is observed."""
+    """Make the index of all Services' parts from the observed state."""
     node_ports: list[Opened] = []
     frontends: dict[str, list[tuple[str, str, str]]] = {}
     used: dict[str, set[str]] = {}

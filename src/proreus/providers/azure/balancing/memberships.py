@@ -41,8 +41,8 @@ def _set(configuration: Resource, pools: Sequence[object]) -> None:
 def other_balancer(interface: Resource, pool: str, own: Collection[str]) -> str:
     """Return the load balancer of the same kind that already has an interface; "" if none has.
 
-    Azure takes an interface into one public and one internal load balancer. Of another's the kind
-    is told by the end of its name; the cluster's own, in small letters, are one of each kind.
+    Azure takes an interface into one public and one internal load balancer. The end of its name
+    tells the kind of another cluster's; the cluster's own, in small letters, are one of each kind.
     """
     is_internal = pool.lower().partition("/backendaddresspools/")[0].endswith("-internal")
     for configuration in primary_configurations(interface).values():

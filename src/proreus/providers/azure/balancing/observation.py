@@ -31,7 +31,7 @@ class Observer:
         """Read all that a plan needs, in as few calls as Azure has for it.
 
         Raises:
-            CloudError: Something could not be read.
+            CloudError: A resource could not be read.
         """
         place = self._scene.place
         group_id = place.group_id()

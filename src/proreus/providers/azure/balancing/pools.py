@@ -69,7 +69,7 @@ def pool_of(job: Job, jobs: Sequence[Job], state: State, scene: Scene, family: s
 def pools(
     observed: Sequence[Resource], jobs: Sequence[Job], state: State, scene: Scene, balancer: str
 ) -> list[Document]:
-    """Return the pools of a load balancer, of which none is lost that is not a Service's own.
+    """Return the pools of a load balancer; all that are not a Service's own are kept.
 
     Args:
         observed: The pools that the load balancer has.
@@ -100,7 +100,7 @@ def pools(
 def _shared_pool(
     observed: Sequence[Resource], live: Sequence[Job], scene: Scene, family: str, balancer: str
 ) -> dict[str, Any]:
-    """Return the properties of the pool with all nodes, or those of the load balancer."""
+    """Return the properties of the pool with all nodes, or with the load balancer's own nodes."""
     place = scene.place
     by_address = place.config.pools is PoolType.NODE_IP
     if not by_address or place.config.preconfigures(internal=place.balancers[balancer]):

@@ -126,7 +126,7 @@ def read_options(annotations: Mapping[str, str]) -> Options:
 
 
 def given_balancer(annotations: Mapping[str, str]) -> str:
-    """Return the load balancer that annotations name, or ""; wrong ones name none."""
+    """Return the load balancer that annotations name, or ""; wrong annotations name none."""
     return _given(AnnotationReader(annotations, PREFIX))
 
 

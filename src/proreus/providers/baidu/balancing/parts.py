@@ -52,7 +52,7 @@ class Mark(msgspec.Struct, frozen=True):
     """The contents of a load balancer's description.
 
     Attributes:
-        text: What people read.
+        text: The text for people.
         cluster_uid: The cluster that it belongs to; "" without our mark.
         service_uid: The UID of the Service that it was made for.
         service: The namespace/name of that Service; "" where there was no room.
@@ -87,7 +87,7 @@ class Balancer(msgspec.Struct, frozen=True):
         public_ip: The public address that is bound to it, or "".
         status: Its status, in the cloud's words.
         vpc: The id of its VPC.
-        mark: What its description holds.
+        mark: The mark that its description holds.
         listeners: The listeners that it has.
         members: The ids of its back ends.
     """
@@ -143,14 +143,15 @@ class Desired(msgspec.Struct, frozen=True):
     Attributes:
         ref: The Service.
         name: Its name; "" where the Service has named a load balancer, which keeps its own.
-        text: What people read in its description.
+        text: The text for people in its description.
         vpc: The id of the VPC in which it is made.
         subnet: The id of the subnet in which it is made.
         vip: Whether it gets an address of Baidu's own network.
         is_kept: Whether it stays when the Service is deleted.
-        listeners: One for each port.
+        listeners: The listeners, one for each port.
         candidates: The ids of the machines that may be back ends.
-        uncertain: Ids of machines of which the cloud does not tell now: they stay what they are.
+        uncertain: The ids of machines that the cloud says nothing about now: they are neither added
+            nor removed.
         most: The most back ends that it may have.
         is_internal: Whether it has no public address.
         requested: The public address that the Service names, or "".

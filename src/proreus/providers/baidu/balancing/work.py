@@ -27,7 +27,7 @@ class Work:
     """The work on load balancers, for one Service at a time, and what lists do not show yet.
 
     Attributes:
-        waits: How long each Service has waited.
+        waits: The counts of answers `Pending`, by Service.
     """
 
     def __init__(self, api: Api, hosts: Recent[Described | CloudError | None]) -> None:
@@ -58,7 +58,7 @@ class Work:
     async def take(
         self, uid: str, observed: Observed, step: Step
     ) -> Callable[[Observed], Observed]:
-        """Take a step; return a function from what was observed before it to what is after.
+        """Take a step; return a function from the state observed before it to the state after it.
 
         Raises:
             Working: The step's effect takes a while, or the cloud is busy with another change.

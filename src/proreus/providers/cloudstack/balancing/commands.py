@@ -62,7 +62,7 @@ class Commands:
     async def take(
         self, ref: LoadBalancerRef, network: Network | None, observed: Observed, step: Step
     ) -> Callable[[Observed], Observed]:
-        """Take a step; return a function from what was observed before it to what is after.
+        """Take a step; return a function from the state observed before it to the state after it.
 
         Args:
             ref: The Service.

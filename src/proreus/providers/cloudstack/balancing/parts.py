@@ -131,7 +131,7 @@ class Desired(msgspec.Struct, frozen=True):
     """The desired load balancer of a Service.
 
     Attributes:
-        rules: One for each port.
+        rules: The rules, one for each port.
         members: The ids of the machines.
         sources: The CIDRs that are let in.
         network: The network of the machines.

@@ -111,7 +111,7 @@ class Unassign(msgspec.Struct, frozen=True):
 
 
 class Stick(msgspec.Struct, frozen=True):
-    """The step to bind clients to machines until so many seconds after their last connection."""
+    """The step to bind clients to machines for a number of seconds after their last connection."""
 
     rule: str
     seconds: int
@@ -264,7 +264,8 @@ def _marks(address: Address, observed: Observed) -> Iterator[Step]:
 def _unstick(desired: Desired, observed: Observed) -> Iterator[Step]:
     """Delete stickiness policies of ours that are not desired: CloudStack cannot change them.
 
-    Before the algorithm of their rule is changed, since by that they are looked for.
+    They are deleted before the algorithm of their rule is changed, since policies are looked for by
+    that algorithm.
     """
     for rule in observed.rules:
         for one in rule.policies:

@@ -72,7 +72,7 @@ class Reader:
         """Read a network.
 
         Raises:
-            CloudError: There is none, or CloudStack does not tell.
+            CloudError: The network does not exist, or CloudStack gives no usable answer.
         """
         found = await self._api.listed("listNetworks", "network", {"id": id_})
         if not found:
@@ -149,7 +149,7 @@ class Reader:
         `project-id` was changed would be left behind, as if it were gone.
 
         Raises:
-            CloudError: It has; or CloudStack does not tell.
+            CloudError: The Service has objects there, or CloudStack gives no usable answer.
         """
         rules, addresses = await asyncio.gather(
             self._rules({"keyword": ref.name}, everywhere=True),

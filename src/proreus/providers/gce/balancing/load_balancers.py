@@ -281,7 +281,7 @@ class GCELoadBalancers:
         return await self._observer.everything(ref.name, first)
 
     async def _tear_down_other(self, ref: LoadBalancerRef, first: Rule | None) -> None:
-        """Delete what the Service had before it was to be reached from elsewhere."""
+        """Delete the Service's load balancer in the other scheme (internal or external)."""
         if first is not None and first.form is Form.SUBSET:
             await self._tear_down_subset(ref)
         else:

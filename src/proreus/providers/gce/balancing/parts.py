@@ -215,12 +215,12 @@ class Rule(_Part, frozen=True, kw_only=True):
 
     @property
     def family(self) -> str:
-        """The family of its address."""
+        """The family of the rule's address."""
         return IPV6 if self.ip_version == "IPV6" else IPV4
 
     @property
     def ip(self) -> str:
-        """Its address, which for IPv6 is the first of a range."""
+        """The rule's address, which for IPv6 is the first of a range."""
         return self.address.partition("/")[0]
 
     @property

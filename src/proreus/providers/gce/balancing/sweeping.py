@@ -20,7 +20,7 @@ class Sweeps:
         self._idle.set()
 
     async def count(self) -> int:
-        """Return the count, once no deletion is under way."""
+        """Return the number of deletions so far, once none is under way."""
         await self._idle.wait()
         return self._count
 

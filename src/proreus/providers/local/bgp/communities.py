@@ -81,10 +81,10 @@ def parse_community(text: str) -> Community:
 
 
 def standard(communities: Iterable[Community]) -> str:
-    """Return the standard ones in FRR's order, with spaces between them; "" if there are none."""
+    """Return the standard communities in FRR's order, with spaces between; "" if there are none."""
     return " ".join(one.text for one in sorted(set(communities)) if not one.is_large)
 
 
 def large(communities: Iterable[Community]) -> str:
-    """Return the large ones in order, with spaces between them; "" if there are none."""
+    """Return the large communities in order, with spaces between them; "" if there are none."""
     return " ".join(one.text for one in sorted(set(communities)) if one.is_large)

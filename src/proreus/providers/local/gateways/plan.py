@@ -291,7 +291,7 @@ def _rank(gateway: str, note: Note, share: Share) -> tuple[bool, int, str]:
 
 
 def _share_in(text: str) -> Share | None:
-    """Return the share of a name in notes; None if it is none, as another version may write it."""
+    """Return the share of a name in notes; None if the name is unknown, as of another version."""
     interface, _, number = text.rpartition("/")
     return (interface, _NUMBERS[number]) if number in _NUMBERS else None
 

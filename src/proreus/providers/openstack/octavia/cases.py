@@ -81,7 +81,7 @@ class Cases:
         """Return all load balancers that a Service uses, or those of a family; the oldest first.
 
         Raises:
-            CloudError: The services do not tell.
+            CloudError: Octavia or Neutron gives no usable answer.
         """
         every = await self._finder.found(ref)
         return [balancer for balancer in every if not family or family_of(balancer) == family]
@@ -107,7 +107,7 @@ class Cases:
 
         Raises:
             InvalidRequest: The Service names an object that it cannot have.
-            CloudError: The services do not tell.
+            CloudError: Octavia or Neutron gives no usable answer.
         """
         found = await self._choose(lb, options, family, every)
         is_own = found is None or owners.is_made_for(found, lb.ref)

@@ -140,7 +140,7 @@ def changed_rules(desired: Collection[Rule], described: Iterable[Described]) -> 
 
 
 def rule_of(described: Described) -> Rule | None:
-    """Return a rule from Neutron's description; None if it is none that a Service can need."""
+    """Return a rule from Neutron's description; None if no Service can need such a rule."""
     family, port = described.get("ethertype"), described.get("port_range_min")
     others = ("remote_group_id", "remote_address_group_id")
     if (

@@ -8,8 +8,8 @@ A Service may use a load balancer that was not made for it: another Service's of
 one that somebody has made by hand (`cloudprovider.ownership`). There it has listeners of its own
 and changes nothing else; the load balancer goes with the last Service, if it was made for one.
 
-What a verb changes it has seen as it is: see `turns`. So Services that share a load balancer need
-not wait for one another's verbs.
+A verb changes a load balancer only if nobody has changed it since the verb looked (`turns`). So
+Services that share a load balancer need not wait for one another's verbs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,11 +1,12 @@
 """Tell by name and tags to whom a load balancer belongs. Pure.
 
-One that was made for a Service has one tag with cluster and Service, `proreus/made-for`, as long as
-it lives, also after that Service has left it to others. A Service that uses one that was not made
-for it has `proreus/shared-by` there. Our marks are tags beside these, to find it by. Those of
-former versions named cluster and Service apart, so where two clusters have tags they prove nothing
-of the other's Services. All have the official manager's tag, too, which is the name that a load
-balancer of the Service has; by it that manager knows its own parts when a cluster goes back to it.
+A load balancer that was made for a Service has one tag with cluster and Service,
+`proreus/made-for`, as long as it lives, even after that Service has left it to others. A Service
+that uses a load balancer that was not made for it adds `proreus/shared-by`. Our marks are tags
+beside these, by which the load balancer is found. The tags of former versions named cluster and
+Service apart, so where two clusters have tags, these prove nothing about the other's Services. All
+load balancers have the official manager's tag, too, which is the name that a load balancer of the
+Service has; by it that manager knows its own parts when a cluster goes back to it.
 """
 
 import re
@@ -220,7 +221,8 @@ def may_be_used_by(described: Described, ref: LoadBalancerRef) -> bool:
 def is_named_by(described: Described, ref: LoadBalancerRef) -> bool:
     """Tell whether a load balancer has the Service's official tag, and no namesake's.
 
-    Of several clusters of one name any Service of that key has it, under an official manager.
+    With several clusters of one name, an official manager gives this tag to any Service with this
+    namespace and name.
     """
     return name_of(ref) in tags_of(described) and not _strangers_named_alike(described, ref)
 
@@ -365,6 +367,6 @@ def without(described: Described, ref: LoadBalancerRef) -> list[str]:
 
 
 def _strangers_named_alike(described: Described, ref: LoadBalancerRef) -> bool:
-    """Tell whether a Service of another cluster has the same official tag there."""
+    """Tell whether another cluster's Service has the same official tag on a load balancer."""
     marks = (read_one_value(value) for key in (MADE, SHARED) for value in values(described, key))
     return any(owner.key == ref.key and owner.cluster_uid != ref.cluster.uid for owner in marks)

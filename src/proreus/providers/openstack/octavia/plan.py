@@ -9,8 +9,8 @@ is refused (409). So a plan has one step, and is made anew from what there is th
 * What is not desired goes first, since a port can be taken by one listener only.
 * What cannot be changed is made anew: a listener of another protocol, a pool, a monitor.
 * A load balancer in the state ERROR is deleted and made anew as long as it has no address that
-  somebody may know; else it is told (`Broken`), as is one that the provider would have to delete in
-  parts.
+  somebody may know; else an error says so (`Broken`), as for one that the provider would have to
+  delete in parts.
 * One that others use, or that was not made for a Service, is never deleted: the Service's own parts
   go, and then its tags.
 """

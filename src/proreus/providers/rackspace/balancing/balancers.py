@@ -139,7 +139,7 @@ class Balancers:
         return dict(zip(ordered, found, strict=True))
 
     async def take(self, observed: Observed, step: Step) -> Callable[[Observed], Observed]:
-        """Take a step; return a function from what was observed before it to what is after.
+        """Take a step; return a function from the state observed before it to the state after it.
 
         A load balancer that refuses since it works on something else is waited for.
 

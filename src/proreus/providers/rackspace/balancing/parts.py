@@ -172,7 +172,7 @@ class Desired(msgspec.Struct, frozen=True):
     """The desired load balancers of a Service.
 
     Attributes:
-        balancers: One for each port.
+        balancers: The load balancers, one for each port.
         place: Their addresses.
         marks: Metadata that says whose they are.
         max_nodes: The most nodes that a load balancer may have.

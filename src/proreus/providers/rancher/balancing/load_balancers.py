@@ -196,7 +196,7 @@ class RancherLoadBalancers:
     async def _take(
         self, ref: LoadBalancerRef, observed: Observed, step: Step
     ) -> Callable[[Observed], Observed]:
-        """Take a step; return a function from what was observed before it to what is after.
+        """Take a step; return a function from the state observed before it to the state after it.
 
         Raises:
             Working: Rancher works on it, or on something that has to be done before.

@@ -43,7 +43,7 @@ class Reader:
         """Return the load balancer that belongs to a Service.
 
         Raises:
-            CloudError: There are several, its name is another's, or Rancher does not tell.
+            CloudError: There are several, its name is another's, or Rancher gives no usable answer.
         """
         name = name_of(ref)
         named = [
@@ -88,7 +88,7 @@ class Reader:
 
         Raises:
             Working: Rancher is removing the stack.
-            CloudError: It is broken, or Rancher does not tell.
+            CloudError: The stack is in an error state, or Rancher gives no usable answer.
         """
         listed = await self._api.listed(self._api.version.stacks, name=STACK)
         named = [one for one in listed if str(one.get("name") or "").lower() == STACK]

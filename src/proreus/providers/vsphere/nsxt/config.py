@@ -34,7 +34,7 @@ class Nsxt(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         host: Its host name or address, with a port if that is not 443.
         user: Its user.
         password: The user's password.
-        insecure_flag: Do not check the certificate.
+        insecure_flag: Whether the certificate is not checked.
         ca_file: A file of CA certificates.
         remote_auth: Whether the user is one of VMware Identity Manager or of LDAP.
         secret_name: The Secret with `username` and `password`, which is mounted.
@@ -64,7 +64,7 @@ class Nsxt(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
 
     @property
     def url(self) -> str:
-        """Its address, without a path."""
+        """The URL of the manager of NSX-T, without a path."""
         is_bare_ipv6 = self.host.count(":") > 1 and not self.host.startswith("[")
         return f"https://[{self.host}]" if is_bare_ipv6 else f"https://{self.host}"
 
@@ -80,7 +80,7 @@ class Nsxt(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         return self.secrets_directory or SECRETS
 
     def missing(self) -> Iterator[str]:
-        """Report what is missing for a connection."""
+        """Report settings that a connection needs and that are missing."""
         if not self.host:
             yield "NSXT host: is required for load balancers and routes of NSX-T"
         elif "/" in self.host:
@@ -167,7 +167,7 @@ class LoadBalancerSection(ClassSection, frozen=True, kw_only=True, rename="kebab
 
     @property
     def owner(self) -> str:
-        """The tag `owner` of what is made."""
+        """The tag `owner` of all objects that are made."""
         return self.additional_tags.get("owner", OWNER)
 
     def problems(self) -> Iterator[str]:
@@ -249,7 +249,7 @@ def classes(
 ) -> Mapping[str, LoadBalancerClass]:
     """Return all classes by name, the default one always among them. Pure.
 
-    As officially, [LoadBalancerClass "default"] counts for the others, too.
+    As officially, settings of [LoadBalancerClass "default"] are defaults of the other classes, too.
     """
     default = _class(DEFAULT, section, None)
     if DEFAULT in own:
@@ -271,7 +271,7 @@ def _class(name: str, own: ClassSection, default: LoadBalancerClass | None) -> L
 
 
 def class_problems(section: LoadBalancerSection, own: Mapping[str, ClassSection]) -> Iterator[str]:
-    """Report what is missing for load balancers. Pure."""
+    """Report settings that load balancers need and that are missing. Pure."""
     if not (section.lb_service_id or section.tier1_gateway_path):
         yield "LoadBalancer: give lb-service-id or tier1-gateway-path"
     for where, one in {"LoadBalancer": section, **own}.items():

@@ -1,4 +1,4 @@
-"""Name every kind of object of NSX-T's policy API, with what is done with it.
+"""Name every kind of object of NSX-T's policy API, with its methods.
 
 The guide's table of requests is made from it.
 """

@@ -33,7 +33,7 @@ class StaticRoute(msgspec.Struct, frozen=True):
         hops: The addresses to which it leads.
         cluster: The value of the official tag with the cluster's name, or "".
         cluster_uid: The UID of the cluster that our mark names, or "".
-        document: How NSX-T describes it.
+        document: The route as NSX-T describes it.
     """
 
     id: str
@@ -97,7 +97,7 @@ def route_id(node: Node, destination: str) -> str:
 def route_document(
     cluster: ClusterIdentity, node: Node, destination: str, found: StaticRoute | None
 ) -> Document:
-    """Return what is sent to make a node's route, or to change the one that there is.
+    """Return the document that makes a node's route, or changes the existing one.
 
     Raises:
         InvalidRequest: The node has no address of the destination's family.

@@ -35,7 +35,7 @@ class SubsetNames(msgspec.Struct, frozen=True):
     Attributes:
         own: The name of the backend service, the groups of endpoints, the firewall rule for clients
             and the own health check.
-        own_check_firewall: The firewall rule for the own health check.
+        own_check_firewall: The name of the firewall rule for the own health check.
         shared_check: The name of the health check of nodes, which all such load balancers share.
         shared_check_firewall: The name of the firewall rule for the shared health check.
         rules: The name of the forwarding rule, by the word for its protocol.

@@ -213,7 +213,7 @@ def differs(want: Want, document: Document) -> bool:
 
 
 def written(want: Want, document: Document | None) -> dict[str, Any]:
-    """Return what is sent to make an object, or to change the one that there is."""
+    """Return the document that makes an object, or changes the existing one."""
     before = dict(want.fresh) if document is None else dict(document)
     body = before | dict(want.fields)
     if "members" in want.fields and document is not None:
@@ -249,7 +249,7 @@ def normal(field: str, value: Any) -> Any:
 
 
 def marking(part: Part, tags: Mapping[str, str]) -> dict[str, Any]:
-    """Return what is sent to add our marks to an object."""
+    """Return the document that adds our marks to an object."""
     return {**part.document, "tags": with_tags(part.document, tags)}
 
 

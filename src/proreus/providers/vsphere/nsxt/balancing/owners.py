@@ -36,7 +36,7 @@ def scopes(more: Mapping[str, str]) -> frozenset[str]:
 
 
 def cluster_tags(cluster: ClusterIdentity, owner: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags of what is made for the whole cluster."""
+    """Return the tags of objects that are made for the whole cluster."""
     own = {key: value for key, value in marks(cluster, "", "").items() if value}
     return {**more, _OWNER: owner, _CLUSTER: cluster.name, **own}
 

@@ -56,7 +56,7 @@ class Part(msgspec.Struct, frozen=True):
     Attributes:
         place: The place of the part in the policy API.
         id: Its id.
-        document: How NSX-T describes it.
+        document: The part as NSX-T describes it.
         is_marked: Whether our marks on it name the Service.
         address: The address, if the part is an allocation that has got one; else "".
         failure: The reason why the part, an allocation, gets no address; else "".
@@ -76,12 +76,12 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The path by which others refer to it."""
+        """The path by which other objects refer to the part."""
         return f"{self.place.path}/{self.id}"
 
     @property
     def key(self) -> str:
-        """The port that it is for, such as "TCP/80", or ""."""
+        """The port that the part is for, such as "TCP/80", or ""."""
         return tags_of(self.document).get(PORT, "")
 
     @property
@@ -190,7 +190,7 @@ class Service(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """The observed state in NSX-T: what there is for a Service.
+    """The observed state in NSX-T: the parts that exist for a Service.
 
     Attributes:
         service: The load balancer service, or None.

@@ -194,7 +194,7 @@ def _allocation(observed: Observed) -> Part | None:
 
 
 def _same(one: str, other: str) -> bool:
-    """Tell whether two texts are one address; texts that are none differ unless they are equal."""
+    """Tell whether two texts are one address; texts that are no addresses are compared as texts."""
     try:
         return ipaddress.ip_address(one) == ipaddress.ip_address(other)
     except ValueError:
@@ -204,7 +204,7 @@ def _same(one: str, other: str) -> bool:
 def _first(
     desired: Desired, observed: Observed, kept: Kept, service_tags: Mapping[str, str]
 ) -> Iterator[Step]:
-    """Make what others refer to: service, address, monitors, persistence profile, group."""
+    """Make the parts that others refer to: service, address, monitors, persistence, group."""
     if observed.service is None:
         want = documents.service_want(desired, service_tags)
         yield steps.create(want, desired.new_id(want.place.kind))

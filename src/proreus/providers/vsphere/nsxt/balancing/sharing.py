@@ -27,7 +27,7 @@ class Shared(Generic[T]):
         """Return what a reading that has begun after this call has found.
 
         Raises:
-            CloudError: That reading has failed.
+            CloudError: The reading has failed.
         """
         first_of_use = self._begun + 1
         async with self._turn:

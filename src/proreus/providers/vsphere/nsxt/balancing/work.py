@@ -35,7 +35,7 @@ class Work:
         self._turn = asyncio.Lock()
 
     async def take(self, cluster: ClusterIdentity, observed: Observed, step: Step) -> After:
-        """Take a step; return a function from what was observed before it to what is after.
+        """Take a step; return a function from the state observed before it to the state after it.
 
         Raises:
             Working: NSX-T works on the step, or is busy with another change.
