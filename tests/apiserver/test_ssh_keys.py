@@ -43,7 +43,7 @@ async def test_a_cloud_that_fails_is_asked_again(site: Site, tmp_path: Path) -> 
     key = tmp_path / "key"
     async with site.lone_manager(ON, "--ssh-user=core", f"--ssh-keyfile={key}") as manager:
         await have_key(site, "a")
-        assert "The SSH key could not be given" in manager.log.read_text()
+        assert "The SSH key could not be given to the instances" in manager.log.read_text()
         assert key.read_text().splitlines()[1] not in manager.log.read_text()
 
 

@@ -138,7 +138,7 @@ async def config_maps(client: Client, needs: Iterable[str]) -> dict[str, Lister[
             place = f"{NAMESPACE}/{name}"
             klog.warning(
                 log,
-                "Reading a ConfigMap is forbidden; the provider goes without it",
+                "Reading a ConfigMap is forbidden; the provider does without it",
                 config_map=place,
                 err=str(exc),
             )

@@ -206,7 +206,7 @@ class Member:
         """Let controllers finish running work, and restart them on another cloud."""
         async with self._changing:
             if not self._environments:
-                raise RuntimeError("the cloud was to be replaced before it was started")
+                raise RuntimeError("a cloud cannot be replaced before it has been started")
             klog.info(log, "Switching to a new provider", seconds=DRAIN_SECONDS)
             await self.drain()
             await self._cancel()

@@ -63,7 +63,7 @@ class Background:
                 failures += 1
                 klog.warning(
                     log,
-                    "The cloud fails in the background",
+                    "The provider's background work failed; it begins again",
                     err=error,
                     task=self._name,
                     restart_seconds=round(delay, 2),

@@ -72,4 +72,4 @@ def _is_delay(after: object) -> bool:
 def _builtin(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a value of the type {type(value).__name__} is in it")
+    raise TypeError(f"it holds a value of the type {type(value).__name__}")

@@ -35,7 +35,7 @@ class GuardedVolumes:
 
     def _checked(self, name: str, answer: Mapping[str, object]) -> Mapping[str, str] | CloudError:
         if name not in answer:
-            return CloudError("the provider said nothing of the volume")
+            return CloudError("the provider gave no answer for the volume")
         found = answer[name]
         if isinstance(found, CloudError):
             try:

@@ -415,7 +415,7 @@ async def test_dual_stack_is_refused_without_ipv6_and_made_with_it(aws: StrictAW
         }
         answer = await site.ensure(site.desired(ids, **both))
         assert isinstance(answer, InvalidRequest)
-        assert "IPv6 needs subnets with it" in str(answer)
+        assert "IPv6 needs subnets with an IPv6 range" in str(answer)
     site = LBSite(aws)
     give_ipv6(site)
     ids = site.machines(1)

@@ -141,12 +141,14 @@ class Speaker:
             self._problem = None
         for problem in problems:
             if problem not in self._problems:
-                klog.error(log, "Not all can be announced as it should be", problem=problem)
+                klog.error(
+                    log, "Some addresses are not announced as they should be", problem=problem
+                )
         self._problems = problems
         figures.show(self._decision, peers_of(bgp, self._node()), self._sessions, len(problems))
 
     def _decide(self) -> None:
-        """Decide what to announce, and say what is new about it."""
+        """Decide what to announce, and log how that differs from before."""
         services = [one for one in self._services.all() if one.spec.type == "LoadBalancer"]
         keys = [f"{one.metadata.namespace}/{one.metadata.name}" for one in services]
         slices = {key: self._slices.by(SLICES_BY_SERVICE, key) for key in keys}
@@ -173,7 +175,7 @@ class Speaker:
         return applied.problems
 
     def _observe(self, bgp: BGP, sessions: Mapping[str, Session]) -> None:
-        """Take over what FRR shows of the sessions, and say what is new."""
+        """Take over the sessions that FRR shows, and log how they differ from before."""
         for name, peer in peers_of(bgp, self._node()).items():
             old, new = self._sessions.get(peer.host), sessions.get(peer.host)
             if new is not None and new.is_up and not (old is not None and old.is_up):
@@ -194,7 +196,7 @@ class Speaker:
             async with asyncio.timeout(WITHDRAWING_SECONDS):
                 await self._engine.apply(nothing)
         except (FRRError, TimeoutError) as error:
-            klog.warning(log, "What was announced could not be withdrawn", err=error)
+            klog.warning(log, "The announced addresses could not be withdrawn", err=error)
 
     def _node(self) -> Node | None:
         return self._nodes.get(self._node_name)

@@ -58,7 +58,10 @@ class SSHKeysController:
             failures += 1
             self._due.set()
             klog.error(
-                log, "The SSH key could not be given", err=error, retry_seconds=round(pause, 1)
+                log,
+                "The SSH key could not be given to the instances",
+                err=error,
+                retry_seconds=round(pause, 1),
             )
 
     def stop(self) -> None:

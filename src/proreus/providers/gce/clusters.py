@@ -85,7 +85,7 @@ class GCEClusters:
         )
         region = self._place.region
         if unknown := [one for one in found.missing_zones if one.startswith(f"{region}-")]:
-            raise CloudError(f"Google does not tell the clusters of {', '.join(unknown)}")
+            raise CloudError(f"Google does not show the clusters of {', '.join(unknown)}")
         return tuple(
             one
             for one in found.clusters

@@ -82,8 +82,8 @@ class Metadata:
             text = (await self._rest.send(request)).text().strip()
         except CloudError as error:
             raise CloudError(
-                f"the metadata server does not tell {path}: {error}; {_REMEDY}"
+                f"the metadata server does not give {path}: {error}; {_REMEDY}"
             ) from error
         if not text or "<" in text:
-            raise CloudError(f"the metadata server does not tell {path}; {_REMEDY}")
+            raise CloudError(f"the metadata server does not give {path}; {_REMEDY}")
         return text

@@ -97,7 +97,7 @@ class LocalLoadBalancers:
             await self._announcer.announce(self._announcer.announced)
             self._open_room()
         except CloudError as error:  # a command that only reads, or the lease is lost
-            log.info("The addresses that are there were not announced: %s", error)
+            log.info("The addresses in the kernel were not announced: %s", error)
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
@@ -256,7 +256,7 @@ class LocalLoadBalancers:
         return state, Ensured(assigned.ingress, rejected)
 
     def _occupied(self, state: State) -> Occupied:
-        """Return what is taken by the kernel; of Services that it lacks, by their status."""
+        """Return the addresses in the kernel, and in the status of Services that it lacks."""
         others = (
             one
             for one in self._context.listers["services"].all()
@@ -320,7 +320,7 @@ class LocalLoadBalancers:
         """Let other gateways give us shares of the addresses, now that the kernel has them all.
 
         Raises:
-            CloudError: This process may not act, as a command that only reads.
+            CloudError: This process may not act, such as a command that only reads.
         """
         self._context.gate()
         if self._room is not None and self._state.balancers:

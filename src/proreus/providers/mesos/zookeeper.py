@@ -55,7 +55,7 @@ class ZooKeeper:
         """Return the address of the leading master, `host:port`.
 
         Raises:
-            CloudError: There is none, or ZooKeeper does not tell.
+            CloudError: No master leads, or ZooKeeper gives no usable answer.
         """
         return await self._context.call(
             "zookeeper",
@@ -106,7 +106,7 @@ class ZooKeeper:
             except NoNodeError:
                 continue  # It has just ended; another one leads.
             return address_in(content)
-        raise CloudError(f"no master leads: below {path} in ZooKeeper ({self._servers}) is none")
+        raise CloudError(f"no master leads: ZooKeeper ({self._servers}) has none below {path}")
 
     def _refusal(self, error: KazooException) -> CloudError:
         what = f"zookeeper.leader: {self._servers}: {type(error).__name__}"

@@ -133,7 +133,7 @@ def _by_address(
     reason = networks.get(first.id)
     because = reason if isinstance(reason, CloudError) else f"it is {first.state}, and reports none"
     return CloudError(
-        f"no machine has the address {address}, but those of {len(unknown)} are not known, such as"
+        f"no machine has the address {address}, but {len(unknown)} have unknown addresses, such as"
         f" {first.name} ({first.id}): {because}"
     )
 

@@ -78,7 +78,7 @@ class Parts:
         return self._table.all()
 
     def keyed(self, *keys: Key, prefix: str = "", lag: float = 0.0) -> Sequence[AnyPart]:
-        """Return the parts with all the keys and such a name, in the order of ids."""
+        """Return the parts with all the keys and names that begin so, in the order of ids."""
         return self._table.keyed(*keys, prefix=prefix, lag=lag)
 
     def find(self, id_: str) -> AnyPart | None:
@@ -100,7 +100,7 @@ class Parts:
             return self._table_get(self._tokens[kind, token]), False
         foreign = _GIVEN_BY_THE_CLOUD & body.keys()
         if foreign:
-            raise ApiError(400, "BadRequest", f"the cloud itself sets {sorted(foreign)}")
+            raise ApiError(400, "BadRequest", f"only the cloud sets {sorted(foreign)}")
         now = self._now()
         given = {"id": f"{_PREFIXES[kind]}-{self._chance.getrandbits(48):012x}", "created": now}
         if kind is LoadBalancer:

@@ -245,12 +245,14 @@ def desired_of(
     if addresses and len(addresses) != len(subnets):
         name = "eip-allocations" if options.allocations else "private-ipv4-addresses"
         raise InvalidRequest(
-            f"annotation {PREFIX}{name}: give one for each subnet; there are {len(subnets)}"
+            f"annotation {PREFIX}{name}: give one for each of the {len(subnets)} subnets"
         )
     is_dual = _IPV6 in lb.families
     if is_dual and not all(subnet.v6 for subnet in subnets):
         without = ", ".join(subnet.id for subnet in subnets if not subnet.v6)
-        raise InvalidRequest(f"spec.ipFamilies: IPv6 needs subnets with it, unlike {without}")
+        raise InvalidRequest(
+            f"spec.ipFamilies: IPv6 needs subnets with an IPv6 range: there is none in {without}"
+        )
     ref, mappings = lb.ref, port_mappings(lb, options, settings)
     own = DesiredGroup(
         name=group_name(ref),

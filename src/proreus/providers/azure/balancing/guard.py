@@ -35,7 +35,7 @@ class Allow(msgspec.Struct, frozen=True):
 
     Attributes:
         family: IPv4 or IPv6.
-        protocol: Azure's word for it.
+        protocol: Azure's word for the protocol.
         sources: The sources: CIDRs, or one service tag.
         ports: The numbers of the ports.
     """
@@ -223,7 +223,7 @@ def _new(rule: Allow, rules: Sequence[Resource]) -> dict[str, Any]:
     numbers = list(free_numbers(LOWEST, HIGHEST, {int(one) for one in taken if one is not None}))
     if not numbers:
         raise CloudError(
-            "the security group has no free priority from 500 to 4095: delete rules of it"
+            "the security group has no free priority from 500 to 4095: delete some of its rules"
         )
     found: dict[str, Any] = {
         "protocol": rule.protocol,
