@@ -9,6 +9,9 @@ from typing import Final
 
 from proreus.cloudprovider.config import ConfigSection
 
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""The label that each namespace has: its name. Only for others must namespaces be read."""
+
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 

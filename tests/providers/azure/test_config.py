@@ -17,9 +17,9 @@ from proreus.app.rights import roles
 from proreus.app.run import main
 from proreus.cloudprovider.config import read
 from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.selectors import NAMESPACE_NAME
 from proreus.providers.azure import AzureCloud
 from proreus.providers.azure.config import AzureConfig
-from proreus.providers.azure.multiple import NAMESPACE
 
 from .site import settings
 
@@ -148,7 +148,7 @@ def test_a_wrong_load_balancer_of_several_is_told(entry: dict[str, Any], told: s
         (None, set[str]()),
         ({}, {"endpoint_slices"}),
         (
-            {"serviceNamespaceSelector": {"matchLabels": {NAMESPACE: "a"}}},
+            {"serviceNamespaceSelector": {"matchLabels": {NAMESPACE_NAME: "a"}}},
             {"endpoint_slices"},
         ),
         (

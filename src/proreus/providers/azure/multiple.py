@@ -4,13 +4,10 @@ https://cloud-provider-azure.sigs.k8s.io/topics/multislb/
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from proreus.cloudprovider.config import ConfigSection
-from proreus.cloudprovider.selectors import Selector
-
-NAMESPACE: Final = "kubernetes.io/metadata.name"
-"""The label that each namespace has: its name. Only for others must namespaces be read."""
+from proreus.cloudprovider.selectors import NAMESPACE_NAME, Selector
 
 
 def _rename(field: str) -> str:
@@ -53,7 +50,7 @@ class Configuration(ConfigSection, frozen=True, kw_only=True, rename=_rename):
     def reads_namespaces(self) -> bool:
         """Whether it selects Services by labels of their namespaces other than the name."""
         spaces = self.service_namespace_selector
-        return spaces is not None and bool(spaces.keys - {NAMESPACE})
+        return spaces is not None and bool(spaces.keys - {NAMESPACE_NAME})
 
 
 def several_problems(found: tuple[Configuration, ...]) -> Iterator[str]:
