@@ -308,6 +308,11 @@ def rights(objects: list[dict[str, Any]]) -> set[tuple[str, ...]]:
         ({}, False),
         ({"cloudConfig": {"content": "{}"}}, False),
         ({"cloudConfig": {"content": '{"serviceNamespaceSelector": {}}'}}, True),
+        (
+            {"cloudConfig": {"content": "{ip-address-pools: {spec: {namespaceSelectors: []}}}"}},
+            True,
+        ),
+        ({"cloudConfig": {"content": "{ip-address-pools: {spec: {namespaces: []}}}"}}, False),
         ({"rbac": {"namespaces": True}}, True),
     ],
 )

@@ -188,7 +188,9 @@ def test_the_guide_names_every_setting_annotation_and_metric() -> None:
 def test_the_configurations_that_the_guide_shows_are_right() -> None:
     guide = Path(__file__).parents[2].joinpath("docs/guides/local.md").read_text()
     shown_texts = re.findall(r"```yaml\n(?!# values\.yaml)(.*?)```", guide, re.DOTALL)
-    *_, config, machines, bgp, beside = shown_texts
+    *_, config, machines, bgp, metallb, beside = shown_texts
+    (pool,) = read(metallb).address_pools
+    assert (pool.name, pool.avoid_buggy_ips, pool.share_across_namespaces) == ("web", True, True)
     assert not read(beside).instances.enabled
     (peer,) = read(bgp).bgp.peers.values()
     assert peer == Peer(address="10.9.0.1", as_=64513, bfd_profile="fast")

@@ -40,6 +40,7 @@ class LocalCloud(CloudProvider):
     name: ClassVar[str] = "local"
     config_type: ClassVar[type[msgspec.Struct] | None] = LocalConfig
     needs: frozenset[str] = frozenset({"nodes", "services", "board"})
+    may_need: ClassVar[frozenset[str]] = frozenset({"namespaces"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config; without one there is no inventory and there are no pools.
@@ -49,6 +50,8 @@ class LocalCloud(CloudProvider):
         """
         super().__init__(config)
         self._settings = config if isinstance(config, LocalConfig) else LocalConfig()
+        if self._settings.reads_namespaces:
+            self.needs |= {"namespaces"}
         self._defaults = Defaults(region=self._settings.region, zone=self._settings.zone)
         self._balancers: LocalLoadBalancers | None = None
         self._room = _room(self._settings)
@@ -68,7 +71,7 @@ class LocalCloud(CloudProvider):
             self.routes = LocalRoutes(context, settings.routes)
         if settings.bgp.peers:
             self.load_balancers = AnnouncedLoadBalancers(context, settings)
-        elif settings.gateway.enabled and settings.pools:
+        elif settings.gateway.enabled and settings.address_pools:
             balancers = LocalLoadBalancers(context, settings, self._room)
             if self._room is not None:
                 self._room.meet(context.board)
@@ -120,7 +123,7 @@ def _room(settings: LocalConfig) -> Room | None:
         ConfigError: The machine's name cannot be the name of a gateway.
     """
     gateway = settings.gateway
-    if not (gateway.enabled and settings.pools and gateway.vrrp.enabled):
+    if not (gateway.enabled and settings.address_pools and gateway.vrrp.enabled):
         return None
     name = gateway.vrrp.name or socket.gethostname()
     if not GATEWAY_NAME.fullmatch(name):

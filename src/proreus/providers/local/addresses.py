@@ -24,13 +24,14 @@ class AddressRange(msgspec.Struct, frozen=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """A named set of addresses; see `PoolConfig` for the fields."""
+    """A named set of addresses; see `PoolConfig` for the fields, and `ServiceAllocation`."""
 
     name: str
     ranges: tuple[AddressRange, ...]
     auto_assign: bool = True
     avoid_buggy_ips: bool = False
     namespaces: frozenset[str] = frozenset()
+    namespace_selectors: tuple[Selector, ...] = ()
     service_selectors: tuple[Selector, ...] = ()
     share_across_namespaces: bool = False
 

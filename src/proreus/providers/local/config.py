@@ -14,6 +14,7 @@ Every part may be left out; what stands here is the whole of it, in YAML:
     health-checks: {interval: 2s, timeout: 1s, threshold: 2}
     draining: 30s
     bgp: {}
+    ip-address-pools: []            # MetalLB's, as kubectl prints them
 
 The load balancers read `LocalConfig.address_pools`, `gateway`, `health_checks` and `draining`;
 fields that only they know are added to these sections.
@@ -29,6 +30,8 @@ from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.selectors import Selector
 from proreus.providers.local.addresses import Pool, overlaps, parse_range
 from proreus.providers.local.bgp.config import BGP, problems_with_pools
+from proreus.providers.local.kept import reads_namespaces
+from proreus.providers.local.metallb import Manifest, pools_in, repeated
 
 _HIGHEST_PORT: Final = 65535
 _HIGHEST_TABLE: Final = 2**32 - 1
@@ -301,6 +304,7 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
         instances: The settings that say where the machines are known from.
         routes: The routes to the nodes' pods.
         pools: Addresses for load balancers, by name; the first pool is used first.
+        ip_address_pools: MetalLB's pools, as kubectl prints them; they are used after `pools`.
         gateway: The settings of the gateway through which load balancers' traffic comes in.
         health_checks: The health checks: how nodes are asked whether they serve.
         draining: How long a removed node keeps the connections that it has.
@@ -312,6 +316,7 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
     instances: InstancesConfig = InstancesConfig()
     routes: RoutesConfig = RoutesConfig()
     pools: Mapping[str, PoolConfig] = {}
+    ip_address_pools: tuple[Manifest, ...] = ()
     gateway: Gateway = Gateway()
     health_checks: HealthChecks = HealthChecks()
     draining: timedelta = timedelta(seconds=30)
@@ -319,21 +324,24 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
 
     def problems(self) -> Iterator[str]:
         """Report values that the fields' types let through but that are wrong."""
-        yield from (f"pools {one}" for one in overlaps(self.address_pools))
+        pools = self.address_pools
+        for name in repeated([one.name for one in pools]):
+            yield f"ip-address-pools: {name} is the name of two pools: give one of them another"
+        yield from (f"pools {one}" for one in overlaps(pools))
         if self.routes.protocol == self.gateway.protocol:
             yield "gateway protocol, routes protocol: give them different numbers"
         if self.draining < timedelta(0):
             yield "draining: must not be negative"
         if self.bgp.peers and self.gateway.enabled:
             yield "gateway enabled: set it to false, with bgp the nodes announce the addresses"
-        if self.bgp.peers and not self.pools:
+        if self.bgp.peers and not pools:
             yield "pools: give one, whose addresses bgp announces"
-        yield from (f"bgp {one}" for one in problems_with_pools(self.bgp, self.address_pools))
+        yield from (f"bgp {one}" for one in problems_with_pools(self.bgp, pools))
 
     @property
     def address_pools(self) -> tuple[Pool, ...]:
-        """The pools as `pools.assign` takes them."""
-        return tuple(
+        """All pools, wherever they are written, as `pools.assign` takes them."""
+        own = tuple(
             Pool(
                 name=name,
                 ranges=tuple(parse_range(text) for text in one.addresses),
@@ -345,3 +353,10 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
             )
             for name, one in self.pools.items()
         )
+        return own + pools_in(self.ip_address_pools)
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """Whether pools are kept for namespaces by labels other than the name."""
+        pools = self.address_pools if self.gateway.enabled or self.bgp.peers else ()
+        return any(reads_namespaces(one) for one in pools)

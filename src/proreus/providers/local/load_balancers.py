@@ -238,7 +238,8 @@ class LocalLoadBalancers:
                 f"this gateway has a load balancer of another cluster for a Service of the same uid"
                 f" {uid}: delete that one, or create this Service again"
             )
-        request = pools.request_for(lb, existing.addresses.values() if existing is not None else ())
+        current = existing.addresses.values() if existing is not None else ()
+        request = pools.request_for(lb, current, self._context.listers.get("namespaces"))
         assigned = pools.assign(request, occupied, self._settings.address_pools)
         if isinstance(assigned, pools.Refused):
             raise assigned.error

@@ -19,8 +19,9 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancer
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
 from proreus.providers.local.addresses import (
     Address,
     Pool,
@@ -29,6 +30,7 @@ from proreus.providers.local.addresses import (
     parse,
     range_text,
 )
+from proreus.providers.local.kept import is_decided, selects, serves_namespace
 from proreus.providers.local.taken import Occupied, Port, Taken
 
 ANNOTATION_ADDRESSES: Final = "proreus.io/load-balancer-ips"
@@ -62,6 +64,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         uid: The Service's uid.
         namespace: Its namespace.
         labels: Its labels.
+        namespace_labels: Those of its namespace; None: they are not known.
         ports: Every protocol and port of it.
         families: The families, the preferred one first; the Service gets one address of each.
         all_families: Whether the request is refused where one of the families has no address.
@@ -75,6 +78,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     ports: frozenset[Port]
     labels: Mapping[str, str] = MappingProxyType({})
+    namespace_labels: Mapping[str, str] | None = None
     families: tuple[str, ...] = ("IPv4",)
     all_families: bool = False
     requested: tuple[str, ...] = ()
@@ -109,19 +113,24 @@ class Refused(msgspec.Struct, frozen=True):
         return CloudError(self.reason) if self.may_pass else InvalidRequest(self.reason)
 
 
-def request_for(lb: LoadBalancer, current: Iterable[str] = ()) -> Request:
+def request_for(
+    lb: LoadBalancer, current: Iterable[str] = (), namespaces: Lister[KubeObject] | None = None
+) -> Request:
     """Return what the Service behind a load balancer asks for.
 
     Args:
         lb: The desired load balancer, as the framework describes it.
         current: The addresses that the Service has in the kernel; those of its status are added.
+        namespaces: The namespaces, if pools are kept for some by their labels.
     """
     service = lb.service
     ref = lb.ref
+    namespace = namespaces.get(ref.namespace) if namespaces is not None else None
     return Request(
         uid=ref.uid,
         namespace=ref.namespace,
         labels=service.metadata.labels,
+        namespace_labels=namespace.metadata.labels if namespace is not None else None,
         ports=ports_of(service),
         families=lb.families,
         all_families=service.spec.ip_family_policy == "RequireDualStack",
@@ -341,9 +350,16 @@ def _by_family(request: Request) -> dict[str, Address]:
 
 def _eligible(request: Request, pools: Sequence[Pool]) -> list[Pool]:
     """Return the pools that the Service may use, also those that give nothing by themselves."""
-    allowed = [
-        pool for pool in pools if _serves_namespace(pool, request) and _selects(pool, request)
-    ]
+    namespace = request.namespace, request.namespace_labels
+    selecting = [pool for pool in pools if selects(pool, request.labels)]
+    if unknown := [pool.name for pool in selecting if not is_decided(pool, *namespace)]:
+        raise _Impossible(
+            f"the labels of the namespace {request.namespace} are not known, by which"
+            f" namespaceSelectors of {', '.join(unknown)} in the cloud-config choose: if this"
+            " lasts, let the manager list and watch namespaces",
+            may_pass=True,
+        )
+    allowed = [pool for pool in selecting if serves_namespace(pool, *namespace)]
     if request.pool:
         named = [pool for pool in allowed if pool.name == request.pool]
         if not named:
@@ -356,15 +372,6 @@ def _eligible(request: Request, pools: Sequence[Pool]) -> list[Pool]:
     return allowed
 
 
-def _serves_namespace(pool: Pool, request: Request) -> bool:
-    return not pool.namespaces or request.namespace in pool.namespaces
-
-
-def _selects(pool: Pool, request: Request) -> bool:
-    selectors = pool.service_selectors
-    return not selectors or any(one.matches(request.labels) for one in selectors)
-
-
 def _not_eligible(request: Request, address: Address, pools: Sequence[Pool]) -> str:
     start = f"the address {address} that the Service asks for"
     for pool in pools:
@@ -373,7 +380,7 @@ def _not_eligible(request: Request, address: Address, pools: Sequence[Pool]) -> 
                 return f"{start} is of the pool {pool.name}, not of {request.pool}: leave one out"
             missing = (
                 "select the Service's labels"
-                if _serves_namespace(pool, request)
+                if serves_namespace(pool, request.namespace, request.namespace_labels)
                 else f"serve the namespace {request.namespace}"
             )
             return (

@@ -124,7 +124,7 @@ class AnnouncedLoadBalancers:
 
     def _assign(self, lb: LoadBalancer, occupied: Occupied) -> pools.Assigned | pools.Refused:
         """Assign addresses to one Service, which then occupies them."""
-        request = pools.request_for(lb)
+        request = pools.request_for(lb, namespaces=self._context.listers.get("namespaces"))
         found = pools.assign(request, occupied, self._pools)
         if isinstance(found, pools.Assigned):
             occupied.give(lb.ref.uid, pools.taken_for(request, lb.ref.key, found))

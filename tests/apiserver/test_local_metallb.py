@@ -1,0 +1,124 @@
+"""MetalLB's pools in a manager with the provider `local`: namespaces are chosen by their labels."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proreus.app.options import Options
+from proreus.app.rights import manifests, roles
+from proreus.kube.patch import Patch, PatchType
+from proreus.kube.requests import NAMESPACES, SERVICES
+from proreus.testing.manager import ManagerProcess
+from proreus.testing.waiting import until
+
+from .read_only import granted
+from .site import Site
+
+BOUND = """
+    instances: {enabled: false}
+    routes: {enabled: false}
+    gateway: {enabled: false}
+    bgp: {as: 64512, peers: {rack: {address: 10.9.0.1, as: 64513}}}
+    ip-address-pools:
+      apiVersion: v1
+      kind: List
+      items:
+      - apiVersion: metallb.io/v1beta1
+        kind: IPAddressPool
+        metadata: {name: all, namespace: metallb-system}
+        spec: {addresses: [198.51.100.0/24], autoAssign: true, avoidBuggyIPs: true}
+      - apiVersion: metallb.io/v1beta1
+        kind: IPAddressPool
+        metadata: {name: red, namespace: metallb-system}
+        spec:
+          addresses: [192.0.2.0/28]
+          serviceAllocation: {priority: 1, namespaceSelectors: [{matchLabels: {team: red}}]}
+"""
+
+
+def manager(site: Site, directory: Path, kubeconfig: Path | None = None) -> ManagerProcess:
+    """A manager that assigns addresses, and has nothing to do with the kernel."""
+    file = directory / "local.yaml"
+    file.write_text(BOUND)
+    flags = ("--cloud-provider=local", f"--cloud-config={file}", "--controllers=service")
+    found = site.lone_manager(*flags)
+    if kubeconfig is None:
+        return found
+    kept = [one for one in found.flags if not one.startswith("--kubeconfig=")]
+    return ManagerProcess(*kept, f"--kubeconfig={kubeconfig}", log=found.log)
+
+
+async def label(site: Site, **labels: str | None) -> None:
+    """Give the namespace default labels, or take them."""
+    body = Patch(PatchType.MERGE, {"metadata": {"labels": labels}})
+    await site.client.patch(NAMESPACES, "default", body)
+
+
+async def make(site: Site, name: str) -> None:
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    await site.client.create(SERVICES, {"metadata": {"name": name}, "spec": spec}, "default")
+
+
+async def address(site: Site, name: str) -> str:
+    """The address of a Service, once it has one."""
+
+    async def there() -> str:
+        given = (await site.service(name)).status.load_balancer.ingress
+        return given[0].ip if given else ""
+
+    found: Any = await until(f"{name} has an address", there)
+    return str(found)
+
+
+async def test_labels_of_namespaces_choose_among_pools_of_metallb(
+    site: Site, tmp_path: Path
+) -> None:
+    try:
+        async with manager(site, tmp_path):
+            await make(site, "early")
+            assert await address(site, "early") == "198.51.100.1"
+            await label(site, team="red")
+            await make(site, "late")
+            assert await address(site, "late") == "192.0.2.0"
+            assert await address(site, "early") == "198.51.100.1"
+    finally:
+        await label(site, team=None)
+
+
+@pytest.mark.long
+async def test_without_the_right_to_read_namespaces_services_keep_what_they_have(
+    site: Site, tmp_path: Path
+) -> None:
+    try:
+        await label(site, team="red")
+        async with manager(site, tmp_path):
+            await make(site, "old")
+            assert await address(site, "old") == "192.0.2.0"
+        site.may_be_refused = True
+        poor = {"kind": "User", "name": "poor"}
+        (role,) = roles(Options(leader_elect=False, secure_port=0), needs=frozenset())
+        rules = manifests([role])[1]["rules"]
+        rights = [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}]
+        other = manager(site, tmp_path, site.plane.kubeconfig_for("poor"))
+        async with granted(site.client, "poor", rules, poor), other:
+            edit = Patch(PatchType.MERGE, {"spec": {"ports": [{"port": 81}]}})
+            await site.client.patch(SERVICES, "old", edit, "default")
+            await make(site, "new")
+
+            async def are_told() -> bool:
+                said = [
+                    one.message
+                    for name in ("old", "new")
+                    for one in await site.events("SyncLoadBalancerFailed", name)
+                ]
+                return sum("labels of the namespace default" in one for one in said) > 1
+
+            await until("both are told what is missing", are_told)
+            assert await address(site, "old") == "192.0.2.0"
+            assert not (await site.service("new")).status.load_balancer.ingress
+            async with granted(site.client, "richer", rights, poor):
+                assert await address(site, "new") == "192.0.2.1"
+            assert await address(site, "old") == "192.0.2.0"
+    finally:
+        await label(site, team=None)
