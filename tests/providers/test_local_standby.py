@@ -1,11 +1,14 @@
-"""A gateway that stands by, beside another cluster's manager: on a real kernel."""
+"""A gateway that stands by, beside others, and when programs fail: on a real kernel."""
 
+import asyncio
+import os
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from proreus.cloudprovider import ClusterIdentity, Context, Ensured, LoadBalancer
@@ -16,6 +19,7 @@ from proreus.providers.local.kernel import Kernel
 from proreus.providers.local.load_balancers import LocalLoadBalancers
 from proreus.providers.local.pools import ANNOTATION_SHARING_KEY
 from proreus.testing import objects
+from proreus.testing.waiting import until
 
 from .local_namespace import own_namespace
 from .local_site import CLUSTER, NoEvents, Objects, node
@@ -34,10 +38,11 @@ def _namespace() -> Iterator[None]:
         yield
 
 
-def balancers(cluster: ClusterIdentity) -> LocalLoadBalancers:
+def balancers(cluster: ClusterIdentity, hold: float = 0.0) -> LocalLoadBalancers:
     listers = {"services": Objects(), "nodes": Objects()}
     given = Context(cluster, now=lambda: datetime.now(UTC), events=NoEvents(), listers=listers)
-    return LocalLoadBalancers(given, CONFIG)
+    gateway = Gateway(hold=timedelta(seconds=hold))
+    return LocalLoadBalancers(given, msgspec.structs.replace(CONFIG, gateway=gateway))
 
 
 def web(
@@ -93,3 +98,30 @@ async def test_a_standby_gives_no_service_the_traffic_of_another_one() -> None:
         assert served() == before
     finally:
         await standby.close()
+
+
+async def test_a_gateway_goes_on_after_a_program_could_not_be_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while a package is upgraded; it held its addresses no more, nor did health checks count."""
+    for program in ("nft", "ip"):
+        script = tmp_path / program
+        script.write_text(f'#!/bin/sh\nexec {shutil.which(program)} "$@"\n')
+        script.chmod(0o755)
+    kernel, nft = Kernel(Gateway()), tmp_path / "nft"
+    gateway = balancers(CLUSTER, hold=3.0)
+    await gateway.start()
+    try:
+        lb = web(gateway, CLUSTER, "web")
+        assert isinstance((await gateway.ensure([lb]))[lb.ref.uid], Ensured)
+        path = os.environ["PATH"]
+        monkeypatch.setenv("PATH", str(tmp_path))
+        nft.chmod(0o644)
+        await asyncio.sleep(4.0)
+        monkeypatch.setenv("PATH", path)
+        assert not kernel.is_held()
+        monkeypatch.setenv("PATH", str(tmp_path))
+        nft.chmod(0o755)
+        await until("the gateway answers again", kernel.is_held)
+    finally:
+        await gateway.close()

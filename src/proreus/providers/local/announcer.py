@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
+from proreus.cloudprovider.background import Background
 from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.errors import CloudError
 from proreus.providers.local import network
@@ -52,16 +53,20 @@ class Announcer:
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._unlisten: Callable[[], None] = lambda: None
+        self._follower: Background | None = None
 
     def start(self) -> None:
         """Follow what VRRP says."""
-        if self._room is not None:
-            self._unlisten = self._room.listen(self._news.set)
-            self._later(self._follow_vrrp(self._room))
+        if (room := self._room) is not None:
+            self._unlisten = room.listen(self._news.set)
+            self._follower = Background("local-vrrp", lambda: self._follow_vrrp(room))
 
     async def close(self) -> None:
         """Stop; what is announced stays so."""
         self._unlisten()
+        self._unlisten = lambda: None
+        if self._follower is not None:
+            await self._follower.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -126,6 +131,9 @@ class Announcer:
             except CloudError as error:
                 log.warning("Could not take or give up addresses that VRRP moved: %s", error)
                 await asyncio.sleep(_BETWEEN)
+            except Exception:
+                self._news.set()  # what has moved is left to do when this begins again
+                raise
             self._moved()
 
     async def _move(self, room: Room) -> None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
+from proreus.cloudprovider.background import Background
 from proreus.cloudprovider.context import Context, scope
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
@@ -73,7 +74,7 @@ class LocalLoadBalancers:
         self._scope: Hashable = None
         self._teller = Teller(context, room) if room is not None else None
         self._holds = not self._hold
-        self._keeper: asyncio.Task[None] | None = None
+        self._background: tuple[Background, ...] = ()
 
     async def start(self) -> None:
         """Read the state from the kernel, and begin to check and repair.
@@ -98,15 +99,17 @@ class LocalLoadBalancers:
             self._open_room()
         except CloudError as error:  # a command that only reads, or the lease is lost
             log.info("The addresses in the kernel were not announced: %s", error)
-        self._keeper = asyncio.create_task(self._keep())
+        self._background = (
+            Background("local-gateway", self._keep),
+            Background("local-counters", self._count),
+        )
 
     async def close(self) -> None:
         """Stop checking and repairing; the kernel keeps what it has."""
         await self._checker.close()
         await self._announcer.close()
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        for one in self._background:
+            await one.close()
         # A program that still runs would change the kernel later on.
         await self._context.settled(self._scope)
 
@@ -207,10 +210,7 @@ class LocalLoadBalancers:
         return {one.uid: Done() for one in gone}
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """Return every load balancer of the cluster.
-
-        A load balancer has no fingerprint while the kernel lacks a part of it.
-        """
+        """Return the load balancers of the cluster; one that lacks parts has no fingerprint."""
         shown = await self._show()
         state = _state(shown)
         damaged = self._work(state, shown) != Work()
@@ -334,10 +334,9 @@ class LocalLoadBalancers:
         self._verdicts = {one: verdict for one, verdict in self._verdicts.items() if one in targets}
 
     async def _keep(self) -> None:
-        """Apply results of health checks, end drained connections, repair and count."""
+        """Apply results of health checks, end drained connections, and repair."""
         loop = asyncio.get_running_loop()
-        repaired = counted = loop.time()
-        held = loop.time()
+        repaired = held = loop.time()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(_LOOKED_EVERY, self._hold / 3 or _LOOKED_EVERY)):
@@ -355,13 +354,13 @@ class LocalLoadBalancers:
                 if not self._holds or (self._hold and loop.time() - held >= self._hold / 3):
                     held = loop.time()
                     self._holds = await self._is_holding()
-                if loop.time() - counted >= COUNTED_EVERY:
-                    counted = loop.time()
-                    await self._count()
             except CloudError as error:
                 log.warning("Could not check or repair the load balancers in the kernel: %s", error)
                 self._news.set()
                 await asyncio.sleep(1.0)
+            except Exception:
+                self._news.set()  # what was to be done is left to do when this begins again
+                raise
 
     async def _is_holding(self) -> bool:
         """Keep the set filled that shows this machine alive, if it may be."""
@@ -374,8 +373,10 @@ class LocalLoadBalancers:
         return True
 
     async def _count(self) -> None:
-        counters = await self._calls.read("counters", self._kernel.counters)
-        FIGURES.show(self._state, counters)
+        while True:
+            await asyncio.sleep(COUNTED_EVERY)
+            counters = await self._calls.read("counters", self._kernel.counters)
+            FIGURES.show(self._state, counters)
 
 
 def _state(shown: Observed) -> State:
