@@ -270,7 +270,7 @@ async def test_elastic_addresses_are_one_for_each_subnet(aws: StrictAWS) -> None
         made = [site.ec2.allocate_address(Domain="vpc")["AllocationId"] for _ in range(3)]
         few = await site.ensure(site.desired(ids, asked={"eip-allocations": ",".join(made[:2])}))
         assert isinstance(few, InvalidRequest)
-        assert "one for each subnet; there are 3" in str(few)
+        assert "give one for each of the 3 subnets" in str(few)
         await site.made(site.desired(ids, asked={"eip-allocations": ",".join(made)}))
         found = site.described()
         assert found is not None
