@@ -4,7 +4,8 @@ Both sides refuse: the client of the API server sends no write, and a provider's
 declared to change something is not sent either.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+import functools
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeVar
@@ -25,7 +26,7 @@ from proreus.cloudprovider.context import CallRecord
 from proreus.containment.faults import Faults
 from proreus.containment.guard import Guard
 from proreus.containment.guarded import guarded
-from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
+from proreus.controllers.service.intake import SLICES_BY_SERVICE, slices_by_service
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import Forbidden, NotFound, RefusedByGate
@@ -66,11 +67,12 @@ class Listed(Generic[T]):
         """Return EndpointSlices by their Service; there is no other index."""
         if index != SLICES_BY_SERVICE:
             return ()
-        return [
-            one
-            for one in self._objects.values()
-            if isinstance(one, EndpointSlice) and value in service_keys(one)
-        ]
+        return self._by_service.get(value, ())
+
+    @functools.cached_property
+    def _by_service(self) -> Mapping[str, Sequence[Any]]:
+        every = self._objects.values()
+        return slices_by_service(one for one in every if isinstance(one, EndpointSlice))
 
 
 class NoEvents:

@@ -12,11 +12,11 @@ from proreus.app import readonly
 from proreus.app.speaker.options import SpeakerOptions
 from proreus.app.speaker.settings import SettingsFile, passwords
 from proreus.app.speaker.speaker import peers_of
-from proreus.controllers.service.intake import service_keys
+from proreus.controllers.service.intake import slices_by_service
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import KubeError, NotFound
-from proreus.kube.objects import EndpointSlice, Node
+from proreus.kube.objects import Node
 from proreus.kube.requests import ENDPOINT_SLICES, NODES, SERVICES
 from proreus.providers.local.addresses import Address, Pool
 from proreus.providers.local.bgp import frr
@@ -92,10 +92,7 @@ async def _decided(
         node = await client.get(NODES, name)
     except NotFound:
         node = None
-    slices: dict[str, list[EndpointSlice]] = {}
-    for one in (await client.list(ENDPOINT_SLICES)).items:
-        for key in service_keys(one):
-            slices.setdefault(key, []).append(one)
+    slices = slices_by_service((await client.list(ENDPOINT_SLICES)).items)
     return node, decide((await client.list(SERVICES)).items, slices, node, pools)
 
 

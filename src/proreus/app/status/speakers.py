@@ -10,7 +10,7 @@ from typing import Final
 from proreus.app.doctor.observed import PODS, Pod
 from proreus.app.speaker.pods import SPEAKERS, problem
 from proreus.app.status.summary import SpeakerRow
-from proreus.controllers.service.intake import service_keys
+from proreus.controllers.service.intake import slices_by_service
 from proreus.kube.client import Client
 from proreus.kube.errors import KubeError
 from proreus.kube.objects import EndpointSlice, Node, Service
@@ -54,11 +54,7 @@ def speaker_rows(
         pools: The pools of the cloud-config; None if they are not known, so that every address
             counts.
     """
-    by_service: dict[str, list[EndpointSlice]] = {}
-    for one in slices:
-        for key in service_keys(one):
-            by_service.setdefault(key, []).append(one)
-    found = candidates(services, by_service, pools)
+    found = candidates(services, slices_by_service(slices), pools)
     known = {node.metadata.name: node for node in nodes}
     rows = []
     for pod in pods:

@@ -5,6 +5,7 @@ owned by flag, a Service of somebody else's class is never cleaned up, and an ob
 on needing cleanup is not enqueued again by each of its updates (that would defeat the backoff).
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -119,6 +120,15 @@ def service_keys(slice_: EndpointSlice) -> tuple[str, ...]:
     """Return the key of the Service that an EndpointSlice belongs to, if any."""
     name = slice_.metadata.labels.get(LABEL_SERVICE_NAME)
     return (f"{slice_.metadata.namespace}/{name}",) if name else ()
+
+
+def slices_by_service(slices: Iterable[EndpointSlice]) -> dict[str, list[EndpointSlice]]:
+    """Return EndpointSlices by the keys of their Services."""
+    found: dict[str, list[EndpointSlice]] = {}
+    for one in slices:
+        for key in service_keys(one):
+            found.setdefault(key, []).append(one)
+    return found
 
 
 def quiet_time(since_first: float, *, is_urgent: bool) -> float:
