@@ -62,3 +62,13 @@ class Selector(ConfigSection, frozen=True, kw_only=True, rename="camel"):
         return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
             one.matches(labels) for one in self.match_expressions
         )
+
+
+def reads_namespaces(selector: Selector) -> bool:
+    """Tell whether a selector of namespaces looks at other labels than their names."""
+    return bool(selector.keys - {NAMESPACE_NAME})
+
+
+def selects_namespace(selector: Selector, name: str, labels: Mapping[str, str]) -> bool:
+    """Tell whether a selector matches a namespace, which has its name as a label in any case."""
+    return selector.matches({**labels, NAMESPACE_NAME: name})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from proreus.cloudprovider.config import ConfigSection
-from proreus.cloudprovider.selectors import NAMESPACE_NAME, Selector
+from proreus.cloudprovider.selectors import Selector, reads_namespaces
 
 
 def _rename(field: str) -> str:
@@ -50,7 +50,7 @@ class Configuration(ConfigSection, frozen=True, kw_only=True, rename=_rename):
     def reads_namespaces(self) -> bool:
         """Whether it selects Services by labels of their namespaces other than the name."""
         spaces = self.service_namespace_selector
-        return spaces is not None and bool(spaces.keys - {NAMESPACE_NAME})
+        return spaces is not None and reads_namespaces(spaces)
 
 
 def several_problems(found: tuple[Configuration, ...]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.selectors import NAMESPACE_NAME
+from proreus.cloudprovider.selectors import selects_namespace
 from proreus.providers.azure.balancing.annotations import PREFIX, Options
 from proreus.providers.azure.balancing.desired import Place, base_of
 from proreus.providers.azure.balancing.documents import named_id, named_ids
@@ -198,7 +198,7 @@ def _selects(one: Configuration, job: Job) -> bool:
     given = {} if job.lb is None else job.lb.service.metadata.labels
     labels, spaces = one.service_label_selector, one.service_namespace_selector
     return (labels is None or labels.matches(given)) and (
-        spaces is None or spaces.matches({**job.space, NAMESPACE_NAME: job.ref.namespace})
+        spaces is None or selects_namespace(spaces, job.ref.namespace, job.space)
     )
 
 
