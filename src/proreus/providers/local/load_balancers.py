@@ -61,6 +61,7 @@ class LocalLoadBalancers:
         self._calls = Calls(context)
         self._room = room
         self._settings = settings
+        self._pools = settings.address_pools
         self._gateway = settings.gateway
         self._hold = self._gateway.hold.total_seconds()
         self._kernel = Kernel(self._gateway)
@@ -87,8 +88,7 @@ class LocalLoadBalancers:
             # Another gateway may have been in charge since: what is here is out of date.
             await self._change(lambda *_: State())
         shown = await self._show()
-        given = self._settings.address_pools
-        for text in network.beyond(given, shown.interfaces, self._gateway.interfaces):
+        for text in network.beyond(self._pools, shown.interfaces, self._gateway.interfaces):
             log.warning("Addresses are not announced: %s", text)
         state = _state(shown)
         self._follow(state)
@@ -189,9 +189,9 @@ class LocalLoadBalancers:
             if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
             leave = self._now() + draining if draining else 0.0
-            return mirrored(state, desired, given, self._reach, leave, cluster=cluster)
+            return mirrored(state, desired, self._pools, self._reach, leave, cluster=cluster)
 
-        given, cluster = self._settings.address_pools, self._context.cluster.uid
+        cluster = self._context.cluster.uid
         draining = self._settings.draining.total_seconds()
         await self._change(edit)
 
@@ -240,7 +240,7 @@ class LocalLoadBalancers:
             )
         current = existing.addresses.values() if existing is not None else ()
         request = pools.request_for(lb, current, self._context.listers.get("namespaces"))
-        assigned = pools.assign(request, occupied, self._settings.address_pools)
+        assigned = pools.assign(request, occupied, self._pools)
         if isinstance(assigned, pools.Refused):
             raise assigned.error
         addresses = {_FAMILY_OF_DOTS["." in address]: address for address in assigned.addresses}
