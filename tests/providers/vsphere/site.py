@@ -102,3 +102,16 @@ async def one(provider: VSphereCloud, of: Node) -> Any:
 
 def shown(machine: Instance) -> list[tuple[str, str]]:
     return [(it.type, it.address) for it in machine.addresses]
+
+
+def two(first: Site, second: Site, west: str = "") -> str:
+    """The official file with two vCenters, in YAML; `west` is what the second one has besides."""
+    return f"""
+global:
+  user: k8s@vsphere.local
+  password: planted-secret
+  insecureFlag: true
+vcenter:
+  east: {{server: 127.0.0.1, port: {first.gateway.port}}}
+  west: {{server: 127.0.0.1, port: {second.gateway.port}{west}}}
+"""

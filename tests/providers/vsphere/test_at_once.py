@@ -14,9 +14,9 @@ from proreus.testing.controlplane.certificates import Authority
 from proreus.testing.waiting import until
 
 from ...apiserver.site import is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
-from .site import Site, site
+from .site import Site, site, two
 from .stage import Stage
-from .test_news import two, waiting
+from .test_news import waiting
 
 RARELY = (
     "--node-status-update-frequency=24h",

@@ -17,7 +17,7 @@ from proreus.providers.vsphere.soap import Ref
 from proreus.testing.controlplane.certificates import Authority
 from proreus.testing.waiting import until
 
-from .site import Site, context, describe, node, site, started
+from .site import Site, context, describe, node, site, started, two
 
 PATIENCE = 60.0
 UUID = "422e4956-ad22-1139-6d72-59cc8f26bc90"
@@ -131,19 +131,6 @@ async def test_a_vcenter_that_hangs_holds_up_no_news_of_another_one(
             await heard(listener, other.id("b"))
             await vcenter.simulator.change("a", power="poweredOff")
             await heard(listener, vcenter.id("a"))
-
-
-def two(first: Site, second: Site) -> str:
-    """The official file with two vCenters, in YAML."""
-    return f"""
-global:
-  user: k8s@vsphere.local
-  password: planted-secret
-  insecureFlag: true
-vcenter:
-  east: {{server: 127.0.0.1, port: {first.gateway.port}}}
-  west: {{server: 127.0.0.1, port: {second.gateway.port}}}
-"""
 
 
 async def test_the_wait_ends_with_the_provider(vcenter: Site) -> None:

@@ -12,7 +12,10 @@ from proreus.cloudprovider.instances import Instance, NotFound, scope_of
 from proreus.providers.vsphere import logins
 from proreus.testing.controlplane.certificates import Authority
 
-from .site import Site, describe, node, one, site, started
+from .site import Site, describe, node, one, site, started, two
+
+IPV6 = ", ipFamily: [ipv6]"
+"""What the second of two vCenters has besides: its nodes have IPv6 addresses alone."""
 
 
 async def test_a_session_that_has_ended_is_begun_anew(vcenter: Site) -> None:
@@ -167,18 +170,6 @@ async def test_a_pinned_certificate_is_not_one_of_the_same_authority(
             await describe(provider, node("a"))
 
 
-def two(first: Site, second: Site) -> str:
-    return f"""
-global:
-  user: k8s@vsphere.local
-  password: planted-secret
-  insecureFlag: true
-vcenter:
-  east: {{server: 127.0.0.1, port: {first.gateway.port}}}
-  west: {{server: 127.0.0.1, port: {second.gateway.port}, ipFamily: [ipv6]}}
-"""
-
-
 async def test_several_vcenters_are_one_cloud_with_a_scope_each(
     vcenter: Site, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -189,7 +180,7 @@ async def test_several_vcenters_are_one_cloud_with_a_scope_each(
         )
         nodes = [node("a", vcenter.id("a")), node("b", other.id("b"))]
         unseen = node("c", "vsphere://00000000-0000-4000-8000-000000000001")
-        async with started(two(vcenter, other)) as provider:
+        async with started(two(vcenter, other, IPV6)) as provider:
             assert provider.instances is not None
             found = await describe(provider, *nodes, unseen)
             assert [found[name].additional_labels for name in "ab"] == [
@@ -201,7 +192,7 @@ async def test_several_vcenters_are_one_cloud_with_a_scope_each(
             labelled = node("c", unseen.spec.provider_id, vsphere__vcenter="")
             with pytest.raises(CloudError, match="which vCenter"):
                 scope_of(provider.instances, labelled)
-        async with started(two(vcenter, other)) as provider:
+        async with started(two(vcenter, other, IPV6)) as provider:
             assert provider.instances is not None
             told = node("c", unseen.spec.provider_id, **{"vsphere.proreus/vcenter": "west"})
             assert scope_of(provider.instances, told) == "west"
@@ -217,7 +208,7 @@ async def test_a_vcenter_that_is_down_holds_up_only_what_it_may_have(
             node("gone", "vsphere://00000000-0000-4000-8000-000000000001"),
         ]
         other.gateway.fail(Fault(".*", times=1000, status=503))
-        async with started(two(vcenter, other)) as provider:
+        async with started(two(vcenter, other, IPV6)) as provider:
             found = await describe(provider, *nodes)
             assert isinstance(found["a"], Instance)
             assert isinstance(found["gone"], CloudError)
