@@ -58,6 +58,8 @@ class Tolerant(ConfigSection, frozen=True):
     port: Port = 80
 
 
+NOT_SHOWN = "(not shown; a value that begins with *, & or ! needs quotation marks)"
+
 BROKEN: dict[str, tuple[str, str]] = {
     "gcfg: a misspelt section": (
         "[Login]\nurl = x\n[Balancr]\nport = 1\n",
@@ -167,7 +169,25 @@ internal = perhaps
     ),
     "yaml: an undefined alias": (
         "login: *there\n",
-        "f.yaml:1: is not YAML: found undefined alias 'there'",
+        f"f.yaml:1: is not YAML: found undefined alias {NOT_SHOWN}",
+    ),
+    "yaml: a password that begins with a sign of YAML's own": (
+        "login:\n  url: x\n  password: !hunter!2\n",
+        f"f.yaml:3: is not YAML: found undefined tag handle {NOT_SHOWN}",
+    ),
+    "gcfg: a value that goes on in lines of its own": (
+        "[Login]\nurl = x\npassword = abc\nhunter/2+3\nhunter2\nhunter2==\nhunter: 2\n",
+        """\
+        f.conf:4: [Login]: expected = after the key
+        f.conf:5: [Login] (a name without a value): is unknown; known are url, user, password, api_key, token
+        f.conf:6: [Login] (a name without a value): is unknown; known are url, user, password, api_key, token
+        f.conf:7: [Login]: expected = after the key""",
+    ),
+    "toml: a value that goes on in lines of its own": (
+        "[login]\nurl = 'x'\npassword = 'abc\nhunter2==\n",
+        """\
+        f.toml:3: login.password: is not TOML: Expected "'"
+        f.toml:4: login: is not TOML: Invalid value""",
     ),
     "yaml: values of the wrong type": (
         "login: {url: x, api_key: hunter2}\nbalancer:\n  port: 65536\n  networks: [a, [b]]\n",
@@ -270,7 +290,8 @@ SECRET = "zq9Xw7Vu"  # Unlike any word of a message.
                 f'"password": "{SECRET}",', f"api_key = {SECRET}", f"  api-key: [{SECRET}]",
                 f'token = "{SECRET}"', f'token = """{SECRET}', f"token = {SECRET}\\x",
                 f"password {SECRET}", f"api_key: {{a: {SECRET}}}", f"password = '{SECRET}",
-                "url = x", "  url: x", ",", "]",
+                f"password: *{SECRET}", f"  password: !{SECRET}!x", f"token: &{SECRET} &{SECRET}",
+                SECRET, f"{SECRET}/x", f"{SECRET}==", f"{SECRET} x", "url = x", "  url: x", ",", "]",
             ]
         ),
         max_size=8,

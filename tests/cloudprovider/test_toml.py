@@ -129,7 +129,7 @@ def test_no_representation_shows_a_value() -> None:
 def test_a_carriage_return_alone_ends_no_line() -> None:
     statements, problems = toml.parse('a = "x"\r\nb = 1\r')
     assert [statement.content for statement in statements] == [{"a": "x"}]
-    assert problems == (toml.Problem(2, "b", "a carriage return without a line feed"),)
+    assert problems == (toml.Problem(2, "", "a carriage return without a line feed", "b"),)
 
 
 @given(st.text())

@@ -171,6 +171,11 @@ def test_what_other_contexts_use_may_be_broken(write: Write) -> None:
         ("", ["current-context: is not set (there are: none)"]),
         ("- a\n- b\n", ["is not a mapping"]),
         ("a: b\nc: [secret\n", ["line 3: is not YAML"]),
+        ("a: *secret\n", ["line 1: is not YAML: found undefined alias (not shown"]),
+        (
+            "a: !secret b\n",
+            ["line 1: is not YAML: could not determine a constructor for the tag ("],
+        ),
         ("a: \x00", ["is not YAML"]),
         ("a: 2026-99-99", ["is not YAML"]),
         ({"kind": "Pod"}, ["kind: is not Config", "current-context: is not set"]),

@@ -48,7 +48,7 @@ from proreus.cloudprovider.config_tree import (
     parse,
     plain,
 )
-from proreus.cloudprovider.config_values import python_value, shape
+from proreus.cloudprovider.config_values import names_in, python_value, shape
 from proreus.cloudprovider.errors import ConfigError
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -123,8 +123,12 @@ def read(
     root, problems = parse(text, Format(format_) if format_ else detect(text, source), default)
     decoder = _Decoder(source, warn, variables)
     values = os.environ if environment is None else environment
+    known = names_in(type_) if problems else frozenset()
     for problem in problems:
-        decoder.problem(problem.line, problem.place, problem.message)
+        # Another word may be a part of a secret that goes on in a line of its own.
+        is_known = problem.key and known.issuperset(map(plain, problem.key.split(".")))
+        place = _join(problem.place, problem.key) if is_known else problem.place
+        decoder.problem(problem.line, place, problem.message)
     # Of a text that cannot be read at all, nothing more is to be said.
     config = None
     if root.items or not problems:
@@ -390,4 +394,6 @@ def _join(place: str, name: str) -> str:
 
 def _shown(entry: Named) -> str:
     """Return the name of an unknown entry, unless it may be a line of a secret without its key."""
+    if isinstance(entry.tree, Leaf) and not entry.tree.null and entry.tree.text in {None, "", "="}:
+        return "(a name without a value)"
     return _title(entry) if len(entry.name) <= _LONGEST_NAME else "(a very long name)"

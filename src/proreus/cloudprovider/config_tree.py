@@ -16,6 +16,7 @@ import msgspec
 import yaml
 
 from proreus.cloudprovider import gcfg, toml
+from proreus.kube.messages import yaml_problem
 
 NO_LINE = 0
 """The line of what comes from the environment."""
@@ -81,11 +82,19 @@ Tree = Leaf | Many | Branch
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A mistake in a cloud-config, with its line and its place."""
+    """A mistake in a cloud-config, with its line and its place.
+
+    Attributes:
+        line: The line, counted from 1.
+        place: The names of the sections around it.
+        message: What is wrong.
+        key: The first word of a line that cannot be read: a key, or a part of a value.
+    """
 
     line: int
     place: str
     message: str
+    key: str = ""
 
 
 def detect(text: str, source: str) -> Format:
@@ -125,7 +134,8 @@ def parse(
         problem = Problem(error.lineno, "", f"is not JSON: {error.msg}")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problem = Problem(mark.line + 1 if mark else 1, "", f"is not YAML: {error.problem}")
+        text = f"is not YAML: {yaml_problem(error.problem)}"
+        problem = Problem(mark.line + 1 if mark else 1, "", text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         problem = Problem(line, "", "holds a character that YAML does not allow")
@@ -189,10 +199,7 @@ def _from_gcfg(text: str, default: str) -> tuple[Branch, tuple[Problem, ...]]:
         for section in sections
     )
     return Branch(1, items), tuple(
-        Problem(
-            problem.line, " ".join(filter(None, (problem.section, problem.key))), problem.message
-        )
-        for problem in problems
+        Problem(problem.line, problem.section, problem.message, problem.key) for problem in problems
     )
 
 
@@ -308,7 +315,7 @@ def _from_toml(text: str) -> tuple[Branch, tuple[Problem, ...]]:
             current = current.inner(each, statement.line)
         enter = current.append if statement.kind is toml.Kind.ELEMENT else current.inner
         current = enter(name, statement.line)
-    return root.branch(), tuple(Problem(p.line, p.place, p.message) for p in problems)
+    return root.branch(), tuple(Problem(p.line, p.place, p.message, p.key) for p in problems)
 
 
 def _of_toml(value: object, line: int) -> Leaf | Many:

@@ -6,6 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
+from proreus.cloudprovider.config_tree import plain
+
 _BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
@@ -58,6 +62,15 @@ def shape(type_: Any) -> tuple[Any, tuple[Any, ...]]:
     origin = typing.get_origin(type_)
     plain = {Mapping: dict, Sequence: tuple}.get(origin, origin)
     return plain or type_, typing.get_args(type_)
+
+
+def names_in(type_: Any) -> frozenset[str]:
+    """Return the names of all fields of a Struct, and of the Structs within it, as `plain` does."""
+    if not (isinstance(type_, type) and issubclass(type_, msgspec.Struct)):
+        return frozenset().union(*map(names_in, typing.get_args(type_)))
+    fields = msgspec.structs.fields(type_)
+    own = (plain(name) for field in fields for name in (field.name, field.encode_name))
+    return frozenset(own).union(*(names_in(field.type) for field in fields))
 
 
 def camel_case(*acronyms: str) -> Callable[[str], str]:

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 _WHERE = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
-_OPEN = r"Illegal character '\n'"
-"""What tomllib says of a string that is not closed on its line."""
+_OPEN = (r"Illegal character '\n'", 'Expected "\'"')
+"""What tomllib says of strings that are not closed on their line."""
 _START = re.compile(r"""\s*(?:(?P<header>\[+)\s*(?P<section>[\w.-]*)|(?P<key>[\w."'-]+)\s*=)""")
 
 
@@ -51,11 +51,12 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A mistake in TOML with its line; `place` is the dotted name, as far as it is known."""
+    """A mistake in TOML with its line; `place` is the table, `key` what stands before the `=`."""
 
     line: int
     place: str
     message: str
+    key: str = ""
 
 
 class _Wrong(Exception):
@@ -96,7 +97,7 @@ class _Reader:
                 self._problem(first, first + (wrong.line or 1), str(wrong))
                 if _kind(self._lines[first]) is not Kind.ENTRY:
                     self._section = None
-                self._is_torn |= _OPEN in str(wrong)
+                self._is_torn |= any(text in str(wrong) for text in _OPEN)
                 self._skip()
                 continue
             self._is_torn = False
@@ -143,13 +144,13 @@ class _Reader:
     def _problem(self, first: int, line: int, message: str) -> None:
         """Note a problem of the statement whose first line is `first`, counted from 0."""
         start = _START.match(self._lines[first])
-        place = self._section
+        place, key = self._section, ""
         if start and start["header"]:
             place = start["section"]
         elif start and place is not None and not self._is_torn:
             # After a torn string this may be the rest of a secret, and no name.
-            place = ".".join(filter(None, (place, start["key"])))
-        self.problems.append(Problem(line, place or "", message))
+            key = start["key"]
+        self.problems.append(Problem(line, place or "", message, key))
 
     def _skip(self) -> None:
         """Go to the next line that looks like the start of a statement."""

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from proreus.kube.clientconfig import read_file
+from proreus.kube.messages import yaml_problem
 
 
 class Fields:
@@ -146,7 +147,7 @@ def read_document(path: Path, problems: list[str]) -> Fields | None:
     except yaml.MarkedYAMLError as exc:
         # Not the error itself: it quotes the line, which may hold a token.
         line = f"line {exc.problem_mark.line + 1}: " if exc.problem_mark else ""
-        problems.append(f"{path}: {line}is not YAML: {exc.problem}")
+        problems.append(f"{path}: {line}is not YAML: {yaml_problem(exc.problem)}")
         return None
     except (yaml.YAMLError, ValueError):
         problems.append(f"{path}: is not YAML")

@@ -1,4 +1,4 @@
-"""Clean texts for events and conditions: keep them stable and within their limit."""
+"""Clean texts for events, conditions and errors: stable, within their limit, without values."""
 
 import re
 from collections.abc import Iterable
@@ -33,6 +33,9 @@ _VARYING = (
     (re.compile(r"\('[0-9a-f:.]+', \d{1,5}(?:, \d+, \d+)?\)"), "<address>"),
 )
 
+_HARMLESS = re.compile(r"""(?:[^'"]|'(?:<[a-z ]+>|.|\\[a-z]|\\x..)'|"'")*""")
+"""The beginning of a parser's message that quotes single characters and kinds of tokens only."""
+
 
 def scrub(text: str) -> str:
     """Drop what changes from one try to the next; keep one line of bounded length.
@@ -51,6 +54,20 @@ def request_id(text: str) -> str:
     """Return the cloud's request id in an error message, or ""."""
     found = _NAMED_ID.search(text)
     return found[3].rstrip(".") if found else ""
+
+
+def yaml_problem(problem: str | None) -> str:
+    """Return what a YAML parser says of a text, without what it quotes of it.
+
+    PyYAML quotes anchors, aliases and tags, which a value that begins with `&`, `*` or `!` is taken
+    for, such as a password without quotation marks.
+    """
+    text = problem or "it cannot be read"
+    found = _HARMLESS.match(text)
+    shown = found.group().strip() if found else ""
+    if shown == text:
+        return text
+    return f"{shown} (not shown; a value that begins with *, & or ! needs quotation marks)"
 
 
 def some_of(names: Iterable[str]) -> str:
