@@ -83,12 +83,11 @@ class Reader:
         Instances that were read for other reasons are not read again.
         """
         every = set(keys)
-        new = every - self.tags.keys()
+        # A list that is read meanwhile replaces what is known, and may lack whole zones.
+        known = {key: self.tags[key] for key in every & self.tags.keys()}
+        new = every - known.keys()
         read = await self.by_key(new) if new else {}
-        failed: dict[Machine, str | CloudError] = {
-            key: one for key, one in read.items() if isinstance(one, CloudError)
-        }
-        return {**{key: self.tags.get(key, "") for key in every}, **failed}
+        return {**known, **{key: _tag_in(one) for key, one in read.items()}}
 
     async def _lacking(
         self, keys: Collection[Machine]
@@ -153,6 +152,11 @@ def doubt(sample: Mapping[Machine, Described | CloudError | None]) -> CloudError
     if any(one is None for one in sample.values()):
         return None
     return next((one for one in sample.values() if isinstance(one, CloudError)), None)
+
+
+def _tag_in(answer: Described | CloudError | None) -> str | CloudError:
+    """Return the tag of an instance, "" if it has none or is gone; an error as it is."""
+    return node_tag(answer) if isinstance(answer, Described) else answer or ""
 
 
 def _one_of(
