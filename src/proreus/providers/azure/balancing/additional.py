@@ -2,21 +2,32 @@
 
 The security group lets clients reach them, and the Service's status shows them, so that each node
 sends what comes for them to the Service. So the address of another Service or of a node is no
-tenant's to name.
+tenant's to name, nor is one that leads to no load balancer on the Internet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import ip_address, ip_network
+from typing import Final
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, refusal
 from proreus.providers.azure.balancing.addresses import owners_of
-from proreus.providers.azure.balancing.annotations import PREFIX
+from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
+from proreus.providers.azure.balancing.guard import Strip
 from proreus.providers.azure.balancing.index import Index
-from proreus.providers.azure.balancing.parts import Job, Scene, State
+from proreus.providers.azure.balancing.parts import Claim, Job, Scene, State
 from proreus.providers.azure.machines import part
 
-ANNOTATION = f"{PREFIX}azure-additional-public-ips"
+_NOT_PUBLIC: Final = tuple(
+    ip_network(one)
+    for one in (
+        # Azure's own services for machines: https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+        *("168.63.129.16/32", "169.254.0.0/16", "fe80::/10"),
+        *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"),
+        *("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/127", "ff00::/8"),
+    )
+)
 
 
 def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Index) -> None:
@@ -30,27 +41,70 @@ def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Ind
         for address in job.options.additional if job.lb is not None else ():
             why = "" if address in shown else refusal_of(job, address, state, scene, known)
             if why:
-                raise InvalidRequest(f"annotation {ANNOTATION}: {address}: {why}: leave it out")
+                raise InvalidRequest(
+                    f"annotation {ANNOTATION_ADDITIONAL}: {address}: {why}: leave it out"
+                )
 
 
 def refusal_of(job: Job, address: str, state: State, scene: Scene, known: Index) -> str:
     """Return why a Service may not name an address, or may not close its ports; "" if it may."""
     tenants, ref = scene.place.config.tenants, job.ref
     node = scene.node_addresses.get(address)
-    if node and not tenants.lists(ref.namespace, (address,)):
+    if tenants.lists(ref.namespace, (address,)):
+        return ""
+    if node:
         return f"it is an address of the node {node}"
-    return refusal(_owners(ref, address, state, scene, known), ref, tenants, (address,))
+    if reason := refusal(_owners(ref, address, state, scene, known), ref, tenants, (address,)):
+        return reason
+    found = ip_address(address)
+    return "it is no public address" if any(found in one for one in _NOT_PUBLIC) else ""
+
+
+def strip_of(job: Job, targets: Iterable[str], scene: Scene, known: Index) -> Strip:
+    """Return how a Service's addresses leave the rules of the security group.
+
+    The ports that other Services have at these addresses stay open.
+    """
+    wanted, ref = frozenset(filter(None, targets)), job.ref
+    others = known.others_ports(ref.name, wanted, at_nodes=not job.options.floats)
+    kept = {protocol: set(ports) for protocol, ports in others.items()}
+    denies = False
+    for claim in _others(ref, wanted, scene):
+        denies = denies or claim.denies
+        for protocol, ports in claim.ports.items():
+            kept.setdefault(protocol, set()).update(ports)
+    return Strip(
+        wanted,
+        {protocol: frozenset(ports) for protocol, ports in kept.items()},
+        prefix=f"{ref.name}-",
+        keeps_denied=denies,
+    )
+
+
+def _others(ref: LoadBalancerRef, addresses: Iterable[str], scene: Scene) -> Iterator[Claim]:
+    """Return what other Services have at addresses; what is only asked for, of the namespace."""
+    for address in addresses:
+        for claim in scene.claims.get(address, ()):
+            if claim.base != ref.name and (claim.is_shown or claim.namespace == ref.namespace):
+                yield claim
 
 
 def _owners(
     ref: LoadBalancerRef, address: str, state: State, scene: Scene, known: Index
 ) -> Iterator[Owner]:
-    """Return the owners of an address, as far as marks and frontends tell."""
+    """Return the owners of an address, as far as marks, frontends and Services tell."""
     for one in state.addresses.values():
         if part(one, "ipAddress") == address:
             yield from owners_of(one)
     for base, frontends in known.frontends.items():
         namespace = scene.services.get(base, "")
         if namespace and any(found == address for _, _, found in frontends):
-            uid = ref.uid if base == ref.name else ""
-            yield Owner(cluster_uid=ref.cluster.uid, namespace=namespace, service_uid=uid)
+            yield _owner(ref, base, namespace)
+    for claim in scene.claims.get(address, ()):
+        if claim.is_shown:
+            yield _owner(ref, claim.base, claim.namespace)
+
+
+def _owner(ref: LoadBalancerRef, base: str, namespace: str) -> Owner:
+    uid = ref.uid if base == ref.name else ""
+    return Owner(cluster_uid=ref.cluster.uid, namespace=namespace, service_uid=uid)

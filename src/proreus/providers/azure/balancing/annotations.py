@@ -4,6 +4,7 @@ They come from a cluster's tenants, so every value is checked before it can reac
 that is wrong is told at once.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
@@ -18,6 +19,8 @@ PREFIX: Final = "service.beta.kubernetes.io/"
 """The prefix of all annotations of this provider."""
 ANNOTATION_LINK: Final = f"{PREFIX}azure-pls-create"
 """The annotation that asks for a private link service."""
+ANNOTATION_ADDITIONAL: Final = f"{PREFIX}azure-additional-public-ips"
+"""The annotation with addresses of others that also lead to the nodes."""
 FAMILIES: Final = ("IPv4", "IPv6")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,78}[A-Za-z0-9_])?")
 _GROUP: Final = re.compile(r"[A-Za-z0-9_().-]{1,90}")
@@ -316,7 +319,25 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _address(text: str) -> str:
-    return str(ip_address(text))
+    """Return an address as it is compared.
+
+    Raises:
+        ValueError: The text is no address, or an IPv4 address in the form of IPv6, which nodes take
+            for what it stands for.
+    """
+    found = ip_address(text)
+    if found.version == 6 and found.ipv4_mapped is not None:  # noqa: PLR2004 - the number of IP
+        raise ValueError(text)
+    return str(found)
+
+
+def additional_in(service: Service) -> tuple[str, ...]:
+    """Return the additional addresses that a Service names, without those that are wrong."""
+    found = []
+    for text in _parts(service.metadata.annotations.get(ANNOTATION_ADDITIONAL, "")):
+        with contextlib.suppress(ValueError):
+            found.append(_address(text))
+    return tuple(found)
 
 
 def _range(text: str) -> str:

@@ -36,6 +36,7 @@ from proreus.providers.azure.balancing.annotations import (
     read_options,
 )
 from proreus.providers.azure.balancing.balancers import spots
+from proreus.providers.azure.balancing.claims import claims
 from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, Place, is_of
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.observation import Observer
@@ -251,7 +252,8 @@ class AzureLoadBalancers:
                 excluded.add(node.metadata.name)
         has_links = False
         services = {job.ref.name: job.ref.namespace for job in jobs if job.lb is not None}
-        for service in listers["services"].all() if "services" in listers else ():
+        services_ = tuple(listers["services"].all() if "services" in listers else ())
+        for service in services_:
             meta = service.metadata
             services[default_load_balancer_name(meta.uid)] = meta.namespace
             has_links = has_links or ANNOTATION_LINK in meta.annotations
@@ -267,7 +269,8 @@ class AzureLoadBalancers:
             node_addresses,
             labels,
             has_links,
-            _node_ports(listers["services"].all() if "services" in listers else (), jobs),
+            _node_ports(services_, jobs),
+            claims(services_, jobs),
         )
 
     def _is_excluded(self, node: Node) -> bool:

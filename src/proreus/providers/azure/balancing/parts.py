@@ -1,6 +1,6 @@
 """Define the values of plans: jobs, settings and observed state."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -32,6 +32,25 @@ class Job(msgspec.Struct, frozen=True):
     space: Mapping[str, str] = {}
 
 
+class Claim(msgspec.Struct, frozen=True):
+    """What a Service of the cluster has at an address.
+
+    Attributes:
+        base: The beginning of the names of the Service's parts.
+        namespace: The Service's namespace.
+        ports: The ports at which the Service is reached, by Azure's word for the protocol.
+        is_shown: Whether the Service has the address by its spec or status; else an annotation asks
+            for it.
+        denies: Whether the Service asks that others than its clients are denied.
+    """
+
+    base: str
+    namespace: str
+    ports: Mapping[str, frozenset[int]] = {}
+    is_shown: bool = True
+    denies: bool = False
+
+
 class Scene(msgspec.Struct, frozen=True):
     """The facts about the cluster that stay the same within a pass.
 
@@ -47,6 +66,8 @@ class Scene(msgspec.Struct, frozen=True):
         has_links: Whether any Service of the cluster asks for a private link service.
         node_ports: Node ports of the cluster's Services that are not in the pass, by Azure's word
             for the protocol.
+        claims: What Services of the cluster have at addresses, by address; those that are deleted
+            in the pass have nothing any more.
         homes: The configuration whose load balancers each node is behind, where there are several
             load balancers of a kind; only within a plan.
     """
@@ -59,6 +80,7 @@ class Scene(msgspec.Struct, frozen=True):
     labels: Mapping[str, Mapping[str, str]] = {}
     has_links: bool = False
     node_ports: Mapping[str, frozenset[int]] = {}
+    claims: Mapping[str, Sequence[Claim]] = {}
     homes: Mapping[str, str] | None = None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.azure.balancing import guard, marks
-from proreus.providers.azure.balancing.additional import check_additional, refusal_of
+from proreus.providers.azure.balancing.additional import check_additional, refusal_of, strip_of
 from proreus.providers.azure.balancing.addresses import (
     Departure,
     departure,
@@ -158,16 +158,9 @@ def _stripped(
                 if departure(one, job.ref) is not Departure.KEEP
             }
         if going:
-            strips.append(_strip(job, going, known))
+            strips.append(strip_of(job, going, scene, known))
     document = guard.changed(state.group, strips, ()) if strips else None
     return [put_group(scene.place, state.group, document)] if document is not None else []
-
-
-def _strip(job: Job, targets: Iterable[str], known: Index) -> guard.Strip:
-    wanted = frozenset(filter(None, targets))
-    at_nodes = not job.options.floats
-    kept = known.others_ports(job.ref.name, wanted, at_nodes=at_nodes)
-    return guard.Strip(wanted, kept, prefix=f"{job.ref.name}-")
 
 
 def _guarded(
@@ -183,7 +176,7 @@ def _guarded(
         targets = {*ingress(job, state, where), *job.options.additional}
         if not job.options.floats:
             targets = set(_node_addresses(job, job.lb, scene)) | set(job.options.additional)
-        strips.append(_strip(job, targets, known))
+        strips.append(strip_of(job, targets, scene, known))
         granted += guard.grants(job.lb, job.options, targets)
     strips.append(_strip_nodes(jobs, scene, known))
     document = guard.changed(state.group, strips, granted)

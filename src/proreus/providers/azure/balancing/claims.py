@@ -1,0 +1,60 @@
+"""Find what Services have at addresses, whoever balances them. Pure.
+
+Nodes send what comes for an address in a Service's spec or status to that Service's pods.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.kube.objects import KubeObject, Service
+from proreus.providers.azure.balancing.annotations import PREFIX, additional_in
+from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS
+from proreus.providers.azure.balancing.parts import Claim, Job
+
+_AT_NODES = f"{PREFIX}azure-disable-load-balancer-floating-ip"
+_DENIES = f"{PREFIX}azure-deny-all-except-load-balancer-source-ranges"
+
+
+def claims(services: Iterable[KubeObject], jobs: Sequence[Job]) -> Mapping[str, list[Claim]]:
+    """Return what Services have at addresses, by address.
+
+    Args:
+        services: The cluster's Services.
+        jobs: The Services of the pass, which count as the pass has them.
+    """
+    known = {one.metadata.uid: one for one in services if isinstance(one, Service)}
+    for job in jobs:
+        if job.lb is None:
+            known.pop(job.ref.uid, None)
+        else:
+            known[job.ref.uid] = job.lb.service
+    found: dict[str, list[Claim]] = {}
+    for service in known.values():
+        for address, claim in _of(service):
+            found.setdefault(address, []).append(claim)
+    return found
+
+
+def _of(service: Service) -> Iterator[tuple[str, Claim]]:
+    spec, status = service.spec, service.status.load_balancer
+    shown = {spec.cluster_ip, *spec.cluster_ips, *spec.external_ips}
+    shown |= {point.ip for point in status.ingress}
+    asked = {*additional_in(service)} if spec.type == "LoadBalancer" else set[str]()
+    for address in (shown | asked) - {"", "None"}:
+        yield address, _claim(service, is_shown=address in shown)
+
+
+def _claim(service: Service, *, is_shown: bool) -> Claim:
+    meta = service.metadata
+    at_nodes = meta.annotations.get(_AT_NODES, "").lower() == "true"
+    ports: dict[str, set[int]] = {}
+    for one in service.spec.ports:
+        number = one.node_port if at_nodes else one.port
+        ports.setdefault(RULE_PROTOCOLS.get(one.protocol, "*"), set()).add(number)
+    return Claim(
+        default_load_balancer_name(meta.uid),
+        meta.namespace,
+        {protocol: frozenset(found) for protocol, found in ports.items()},
+        is_shown,
+        meta.annotations.get(_DENIES, "").lower() == "true",
+    )

@@ -1,0 +1,142 @@
+"""Additional addresses of Services, which others have, too: whose they are, and who keeps them."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider import InvalidRequest
+from proreus.cloudprovider.context import Context
+from proreus.kube.objects import Node, Service, ServicePort
+
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
+from .balancing import answers, delete, ensure, everything, machines, rules, service, targets
+from .emulator.server import Emulator
+from .site import context, started
+
+ADDITIONAL = "azure-additional-public-ips"
+GLOBAL = "198.51.100.7"
+"""The address of a load balancer of all regions, which leads to this one."""
+HTTPS = (ServicePort(443, "https", node_port=30443),)
+
+
+def known(nodes: Iterable[Node], services: Iterable[Service]) -> Context:
+    """A context in which the cluster's Services are known."""
+    found = context(nodes=nodes)
+    found.listers = {**found.listers, "services": Objects(services)}
+    return found
+
+
+def open_ports(azure: Emulator, address: str) -> set[str]:
+    """The ports at which clients reach an address."""
+    return {
+        port
+        for rule in rules(azure).values()
+        if address in targets(rule)
+        for port in rule["destinationPortRanges"]
+    }
+
+
+async def test_services_of_a_namespace_that_share_an_additional_address_keep_their_ports(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    first = service(1, {ADDITIONAL: GLOBAL}, ingress=["20.0.0.1", GLOBAL])
+    second = service(2, {ADDITIONAL: GLOBAL}, HTTPS)
+    async with started(azure, known(nodes, [first, second])) as provider:
+        await ensure(provider, nodes, first)
+        await ensure(provider, nodes, second)
+        assert open_ports(azure, GLOBAL) == {"80", "443"}
+        await ensure(provider, nodes, first)
+        assert open_ports(azure, GLOBAL) == {"80", "443"}
+        await delete(provider, second)
+        assert open_ports(azure, GLOBAL) == {"80"}
+    async with started(azure, known(nodes, [first])) as provider:
+        await delete(provider, first)
+        assert open_ports(azure, GLOBAL) == set()
+
+
+async def test_no_service_takes_an_additional_address_of_another_namespace_s(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    first = service(1, {ADDITIONAL: GLOBAL}, ingress=["20.0.0.1", GLOBAL])
+    thief = service(2, {ADDITIONAL: GLOBAL}, HTTPS, namespace="other")
+    async with started(azure, known(nodes, [first, thief])) as provider:
+        await ensure(provider, nodes, first)
+        before = everything(azure)
+        found = await answers(provider, nodes, thief)
+        assert isinstance(found["web-2"], InvalidRequest)
+        assert "shop" in str(found["web-2"])
+        assert everything(azure) == before
+        await delete(provider, thief)
+        assert open_ports(azure, GLOBAL) == {"80"}
+
+
+CLUSTER_IP = {"cluster_ip": "10.96.0.1", "cluster_ips": ("10.96.0.1",)}
+
+
+@pytest.mark.parametrize(
+    ("address", "fields", "status"),
+    [
+        ("10.96.0.1", CLUSTER_IP, ()),
+        ("192.0.2.9", {"external_ips": ("192.0.2.9",)}, ()),
+        ("192.0.2.10", {}, ("192.0.2.10",)),
+    ],
+    ids=["ClusterIP", "external IP", "load balancer of another manager"],
+)
+async def test_no_service_takes_what_clients_of_another_namespace_s_service_use(
+    azure: Emulator, address: str, fields: dict[str, Any], status: Sequence[str]
+) -> None:
+    """Each node would send to this Service what is meant for the other one."""
+    nodes = machines(azure)
+    other = service(1, namespace="kube", ingress=status, **fields)
+    thief = service(2, {ADDITIONAL: address})
+    async with started(azure, known(nodes, [other, thief])) as provider:
+        found = await answers(provider, nodes, thief)
+        assert isinstance(found["web-2"], InvalidRequest)
+        assert "kube" in str(found["web-2"])
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "127.0.0.1", "168.63.129.16", "fe80::1"])
+async def test_no_service_takes_an_address_that_every_machine_has_a_use_for(
+    azure: Emulator, address: str
+) -> None:
+    nodes = machines(azure)
+    async with started(azure, known(nodes, [])) as provider:
+        found = await answers(provider, nodes, service(1, {ADDITIONAL: address}))
+        assert isinstance(found["web-1"], InvalidRequest)
+        assert address in str(found["web-1"])
+
+
+async def test_an_address_in_two_forms_is_one(azure: Emulator) -> None:
+    """Nodes take an IPv4 address in the form of IPv6 for what it stands for."""
+    nodes = machines(azure)
+    own = nodes[0].status.addresses[0].address
+    async with started(azure, known(nodes, [])) as provider:
+        with pytest.raises(InvalidRequest, match=ADDITIONAL):
+            await answers(provider, nodes, service(1, {ADDITIONAL: f"::ffff:{own}"}))
+
+
+async def test_an_address_that_the_status_shows_already_stays(azure: Emulator) -> None:
+    nodes = machines(azure)
+    shown = service(1, {ADDITIONAL: "10.9.0.9"}, ingress=["20.0.0.1", "10.9.0.9"])
+    async with started(azure, known(nodes, [shown])) as provider:
+        assert "10.9.0.9" in (await ensure(provider, nodes, shown))["web-1"]
+
+
+async def test_whoever_denies_all_others_is_heard_by_services_at_the_same_address(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    denying = {
+        ADDITIONAL: GLOBAL,
+        "azure-deny-all-except-load-balancer-source-ranges": "true",
+    }
+    first = service(1, denying, load_balancer_source_ranges=("192.0.2.0/24",))
+    second = service(2, {ADDITIONAL: GLOBAL}, HTTPS)
+    async with started(azure, known(nodes, [first, second])) as provider:
+        await ensure(provider, nodes, first)
+        await ensure(provider, nodes, second)
+        denied = [one for one in rules(azure).values() if one["access"] == "Deny"]
+        assert [GLOBAL in targets(one) for one in denied] == [True]
