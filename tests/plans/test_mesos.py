@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
@@ -22,7 +23,16 @@ from proreus.providers.mesos.agents import (
 )
 from proreus.providers.mesos.masters import MasterInfo
 from proreus.providers.mesos.names import Target
-from proreus.providers.mesos.plan import Index, Proof, Sightings, Unlisted, absence, match
+from proreus.providers.mesos.plan import (
+    Index,
+    Place,
+    Proof,
+    Sightings,
+    Unlisted,
+    absence,
+    match,
+    others,
+)
 from proreus.testing import objects
 
 MASTER = RegistryMaster(MasterInfo("m-1"))
@@ -38,6 +48,12 @@ def info(id_: str, host: str = "n1") -> AgentInfo:
 
 def agent(id_: str, host: str = "n1", *, active: bool = True) -> Agent:
     return Agent(info(id_, host), active)
+
+
+def answer(node: Node, proof: Proof, seen: Sightings) -> Instance | NotFound | CloudError:
+    """The answer about the agent a-S0 of a Node."""
+    known = structs.replace(proof, running=others(proof, seen))
+    return absence(node, "a-S0", known, seen, NOW)
 
 
 def admitted(*agents: AgentInfo) -> AdmittedList:
@@ -99,7 +115,7 @@ def test_agents_of_one_host_are_all_named() -> None:
         # Nothing is known of it any more.
         ([], Registry(MASTER), NotFound()),
         ([agent("b-S0", "n2")], Registry(MASTER, admitted(info("c-S0", "n3"))), NotFound()),
-        ([], Registry(MASTER, gone=marked("a-S1"), unreachable=marked("a-S2")), NotFound()),
+        ([], Registry(MASTER, gone=marked("a-S1")), NotFound()),
         # It has come back meanwhile.
         ([], Registry(MASTER, admitted(info("a-S0"))), CloudError),
         ([agent("a-S0")], Registry(MASTER), CloudError),
@@ -115,11 +131,65 @@ def test_what_became_of_an_agent_that_is_not_listed(
     agents: Sequence[Agent], registry: Registry, expected: object
 ) -> None:
     proof = Proof("m-1", tuple(agents), registry)
-    found = absence(objects.node("n1", "mesos://a-S0"), "a-S0", proof, seen_until(LATER), NOW)
+    found = answer(objects.node("n1", "mesos://a-S0"), proof, seen_until(LATER))
     if isinstance(expected, type):
         assert type(found) is expected
     else:
         assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("listed", "named", "expected"),
+    [
+        # It was seen on the same host, or with the Node's address, before it was unreachable.
+        ([Agent(info("b-S0", "N1"))], None, IdentityConflict),
+        ([Agent(info("b-S0", "10.0.0.1"))], None, IdentityConflict),
+        # It was seen elsewhere.
+        ([Agent(info("b-S0", "10.0.0.2"))], None, NotFound),
+        # Another Node says where it is, or what it is called.
+        ([], objects.node("10.0.0.2", addresses=["10.0.0.2"]), NotFound),
+        ([], objects.node("n1", addresses=["10.0.0.2"]), IdentityConflict),
+        # It was never seen, or only by the name of its host.
+        ([], None, CloudError),
+        ([Agent(info("b-S0", "n2"))], None, CloudError),
+    ],
+)
+@pytest.mark.parametrize("registry", [Registry(gone=marked("a-S0")), Registry()])
+def test_an_unreachable_agent_may_be_on_the_host(
+    listed: Sequence[Agent], named: Node | None, expected: type[object], registry: Registry
+) -> None:
+    """Of such an agent the registry tells the id alone."""
+    seen = Sightings(WEEK)
+    seen.listed([agent("a-S0"), *listed], NOW)
+    proof = Proof("m-1", (), structs.replace(registry, master=MASTER, unreachable=marked("b-S0")))
+    seen.unreachable([Marked(Id("b-S0"), TimeInfo(int(NOW.timestamp()) * 10**9))])
+    if named is not None:
+        seen.named("b-S0", named)
+    node = objects.node("n1", "mesos://a-S0", addresses=["10.0.0.1"])
+    assert type(answer(node, proof, seen)) is expected
+
+
+def test_an_agent_that_is_not_back_since_a_failover_is_where_it_was() -> None:
+    node = objects.node("worker", "mesos://a-S0", addresses=["10.0.0.1"])
+    seen, registry = Sightings(WEEK), Registry(MASTER, admitted(info("b-S0", "n2")))
+    seen.listed([agent("a-S0")], NOW)
+    proof = Proof("m-1", (Agent(info("b-S0", "n2")),), registry)
+    # Mesos does not tell its address, which may be the Node's.
+    assert type(answer(node, proof, seen)) is CloudError
+    for address, expected in (("10.0.0.2", NotFound), ("10.0.0.1", IdentityConflict)):
+        there = Agent(info("b-S0", "n2"), pid=f"slave(1)@{address}:5051")
+        seen.listed([there], NOW)
+        seen.listed([Agent(info("b-S0", "n2"))], NOW)
+        assert type(answer(node, proof, seen)) is expected
+    # One that has another name since it was seen may have another address, too.
+    seen.listed([Agent(info("b-S0", "n3"), pid="slave(1)@10.0.0.2:5051")], NOW)
+    assert type(answer(node, proof, seen)) is CloudError
+
+
+def test_of_an_agent_that_is_not_unreachable_no_node_says_where_it_is() -> None:
+    seen = Sightings(WEEK)
+    seen.named("a-S0", objects.node("n1"))
+    assert seen.place("a-S0") is None
 
 
 @pytest.fixture
@@ -131,13 +201,8 @@ def test_of_an_unreachable_agent_nothing_is_known_and_its_node_keeps_what_it_has
     unreachable: Proof,
 ) -> None:
     labels = {"mesos.proreus/rack": "r1", "other": "x"}
-    found = absence(
-        objects.node("n1", "mesos://a-S0", labels=labels),
-        "a-S0",
-        unreachable,
-        seen_until(LATER),
-        NOW,
-    )
+    node = objects.node("n1", "mesos://a-S0", labels=labels)
+    found = answer(node, unreachable, seen_until(LATER))
     assert found == Instance(
         "mesos://a-S0",
         additional_labels={"mesos.proreus/rack": "r1"},
@@ -148,7 +213,7 @@ def test_of_an_unreachable_agent_nothing_is_known_and_its_node_keeps_what_it_has
 def test_an_unreachable_agent_does_not_initialise_a_node(unreachable: Proof) -> None:
     taints = (Taint(TAINT_UNINITIALIZED, "NoSchedule"),)
     node: Node = objects.node("n1", "mesos://a-S0", taints=taints)
-    assert type(absence(node, "a-S0", unreachable, seen_until(LATER), NOW)) is CloudError
+    assert type(answer(node, unreachable, seen_until(LATER))) is CloudError
 
 
 @pytest.mark.parametrize(
@@ -158,8 +223,7 @@ def test_what_mesos_may_have_forgotten_is_not_gone(
     remembered: datetime | None, expected: type[object]
 ) -> None:
     node = objects.node("n1", "mesos://a-S0")
-    seen = seen_until(remembered)
-    found = absence(node, "a-S0", Proof("m-1", (), Registry(MASTER)), seen, NOW)
+    found = answer(node, Proof("m-1", (), Registry(MASTER)), seen_until(remembered))
     assert type(found) is expected
 
 
@@ -167,12 +231,13 @@ def test_how_long_mesos_remembers() -> None:
     sightings = Sightings(WEEK)
     assert sightings.until("a-S0") is None
     sightings.listed([agent("a-S0"), agent("a-S1", "N2")], NOW)
-    assert [sightings.host(id_) for id_ in ("a-S0", "a-S1", "a-S2")] == ["n1", "n2", ""]
+    places = [sightings.place(id_) for id_ in ("a-S0", "a-S1", "a-S2")]
+    assert places == [Place("n1"), Place("n2"), None]
     assert sightings.until("a-S0") == NOW + WEEK
     # It is remembered from when it was marked as unreachable, however late we hear of that.
     day = NOW + timedelta(days=1)
     sightings.unreachable([Marked(Id("a-S0"), TimeInfo(int(day.timestamp()) * 10**9))])
     assert sightings.until("a-S0") == day + WEEK
     sightings.listed([agent("a-S1")], NOW + timedelta(days=8))
-    assert (sightings.until("a-S0"), sightings.host("a-S0")) == (None, "")
+    assert (sightings.until("a-S0"), sightings.place("a-S0")) == (None, None)
     assert sightings.until("a-S1") == NOW + timedelta(days=8) + WEEK

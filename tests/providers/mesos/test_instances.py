@@ -226,6 +226,36 @@ async def test_another_agent_on_the_host_may_be_the_same_machine(
     assert other.id in str(found)
 
 
+@pytest.mark.parametrize("status", [Status.REMOVED, Status.GONE])
+async def test_an_unreachable_agent_on_the_host_may_be_the_same_machine(
+    mesos: Cluster, status: Status
+) -> None:
+    """An agent with a new id loses its masters; its machine goes on."""
+    agent = mesos.world.add("n1")
+    async with started(mesos.config()) as provider:
+        await one(provider, node("n1", agent))
+        agent.status = status
+        other = mesos.world.add("n1")
+        assert isinstance(await one(provider, node("n1", agent)), IdentityConflict)
+        other.status = Status.UNREACHABLE
+        found = await one(provider, node("n1", agent))
+        assert isinstance(found, IdentityConflict)
+        assert other.id in str(found)
+
+
+async def test_where_an_unreachable_agent_is_only_its_node_says_to_a_new_manager(
+    mesos: Cluster,
+) -> None:
+    agent, other = mesos.world.add("n1"), mesos.world.add("n2")
+    agent.status, other.status = Status.GONE, Status.UNREACHABLE
+    async with started(mesos.config()) as provider:
+        found = await one(provider, node("n1", agent))
+        assert type(found) is CloudError
+        assert other.id in str(found)
+        assert isinstance(await one(provider, node("n2", other)), Instance)
+        assert await one(provider, node("n1", agent)) == NotFound(tombstone=True)
+
+
 async def test_another_agent_on_the_host_is_known_where_the_node_has_another_name(
     mesos: Cluster,
 ) -> None:

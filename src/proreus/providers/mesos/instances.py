@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from msgspec import structs
+
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
 from proreus.cloudprovider.lookups import attempt, each
@@ -14,7 +16,7 @@ from proreus.providers.mesos.agents import Agent, instance
 from proreus.providers.mesos.api import Api
 from proreus.providers.mesos.config import MesosConfig
 from proreus.providers.mesos.names import ownership, target
-from proreus.providers.mesos.plan import Index, Proof, Sightings, Unlisted, absence, match
+from proreus.providers.mesos.plan import Index, Sightings, Unlisted, absence, match, others
 
 BATCH: Final = 1000
 """Nodes in one `describe`: it costs the same however many there are."""
@@ -103,14 +105,16 @@ class MesosInstances:
         if not missing:
             return {}
         proof = await attempt(self._api.prove())
-        if isinstance(proof, Proof):
-            self._sightings.unreachable(proof.registry.unreachable.slaves)
+        if isinstance(proof, CloudError):
+            return dict.fromkeys(missing, proof)
+        seen = self._sightings
+        seen.unreachable(proof.registry.unreachable.slaves)
         by_name, now = {node.metadata.name: node for node in nodes}, self._clock()
+        for name, id_ in missing.items():
+            seen.named(id_, by_name[name])
+        proof = structs.replace(proof, running=others(proof, seen))
         return {
-            name: proof
-            if isinstance(proof, CloudError)
-            else absence(by_name[name], id_, proof, self._sightings, now)
-            for name, id_ in missing.items()
+            name: absence(by_name[name], id_, proof, seen, now) for name, id_ in missing.items()
         }
 
     async def _described(self, matched: tuple[Node, Agent]) -> Instance | CloudError:

@@ -18,6 +18,19 @@ class Unlisted(msgspec.Struct, frozen=True):
     id: str
 
 
+class Place(msgspec.Struct, frozen=True):
+    """The place where an agent runs.
+
+    Attributes:
+        host: Its host name in small letters.
+        addresses: Its IP addresses; none where Mesos does not tell them, which is so of agents that
+            have not come back since a failover.
+    """
+
+    host: str = ""
+    addresses: frozenset[str] = frozenset()
+
+
 class Proof(msgspec.Struct, frozen=True):
     """The answers of one leading master that tell which agents there are, read in this order.
 
@@ -25,11 +38,13 @@ class Proof(msgspec.Struct, frozen=True):
         master: The id of the leading master.
         agents: All agents that it lists.
         registry: The registry, the record of agents that the master keeps through restarts.
+        running: The agents that run, or may run (`others`).
     """
 
     master: str
     agents: tuple[Agent, ...]
     registry: Registry
+    running: Mapping[str, Place | None] = {}
 
 
 class Index:
@@ -68,8 +83,19 @@ def match(target: Target, index: Index) -> Agent | Unlisted | NotFound | CloudEr
     )
 
 
+def place_of(agent: Agent) -> Place:
+    """Return the place where an agent runs, as a master describes it."""
+    return Place(agent.host, frozenset({own_address(agent)} - {""}))
+
+
+def place_of_node(node: Node) -> Place:
+    """Return the place where a Node's agent should run, as the Node says it."""
+    addresses = frozenset(one.address for one in node.status.addresses)
+    return Place(node.metadata.name.lower(), addresses)
+
+
 class Sightings:
-    """The times until which Mesos cannot have forgotten agents, and the hosts they were on.
+    """The times until which Mesos cannot have forgotten agents, and the places where they were.
 
     An unreachable agent is forgotten when it was marked so for long (`--registry_max_agent_age`),
     and looks then like one that was shut down orderly.
@@ -79,11 +105,11 @@ class Sightings:
         """Begin without any; `max_age` is how long Mesos remembers an unreachable agent."""
         self._max_age = max_age
         self._until: dict[str, datetime] = {}
-        self._hosts: dict[str, str] = {}
+        self._places: dict[str, Place] = {}
 
-    def host(self, id_: str) -> str:
-        """Return the host that this agent was last seen on; "" if it is not known."""
-        return self._hosts.get(id_, "")
+    def place(self, id_: str) -> Place | None:
+        """Return where this agent was seen last; None if that is not known."""
+        return self._places.get(id_)
 
     def until(self, id_: str) -> datetime | None:
         """Return the time until which this agent cannot be forgotten; None if it is not known."""
@@ -91,15 +117,36 @@ class Sightings:
 
     def listed(self, agents: Iterable[Agent], now: datetime) -> None:
         """Note agents that are in the cluster now, and drop what is of no use any more."""
-        hosts = {agent.id: agent.host for agent in agents}
+        places = {agent.id: place_of(agent) for agent in agents}
         kept = {id_: until for id_, until in self._until.items() if until > now}
-        self._until = kept | dict.fromkeys(hosts, now + self._max_age)
-        known = {id_: host for id_, host in self._hosts.items() if id_ in kept}
-        self._hosts = known | hosts
+        self._until = kept | dict.fromkeys(places, now + self._max_age)
+        known = {id_: place for id_, place in self._places.items() if id_ in kept}
+        # An agent that has not come back since a failover is where it was.
+        new = {id_: one for id_, one in places.items() if one.addresses or id_ not in known}
+        self._places = known | new
 
     def unreachable(self, marked: Iterable[Marked]) -> None:
         """Note agents that are unreachable, since when they are."""
         self._until |= {one.id.value: one.since + self._max_age for one in marked}
+
+    def named(self, id_: str, node: Node) -> None:
+        """Note the Node of an agent that is not listed: of one never seen it says where it is."""
+        if id_ in self._until:
+            self._places.setdefault(id_, place_of_node(node))
+
+
+def others(proof: Proof, seen: Sightings) -> Mapping[str, Place | None]:
+    """Return all agents that run, or may run; None for one of which nobody knows where it is.
+
+    The registry tells of an unreachable agent no more than its id.
+    """
+    registry = proof.registry
+    found = {one.id.value: seen.place(one.id.value) for one in registry.unreachable.slaves}
+    for agent in (*(Agent(one.info) for one in registry.slaves.slaves), *proof.agents):
+        place, known = place_of(agent), seen.place(agent.id)
+        is_told = place.addresses or known is None or known.host != place.host
+        found[agent.id] = place if is_told else known
+    return found
 
 
 def absence(
@@ -111,7 +158,8 @@ def absence(
     both the cluster and the list of those that are unreachable, and cannot have been forgotten.
     Either counts only where no other agent runs on the Node's host, which could be the same machine
     with a new id: of one that has lost its directory the former agent is marked as gone, too. A
-    Node may have another name than its host, and a host get another one.
+    Node may have another name than its host, and a host get another one. Nor does it count while
+    it is not known where another agent is that may run.
 
     Args:
         node: The agent's Node.
@@ -129,28 +177,40 @@ def absence(
     is_marked = any(one.id.value == id_ for one in registry.gone.slaves)
     if not is_marked and any(one.id.value == id_ for one in registry.unreachable.slaves):
         return _unreachable(node, id_)
-    admitted = {one.info.id.value: one.info.hostname.lower() for one in registry.slaves.slaves}
-    admitted |= {agent.id: agent.host for agent in proof.agents}
-    if id_ in admitted:
+    if id_ in proof.running:
         return CloudError(f"the agent {id_} has just come back: it is asked again")
-    if conflict := _conflict(node, id_, proof, seen, admitted):
+    if conflict := _conflict(node, id_, proof.running, seen):
         return conflict
     return NotFound(tombstone=True) if is_marked else _unknown(id_, seen, now)
 
 
 def _conflict(
-    node: Node, id_: str, proof: Proof, seen: Sightings, admitted: Mapping[str, str]
-) -> IdentityConflict | None:
-    """Return the answer that other agents are on the host of an agent; None if there are none."""
-    hosts = {node.metadata.name.lower(), seen.host(id_)}
-    addresses = {one.address for one in node.status.addresses}
-    others = {other for other, host in admitted.items() if host in hosts}
-    others |= {agent.id for agent in proof.agents if own_address(agent) in addresses}
-    if not others:
+    node: Node, id_: str, running: Mapping[str, Place | None], seen: Sightings
+) -> CloudError | None:
+    """Return the answer that others are on the host of an agent, or may be; None if none can be."""
+    own, before = place_of_node(node), seen.place(id_)
+    hosts = {own.host, before.host if before else ""}
+    here = sorted(
+        other
+        for other, place in running.items()
+        if place and (place.host in hosts or place.addresses & own.addresses)
+    )
+    if here:
+        return IdentityConflict(
+            f"the agent {id_} has been removed, but on its host there is {', '.join(here)}:"
+            " delete the Node object; if that is the same machine, its kubelet makes it anew"
+        )
+    lost = sorted(
+        other
+        for other, place in running.items()
+        if place is None or (own.addresses and not place.addresses)
+    )
+    if not lost:
         return None
-    return IdentityConflict(
-        f"the agent {id_} has been removed, but on its host there is {', '.join(sorted(others))}:"
-        " delete the Node object; if that is the same machine, its kubelet makes it anew"
+    return CloudError(
+        f"the agent {id_} has been removed, but its machine may have another one: of {len(lost)},"
+        f" such as {lost[0]}, Mesos does not say where they are, being unreachable or not back"
+        " since a failover; mark as gone those that are, or delete the Node object"
     )
 
 
