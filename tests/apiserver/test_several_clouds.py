@@ -296,6 +296,35 @@ async def test_a_service_that_names_another_cloud_moves_and_leaves_nothing_behin
         await until("nothing is left", lambda: no_parts(site, "west"))
 
 
+async def test_a_service_keeps_its_load_balancer_when_somebody_takes_the_record_of_its_cloud_away(
+    site: CloudsSite,
+) -> None:
+    """As tools do that replace a Service by what their file says of it."""
+    await site.join_with_id("east", "e1")
+    await site.join_with_id("west", "w1")
+    async with site.manager() as manager:
+        await site.base.initialised()
+        await site.service("web", "west")
+        address = await site.balanced("web")
+        made = await site.clouds["west"].admin.parts()
+        await site.annotate("web", cloud_in_use=None)
+        await until("the record is back", lambda: is_in_use(site, "west"))
+        assert await site.clouds["west"].admin.parts() == made
+        await site.annotate("web", cloud=None)  # it stays where it is
+        body = {"metadata": {"annotations": None, "finalizers": None}}
+        await site.client.patch(SERVICES, "web", Patch(PatchType.MERGE, body), "default")
+        await until("the record is back", lambda: is_in_use(site, "west"))
+        assert manager.is_running
+    assert await site.clouds["west"].admin.parts() == made
+    assert await site.parts("east") == []
+    assert await site.balanced("web") == address
+
+
+async def is_in_use(site: CloudsSite, cloud: str) -> bool:
+    found = await site.base.service("web")
+    return in_use(found) == cloud and bool(found.metadata.finalizers)
+
+
 async def test_a_cluster_comes_from_one_cloud_to_several_and_goes_back(site: CloudsSite) -> None:
     await site.join("east", "e1")
     alone = {"clouds": "simulated", "config": site.config("east")}

@@ -205,6 +205,43 @@ def test_a_service_is_in_the_cloud_that_made_its_load_balancer_then_in_the_one_i
 
 
 @pytest.mark.parametrize(
+    ("wanted", "former", "class_", "type_", "has_finalizer", "expected"),
+    [
+        # What a tool has taken away that replaces the Service by its own file.
+        ("west", "west", None, "LoadBalancer", True, Placed("west")),
+        ("", "west", None, "LoadBalancer", True, Placed("west")),
+        ("", "west", None, "LoadBalancer", False, Placed("west")),
+        ("", "west", "another", "LoadBalancer", True, Placed("west")),
+        ("", "west", None, "ClusterIP", True, Placed("west")),
+        ("", "east", "fast", "LoadBalancer", True, Placed("west")),  # a class cannot change
+        # What somebody asks for goes before.
+        ("east", "west", None, "LoadBalancer", True, Placed("west", leaves=True)),
+        ("east", "west", None, "LoadBalancer", False, Placed("east")),
+        ("", "west", None, "ClusterIP", False, None),
+        # A cloud that there is not.
+        ("", "north", None, "LoadBalancer", True, Placed("east")),
+        ("", "bare", None, "LoadBalancer", True, Placed("east")),
+    ],
+)
+def test_the_cloud_that_was_recorded_counts_where_the_record_was_taken_away(
+    wanted: str,
+    former: str,
+    class_: str | None,
+    type_: str,
+    *,
+    has_finalizer: bool,
+    expected: Placed | None,
+) -> None:
+    subject = service(
+        annotations={ANNOTATION_CLOUD: wanted} if wanted else {},
+        finalizers=(FINALIZER_LOAD_BALANCER,) if has_finalizer else (),
+        type=type_,
+        load_balancer_class=class_,
+    )
+    assert place(subject, RULES, former) == expected
+
+
+@pytest.mark.parametrize(
     ("annotations", "has_finalizer", "text"),
     [
         ({ANNOTATION_CLOUD: "north"}, False, "the clouds are east, west, bare"),

@@ -1095,6 +1095,17 @@ def test_nothing_is_done_when_all_is_right() -> None:
     assert decided(present, memory, "n2", "n1") == Nothing()
 
 
+@pytest.mark.parametrize(("recorded", "is_right"), [("west", True), ("east", False), (None, False)])
+def test_a_service_that_lacks_the_record_of_its_cloud_is_ensured_which_records_it(
+    recorded: str | None, *, is_right: bool
+) -> None:
+    given = {} if recorded is None else {ANNOTATION_CLOUD_IN_USE: recorded}
+    present, memory = settled("n1", annotations=given)
+    verb = decided(present, memory, "n1", classes=Classes(cloud="west"))
+    assert verb == (Nothing() if is_right else Ensure(desired(present, "n1")))
+    assert decided(present, memory, "n1") == Nothing()
+
+
 @pytest.mark.parametrize(
     ("names", "rejected"), [((), {}), (("n1", "n2"), {"n1": "stopped"}), (("n1",), {})]
 )

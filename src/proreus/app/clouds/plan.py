@@ -193,23 +193,41 @@ class Misplaced(msgspec.Struct, frozen=True):
     text: str
 
 
-def place(service: Service, rules: Rules) -> Placed | Misplaced | None:
+def recorded(service: Service) -> str:
+    """Return the cloud that has the Service's load balancer by finalizer and annotation, or ""."""
+    annotations = service.metadata.annotations
+    return annotations.get(ANNOTATION_CLOUD_IN_USE, "") if has_finalizer(service) else ""
+
+
+def is_let_go(service: Service) -> bool:
+    """Tell whether the Service wants no load balancer, and no cloud has one for it."""
+    return service.spec.type != TYPE_LOAD_BALANCER and not has_finalizer(service)
+
+
+def place(service: Service, rules: Rules, former: str = "") -> Placed | Misplaced | None:
     """Decide which cloud has a Service now; None if it is none of ours.
 
     The cloud that has made the load balancer, as the finalizer and the annotation
     `proreus.io/cloud-in-use` say, has the Service until it has deleted that. Only then may
     another one begin.
+
+    Args:
+        service: The Service.
+        rules: Which cloud makes load balancers for which Services.
+        former: The last cloud that was `recorded` on it, which counts where a tool that replaces
+            the Service by its own file has taken finalizer and annotation away; "" for none.
     """
-    holder = _holder(service, rules)
+    former = former if former in rules.clouds and former not in rules.lacking else ""
+    holder = _holder(service, rules, former)
     if holder and (holder not in rules.clouds or holder in rules.lacking):
         return Misplaced(
             f"its load balancer is in the cloud {holder}, which this manager does not have: add it "
             f"to --cloud-provider; or delete it there, then the annotation "
             f"{ANNOTATION_CLOUD_IN_USE}"
         )
-    desired = _desired(service, rules, holder)
+    desired = _desired(service, rules, holder, former)
     if desired is None:
-        return Placed(holder) if holder and _is_recorded(service) else None
+        return Placed(holder) if holder and (former or _is_recorded(service)) else None
     first = _checked(desired, rules)
     if not holder or holder == desired:
         return first
@@ -230,7 +248,7 @@ def _checked(desired: str, rules: Rules) -> Placed | Misplaced:
     return Placed(desired)
 
 
-def _holder(service: Service, rules: Rules) -> str:
+def _holder(service: Service, rules: Rules, former: str) -> str:
     """Return the cloud that may have made something for the Service; "" if none may have.
 
     A load balancer without the record was made before there were several clouds.
@@ -239,15 +257,15 @@ def _holder(service: Service, rules: Rules) -> str:
         return ""
     if _is_recorded(service):
         return service.metadata.annotations[ANNOTATION_CLOUD_IN_USE]
-    former = rules.classes.get(service.spec.load_balancer_class or "", rules.default)
-    return "" if former in rules.lacking else former
+    made_in = rules.classes.get(service.spec.load_balancer_class or "", former or rules.default)
+    return "" if made_in in rules.lacking else made_in
 
 
 def _is_recorded(service: Service) -> bool:
     return ANNOTATION_CLOUD_IN_USE in service.metadata.annotations
 
 
-def _desired(service: Service, rules: Rules, holder: str) -> str | None:
+def _desired(service: Service, rules: Rules, holder: str, former: str) -> str | None:
     """Return the cloud that the Service asks for; None if it asks for none of ours."""
     if service.spec.type != TYPE_LOAD_BALANCER:
         return holder or None
@@ -257,4 +275,4 @@ def _desired(service: Service, rules: Rules, holder: str) -> str | None:
     if not rules.classless:
         return None
     wanted = service.metadata.annotations.get(ANNOTATION_CLOUD, "")
-    return wanted or (holder if _is_recorded(service) else "") or rules.default
+    return wanted or (holder if _is_recorded(service) else "") or former or rules.default

@@ -18,7 +18,9 @@ from proreus.app.clouds.plan import (
     Rules,
     belonging,
     heard,
+    is_let_go,
     place,
+    recorded,
 )
 from proreus.cloudprovider import (
     CloudProvider,
@@ -42,6 +44,7 @@ class Clouds:
     def __init__(self, names: Sequence[str], rules: Rules) -> None:
         """Begin with clouds that have not started."""
         self._rules = rules
+        self._recorded: dict[str, str] = {}
         self._started: dict[str, CloudProvider | None] = dict.fromkeys(names)
 
     @property
@@ -65,7 +68,7 @@ class Clouds:
 
     def place(self, service: Service) -> Placed | Misplaced | None:
         """Decide which cloud has a Service."""
-        return place(service, self._rules)
+        return place(service, self._rules, self._recorded.get(service.metadata.uid, ""))
 
     def of_member(
         self, name: str, provider: CloudProvider, *, undecided: Ownership
@@ -114,11 +117,19 @@ class Registry(Clouds):
     ) -> None:
         """Look at the nodes and Services, of which none belongs to a cloud yet."""
         super().__init__(names, rules)
+        services.subscribe(self._note)  # before the views, which depend on it
         every = (*names, UNDECIDED)
         self._nodes_of = {name: View(nodes, partial(self.node_of, name), "nodes") for name in every}
         self._services_of = {
             name: View(services, partial(self.service_of, name), "services") for name in every
         }
+
+    def _note(self, old: Service | None, new: Service | None) -> None:
+        """Remember by uid which cloud was last recorded on a Service, until it lets go of it."""
+        if new is not None and (cloud := recorded(new)):
+            self._recorded[new.metadata.uid] = cloud
+        elif (gone := new or old) is not None and (new is None or is_let_go(new)):
+            self._recorded.pop(gone.metadata.uid, None)
 
     def nodes_of(self, name: str) -> View[Node]:
         """Return the nodes that belong to a cloud, or that nobody is responsible for."""

@@ -81,6 +81,11 @@ def has_finalizer(service: Service) -> bool:
     return FINALIZER_LOAD_BALANCER in service.metadata.finalizers
 
 
+def is_recorded(service: Service, classes: Classes) -> bool:
+    """Tell whether the Service says which of several clouds has it; with one cloud it need not."""
+    return classes.cloud in {"", service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE)}
+
+
 def needs_cleanup(service: Service, classes: Classes = AS_GO) -> bool:
     """Tell whether the Service's finalizer waits for us.
 

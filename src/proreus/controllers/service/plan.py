@@ -32,6 +32,7 @@ from proreus.controllers.service.intake import (
     Classes,
     has_finalizer,
     is_of_others,
+    is_recorded,
     is_to_have,
     needs_cleanup,
 )
@@ -142,7 +143,9 @@ def decide(
         return Delete(_newest_ref(newest, memory)) if is_due else Nothing()
     if isinstance(desired, CloudError):
         return Refuse(desired)
-    return _compare(service, memory, desired) if desired else Nothing()
+    if desired is None:
+        return Nothing()
+    return _compare(service, memory, desired) if is_recorded(service, classes) else Ensure(desired)
 
 
 def is_kept(service: Service | None, ref: LoadBalancerRef, classes: Classes = AS_GO) -> bool:
