@@ -926,6 +926,24 @@ def test_a_tombstone_needs_one_answer_and_no_witness() -> None:
         assert [d.reason for d in found.delete] == ["the cloud shows its instance as terminated"]
 
 
+def test_a_tombstone_is_void_once_another_call_has_shown_the_machine() -> None:
+    """The DELETE met a conflict, and a refresh came in between."""
+    one = fleet(1, 0)
+    assert deleted(one.after(0, TOMBSTONE)) == ["gone0"]
+    one.sightings["gone0"] = Sighting(shown=one.at + 2, until=one.at + 3)
+    assert deleted(one.after(5, GONE)) == []
+    assert deleted(one.after(5, TOMBSTONE)) == ["gone0"]
+
+
+def test_an_answer_counts_for_nothing_if_a_later_call_has_shown_the_machine_already() -> None:
+    for answer in (TOMBSTONE, GONE):
+        once = msgspec.structs.replace(POLICY, confirmations=1)
+        one = fleet(1, 4, policy=once)
+        one.sightings["gone0"] = Sighting(shown=one.at + 1, until=one.at + 2)
+        assert one.after(0, answer).memory == Memory()
+        assert deleted(one.after(5, answer)) == ["gone0"]
+
+
 # Nodes that are Ready and that the cloud does not know
 
 

@@ -133,7 +133,7 @@ class Findings(msgspec.Struct, frozen=True):
 def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Rules) -> Findings:
     """Weigh the answers of a pass about one scope."""
     policy, known, at = rules.policy, rules.known, rules.at
-    answers, ready = _answers(fleet, replies), fleet.ready
+    answers, ready = _answers(fleet, replies, known), fleet.ready
     witness_answers = [*_witness_answers(ready, replies), *_other_sightings(ready, memory, known)]
     shown = {key: s for key, node in ready.items() if (s := known.sighting(node).shown) is not None}
     missing, returned = follow(memory.missing, ready, witness_answers, shown)
@@ -232,10 +232,12 @@ def _lost(
 
 
 def _after(evidence: Evidence | None, answer: Answer | None, sighting: Sighting) -> Evidence | None:
-    """Update the evidence by the answer; drop proofs from before any call showed the machine."""
+    """Update the evidence by the answer; drop what is from before any call showed the machine."""
     proofs = evidence.proved if evidence is not None else None
     if evidence is not None and proofs is not None and sighting.is_after(proofs.first):
         evidence = doubted(evidence)
+    if evidence is not None and sighting.shown is not None and sighting.tombstone is None:
+        evidence = msgspec.structs.replace(evidence, tombstone=False)
     return evidence if answer is None else updated(evidence, answer.value)
 
 
@@ -250,13 +252,20 @@ def _valid(
         yield msgspec.structs.replace(view, absent=frozenset(absent))
 
 
-def _answers(fleet: Fleet, replies: Iterable[Reply]) -> Mapping[Key, Answer]:
+def _answers(fleet: Fleet, replies: Iterable[Reply], known: Known) -> Mapping[Key, Answer]:
+    """Return the last answer about each node in question.
+
+    One that lacks a machine counts for nothing if a later call has shown it already.
+    """
     answers: dict[Key, Answer] = {}
     for reply in replies:
         for node in reply.question.candidates:
             observations = reply.observations.get(node.metadata.name)
             if observations and key_of(node) in fleet.open:
                 observation = observations[-1]
+                is_lacking = isinstance(observation.answer, NotFound)
+                if is_lacking and known.sighting(node).is_after(observation.began):
+                    continue
                 panel = _panel(reply, observation)
                 answers[key_of(node)] = Answer(observation, panel, reply.question.decides)
     return answers
