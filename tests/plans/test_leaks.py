@@ -32,11 +32,16 @@ def test_only_what_is_left_over_for_long_enough_is_deleted(grace: float, *, gone
     assert [ref.uid for ref in refs.values()] == (["uid-1"] if gone else [])
 
 
-def test_a_load_balancer_is_deleted_once_by_the_name_of_its_service() -> None:
+def test_a_load_balancer_is_deleted_once_by_a_key_that_no_service_has() -> None:
     other_part = OwnedObject("address", "a-1", "shop/web", "uid-1")
     refs = due([Leak(LEFT, BEFORE, 0.0), Leak(other_part, BEFORE, 0.0)], CLUSTER, 3600.0, 60.0)
     ((key, ref),) = refs.items()
-    assert (key, ref.key, ref.cluster, ref.service) == ("shop/web", "shop/web", CLUSTER, None)
+    assert (key, ref.key, ref.cluster, ref.service) == (
+        "shop/web/uid-1",
+        "shop/web",
+        CLUSTER,
+        None,
+    )
 
 
 def test_a_leak_whose_mark_names_no_service_is_only_reported() -> None:

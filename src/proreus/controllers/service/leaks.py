@@ -52,9 +52,11 @@ def leaks(
 def due(
     leaks_: Iterable[Leak], cluster: ClusterIdentity, at: float, grace: float
 ) -> Mapping[str, LoadBalancerRef]:
-    """Return the load balancers to delete, by the key of their former Service.
+    """Return the load balancers to delete, each by a key of its own.
 
-    `grace` are the seconds for which leaks must have been seen as such; 0 deletes none.
+    There may be a Service again that has the former one's name: its load balancer must not wait
+    for what cannot be deleted. `grace` are the seconds for which leaks must have been seen as
+    such; 0 deletes none.
     """
     if grace <= 0:
         return {}
@@ -63,7 +65,7 @@ def due(
         namespace, slash, name = leak.object.service.partition("/")
         if slash and at - leak.at >= grace:
             uid = leak.object.service_uid
-            refs[leak.object.service] = LoadBalancerRef(
+            refs[f"{leak.object.service}/{uid}"] = LoadBalancerRef(
                 cluster, namespace, name, uid, default_load_balancer_name(uid)
             )
     return refs
