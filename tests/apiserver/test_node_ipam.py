@@ -275,6 +275,42 @@ async def test_a_node_that_claims_another_s_instance_takes_no_block_of_it_along(
         assert await in_cloud(site, a) == (block,)
 
 
+async def test_a_node_that_claims_an_instance_of_another_cluster_takes_no_block_of_it_along(
+    site: Site,
+) -> None:
+    a, theirs = await site.machines("a", "theirs")
+    await site.cloud.admin.change(theirs.id, pod_cidrs=["10.9.0.0/24"])
+    flags = ("--cidr-allocator-type=IPAMFromCluster", "--cluster-cidr=10.0.0.0/22")
+    async with manager(site, *flags):
+        await add_node_of(site, msgspec.structs.replace(theirs, name="thief"), "10.9.0.0/24")
+        await site.event("CIDROutsideClusterCIDR", "thief")
+        await site.client.delete(NODES, "thief")
+        await add_node_of(site, a)
+        await have(site, "a")
+        await until("a's block is in the cloud", lambda: in_cloud(site, a))
+        assert await in_cloud(site, theirs) == ("10.9.0.0/24",)
+        await site.cloud.admin.change(theirs.id, pod_cidrs=[])
+        await add_node_of(site, msgspec.structs.replace(theirs, name="thief"), "10.9.0.0/24")
+        await says(site, "thief", "CIDROutsideClusterCIDR")
+        assert await in_cloud(site, theirs) == ()
+
+
+async def test_a_node_gets_no_block_of_an_older_one(site: Site) -> None:
+    a, b = await site.machines("a", "b")
+    await site.cloud.admin.inject(Fault(FaultMode.ERROR, "instances.assign_pod_cidrs", count=1))
+    flags = ("--cidr-allocator-type=IPAMFromCluster", "--cluster-cidr=10.0.0.0/22")
+    async with manager(site, *flags):
+        await add_node_of(site, a)
+        (block,) = (await have(site, "a"))["a"]
+        await add_node_of(site, b, block)
+        state = await says(site, "b", "CIDRNotUnique")
+        assert "node a has the pod CIDR" in state.message
+        await until("a's block is in the cloud", lambda: in_cloud(site, a))
+        assert await in_cloud(site, b) == ()
+        await site.client.delete(NODES, "a")
+        await until("it is b's now", lambda: in_cloud(site, b))
+
+
 @pytest.mark.parametrize("mode", [FaultMode.ERROR, FaultMode.CUT_AFTER])
 async def test_an_assignment_that_fails_is_reported_and_tried_again(
     site: Site, mode: FaultMode

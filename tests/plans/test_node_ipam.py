@@ -32,6 +32,7 @@ from proreus.controllers.node_ipam.plan import (
     ranges,
     releasable,
     relevant,
+    unassignable,
     write,
 )
 from proreus.controllers.settings import Settings
@@ -67,6 +68,12 @@ def node(
     return objects.node(
         "a", provider_id, uid=uid, deletion_timestamp=gone, pod_cidrs=cidrs, conditions=conditions
     )
+
+
+def named(name: str, *cidrs: str, age: int) -> Node:
+    """A Node of so many minutes."""
+    created = NOW - timedelta(minutes=age)
+    return objects.node(name, uid=name, creation_timestamp=created, pod_cidrs=cidrs)
 
 
 def said(status: str, reason: str) -> Condition:
@@ -398,4 +405,30 @@ def test_an_instance_keeps_the_blocks_that_another_node_has_on_it(
     gone = msgspec.structs.replace(
         gone, metadata=msgspec.structs.replace(gone.metadata, uid="gone")
     )
-    assert releasable(gone, (gone, *others)) == expected
+    clusters = (ip_network("10.0.0.0/8"), ip_network("fd00::/32"))
+    assert releasable(gone, (gone, *others), clusters) == expected
+    assert releasable(gone, (gone, *others), (ip_network("172.16.0.0/12"),)) == ()
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "others", "expected"),
+    [
+        ((V4, V6), (), None),
+        ((V4,), (named("older", V4, age=9),), Reason.SHARED),
+        ((V4,), (named("older", "10.0.0.0/16", age=9),), Reason.SHARED),
+        ((V4,), (named("a", V4, age=5),), Reason.SHARED),  # of one age: by name
+        ((V4,), (named("younger", V4, age=1),), None),
+        ((V4,), (named("older", V6, "nonsense", age=9),), None),
+        ((V4,), (named("older", OTHER, age=9),), None),
+        (("172.16.0.0/24",), (), Reason.OUTSIDE),
+        (("10.0.0.0/7",), (), Reason.OUTSIDE),
+        ((V4, "fd01::/64"), (), Reason.OUTSIDE),
+    ],
+)
+def test_an_instance_gets_no_block_that_is_an_older_nodes_or_not_the_clusters(
+    cidrs: tuple[str, ...], others: tuple[Node, ...], expected: Reason | None
+) -> None:
+    clusters = (ip_network("10.0.0.0/8"), ip_network("fd00::/32"))
+    one = named("b", *cidrs, age=5)
+    found = unassignable(one, (*others, one), clusters)
+    assert (found and found.reason) == expected

@@ -186,6 +186,10 @@ class Drafts:
             case ipam.Write(cidrs):
                 self.patch(name, ipam.write(node, cidrs))
             case ipam.Assign(cidrs):
+                others = self.everything if blocks.are_shared(cidrs) else ()
+                if trouble := ipam.unassignable(node, others, blocks.clusters):
+                    self.patch(name, ipam.condition_patch(node, trouble, self._now))
+                    return False
                 parts = tuple(f"+ {cidr}" for cidr in cidrs)
                 self._cloud.append(Change(f"pod-cidrs/{name}", "create", parts))
             case ipam.Trouble() as trouble:

@@ -97,6 +97,10 @@ class CidrSet:
             self._meter.changed(-freed)
         return freed > 0
 
+    def is_shared(self, net: Network) -> bool:
+        """Tell whether a block that `net` touches has several holders."""
+        return any(self._holders[index] > 1 for index in self._blocks(net))
+
     def _blocks(self, net: Network) -> range:
         """Return the blocks that `net` touches: a part of one, several, or more than all."""
         if is_within(self.cluster, net):
@@ -146,6 +150,11 @@ class Blocks:
             for cidr_set in self._sets:
                 cidr_set.hold(net)
 
+    @property
+    def clusters(self) -> tuple[Network, ...]:
+        """The cluster CIDRs."""
+        return tuple(cidr_set.cluster for cidr_set in self._sets)
+
     def hold(self, uid: str, cidrs: Sequence[str]) -> Claim:
         """Note that the node with this uid has these CIDRs, and end its reservation."""
         outside, shared = [], []
@@ -158,6 +167,11 @@ class Blocks:
                 shared.append(cidr)
         self.forget(uid)
         return Claim(tuple(outside), tuple(shared))
+
+    def are_shared(self, cidrs: Iterable[str]) -> bool:
+        """Tell whether somebody else holds a block that these CIDRs of a node touch."""
+        nets = [net for cidr in cidrs if (net := network(cidr)) is not None]
+        return any(cidr_set.is_shared(net) for cidr_set in self._sets for net in nets)
 
     def release(self, cidrs: Iterable[str]) -> bool:
         """Note that a node no longer holds these CIDRs; tell whether a block became free."""

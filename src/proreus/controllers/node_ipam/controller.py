@@ -259,6 +259,9 @@ class NodeIpamController:
 
     async def _assign(self, node: Node, cidrs: tuple[str, ...]) -> Outcome:
         """Give the node's blocks to its instance, and clear an earlier failure."""
+        others = self._env.nodes.all() if self._blocks.are_shared(cidrs) else ()
+        if trouble := plans.unassignable(node, others, self._clusters):
+            return await self._report(node, trouble, is_final=False)
         answer = await contained(self._pod_cidrs().assign(node, cidrs))
         if isinstance(answer, Exception):
             return await self._report(node, plans.not_assigned(answer), is_final=False)
@@ -268,7 +271,7 @@ class NodeIpamController:
     async def _release(self, name: str, nodes: Sequence[Node]) -> Outcome:
         """Release the blocks of deleted nodes in the cloud, free them, and queue the node name."""
         for node in nodes:
-            cidrs = plans.releasable(node, self._env.nodes.all())
+            cidrs = plans.releasable(node, self._env.nodes.all(), self._clusters)
             if cidrs:
                 answer = await contained(self._pod_cidrs().release(node, cidrs))
                 if isinstance(answer, Exception):

@@ -13,14 +13,20 @@ pod CIDRs once.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from proreus.controllers.events import PlannedEvent
-from proreus.controllers.networks import Network, cluster_cidrs, network, pod_cidrs
+from proreus.controllers.networks import (
+    Network,
+    cluster_cidrs,
+    is_within,
+    network,
+    pod_cidrs,
+)
 from proreus.controllers.node_ipam.cidrset import Claim, Range
 from proreus.kube import patch as patches
 from proreus.kube.errors import RefusedByGate, ServerError, StatusError, Unreachable
@@ -31,6 +37,7 @@ from proreus.kube.patch import Patch
 CONDITION: Final = "PodCIDRsAllocated"
 ALLOCATED: Final = "PodCIDRsAllocated"
 
+_LATE: Final = datetime.max.replace(tzinfo=UTC)
 DEFAULT_MASKS: Final = {4: 24, 6: 64}
 MOST_BITS: Final = {4: 24, 6: 16}
 """The most blocks of one cluster CIDR, as a power of two; Go limits IPv6 only."""
@@ -179,11 +186,37 @@ def has_assigned(node: Node) -> bool:
     return bool(node.spec.provider_id and pod_cidrs(node))
 
 
-def releasable(node: Node, nodes: Iterable[Node]) -> tuple[str, ...]:
+def unassignable(node: Node, nodes: Iterable[Node], clusters: Sequence[Network]) -> Trouble | None:
+    """Return why a node's instance must not get the node's blocks; None if it may.
+
+    A kubelet may write any pod CIDR and provider id on its own new Node. So no block is assigned
+    that is not the cluster's, nor one to which an older node has a right.
+    """
+    nets = {net: text for text in pod_cidrs(node) if (net := network(text)) is not None}
+    outside = [text for net, text in nets.items() if not _is_in(net, clusters)]
+    if outside:
+        known = ", ".join(map(str, clusters))
+        text = f"The node's pod CIDR {outside[0]} is not in --cluster-cidr ({known})"
+        return Trouble(Reason.OUTSIDE, text)
+    for other in nodes:
+        if other.metadata.uid == node.metadata.uid or _age(other) > _age(node):
+            continue
+        for held in pod_cidrs(other):
+            theirs = network(held)
+            if theirs is not None and any(
+                net.version == theirs.version and net.overlaps(theirs) for net in nets
+            ):
+                text = f"The node {other.metadata.name} has the pod CIDR {held}, and is older"
+                return Trouble(Reason.SHARED, text)
+    return None
+
+
+def releasable(node: Node, nodes: Iterable[Node], clusters: Sequence[Network]) -> tuple[str, ...]:
     """Return the blocks that a deleted node's instance has to give back.
 
     Blocks are left out that another Node says it has on the same instance: the machine's new Node,
-    or that of a living machine which the one that is gone has claimed.
+    or that of a living machine which the one that is gone has claimed. So are those that are not
+    the cluster's: the instance that a Node names may be another cluster's.
     """
     others = (one for one in nodes if one.spec.provider_id == node.spec.provider_id)
     held = {
@@ -192,7 +225,19 @@ def releasable(node: Node, nodes: Iterable[Node]) -> tuple[str, ...]:
         if one.metadata.uid != node.metadata.uid
         for cidr in pod_cidrs(one)
     }
-    return tuple(cidr for cidr in pod_cidrs(node) if network(cidr) not in held)
+    return tuple(
+        cidr
+        for cidr in pod_cidrs(node)
+        if (net := network(cidr)) is not None and net not in held and _is_in(net, clusters)
+    )
+
+
+def _is_in(net: Network, clusters: Iterable[Network]) -> bool:
+    return any(is_within(net, cluster) for cluster in clusters)
+
+
+def _age(node: Node) -> tuple[datetime, str]:
+    return node.metadata.creation_timestamp or _LATE, node.metadata.name
 
 
 def decide(mode: Mode, node: Node, in_cloud: InCloud | Exception) -> Decision:
