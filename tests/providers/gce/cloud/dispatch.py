@@ -111,7 +111,7 @@ def _get(world: World, method: Method, target: str, query: Parameters) -> Resour
     found = deepcopy(world.get(target))
     _hide(found)
     if target.split("/")[-2] == "addresses":
-        users = rules.rules_with(world, found["address"])
+        users = rules.rules_with(world, found["address"], found)
         found["users"] = [one["selfLink"] for one in users]
         found["status"] = "IN_USE" if users else "RESERVED"
     return found

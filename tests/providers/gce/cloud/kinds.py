@@ -78,16 +78,16 @@ def _address(world: World, path: str, body: Resource) -> Resource:
         raise invalid("resource.prefixLength", body.get("prefixLength", ""))
     if body["addressType"] == "EXTERNAL":
         body.setdefault("networkTier", "PREMIUM")
-        users = rules_with(world, given) if given else []
+        users = rules_with(world, given, body) if given else []
         if given and not users:
             raise invalid("resource.address", given, "The address is not in use in this region.")
         if any(one.get("networkTier") != body["networkTier"] for one in users):
             raise invalid("resource.networkTier", body["networkTier"])
-        if given and address_of(world, given):
+        if given and address_of(world, given, body):
             raise invalid("resource.address", given, "It is reserved already.")
     else:
         body["subnetwork"] = world.link(world.require(body.get("subnetwork", ""), "subnetwork"))
-        if given and address_of(world, given):
+        if given and address_of(world, given, body):
             raise ApiError(409, "alreadyExists", f"IP '{given}' is already being used")
     count = sum(1 for _ in world.of("addresses"))
     if count >= MOST_ADDRESSES:
@@ -97,7 +97,7 @@ def _address(world: World, path: str, body: Resource) -> Resource:
 
 def _address_final(world: World, path: str, body: Resource) -> None:
     body["address"] = body.get("address") or free(world, body)
-    body["status"] = "IN_USE" if rules_with(world, body["address"]) else "RESERVED"
+    body["status"] = "IN_USE" if rules_with(world, body["address"], body) else "RESERVED"
 
 
 def _forwarding_rule(world: World, path: str, body: Resource) -> Resource:
@@ -109,7 +109,7 @@ def _forwarding_rule_final(world: World, path: str, body: Resource) -> None:
     body["IPAddress"] = body.get("IPAddress") or free(world, body)
     if is_v6(body["IPAddress"]):
         body["IPAddress"] = f"{body['IPAddress'].partition('/')[0]}/96"
-    reserved = address_of(world, body["IPAddress"])
+    reserved = address_of(world, body["IPAddress"], body)
     if reserved is not None:
         reserved["status"] = "IN_USE"
 

@@ -57,17 +57,27 @@ def _subnetwork_of_v6(world: World, body: Resource) -> Resource:
     return found
 
 
-def address_of(world: World, address: str) -> Resource | None:
-    """The reserved address with this value."""
-    bare = address.partition("/")[0]
-    return next((one for _, one in world.of("addresses") if one["address"] == bare), None)
+def _network(world: World, one: Resource) -> str:
+    """The network in which an internal address means something; "" for an external one."""
+    if "INTERNAL" not in {one.get("addressType"), one.get("loadBalancingScheme")}:
+        return ""
+    found: str = world.get(world.path(one["subnetwork"]))["network"]
+    return found
 
 
-def rules_with(world: World, address: str) -> list[Resource]:
-    """The forwarding rules with this address."""
-    bare = address.partition("/")[0]
+def address_of(world: World, address: str, body: Resource) -> Resource | None:
+    """The reserved address with this value, in the network of a rule or an address."""
+    bare, network = address.partition("/")[0], _network(world, body)
+    of_value = (one for _, one in world.of("addresses") if one["address"] == bare)
+    return next((one for one in of_value if _network(world, one) == network), None)
+
+
+def rules_with(world: World, address: str, body: Resource) -> list[Resource]:
+    """The forwarding rules with this address, in the network of a rule or an address."""
+    bare, network = address.partition("/")[0], _network(world, body)
     rules = (one for _, one in world.of("forwardingRules"))
-    return [one for one in rules if one["IPAddress"].partition("/")[0] == bare]
+    of_value = (one for one in rules if one["IPAddress"].partition("/")[0] == bare)
+    return [one for one in of_value if _network(world, one) == network]
 
 
 def forwarding_rule(world: World, body: Resource) -> Resource:
@@ -150,7 +160,7 @@ def _check_address(world: World, body: Resource) -> None:
         address = body["IPAddress"] = world.get(world.path(address))["address"]
     if is_v6(address) != (body.get("ipVersion") == "IPV6"):
         raise invalid("resource.IPAddress", address, "It is of another version of IP.")
-    reserved = address_of(world, address)
+    reserved = address_of(world, address, body)
     is_internal = body["loadBalancingScheme"] == "INTERNAL"
     if reserved is None and not is_internal:
         raise invalid("resource.IPAddress", address, "Specified IP address is not reserved.")
@@ -164,7 +174,7 @@ def _check_address(world: World, body: Resource) -> None:
         if ipaddress.ip_address(address.partition("/")[0]) not in ipaddress.ip_network(range_):
             raise invalid("resource.IPAddress", address, "It is outside of the subnetwork.")
     shares = not is_internal or (reserved is not None and reserved.get("purpose") == SHARED)
-    for other in rules_with(world, address):
+    for other in rules_with(world, address, body):
         if not shares or other["IPProtocol"] == body["IPProtocol"]:
             why = f"IP '{address}' is already being used by another resource."
             raise ApiError(409, "IP_IN_USE_BY_ANOTHER_RESOURCE", why)

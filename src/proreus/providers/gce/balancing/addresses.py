@@ -59,6 +59,17 @@ def is_still_free(desired: Desired, reserved: Address | None) -> bool:
     return owner is None or owner.key == desired.service
 
 
+def is_within_reach(desired: Desired, family: str, reserved: Address) -> bool:
+    """Tell whether a reserved address means to the Service what its value says.
+
+    Networks may have the same ranges: an internal address is one of its subnetwork.
+    """
+    want = desired.first_of(family)
+    if want is None or not desired.internal:
+        return reserved.address_type != INTERNAL
+    return reserved.address_type == INTERNAL and _is_of_subnetwork(want, reserved.subnetwork)
+
+
 def _others(reserved: Address, desired: Desired) -> list[str]:
     """Return the names of what has an address and is none of the load balancer's rules."""
     users, name = map(last_part, reserved.users), desired.name

@@ -8,7 +8,7 @@ import msgspec
 
 from proreus.providers.gce.api import Api, Scope
 from proreus.providers.gce.balancing import naming
-from proreus.providers.gce.balancing.addresses import is_still_free
+from proreus.providers.gce.balancing.addresses import is_still_free, is_within_reach
 from proreus.providers.gce.balancing.desired import Desired, family_of
 from proreus.providers.gce.balancing.needs import is_held_for, needed, unexpected
 from proreus.providers.gce.balancing.parts import (
@@ -219,8 +219,16 @@ class Observer:
             return None
         path, query = self.path(Kind.ADDRESS), {"filter": f"address={asked}"}
         found = await self._api.listed("addresses.list", path, Address, query)
-        others = (one for one in found if (Kind.ADDRESS, one.name) not in observed.parts)
-        reserved = next((one for one in others if one.address == asked), None)
+        reserved = next(
+            (
+                one
+                for one in found
+                if one.address == asked
+                and (Kind.ADDRESS, one.name) not in observed.parts
+                and is_within_reach(desired, family, one)
+            ),
+            None,
+        )
         is_asked = bool(requested) or bool(rules)
         return reserved if is_asked or is_still_free(desired, reserved) else None
 
