@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from proreus.cloudprovider import Done
+from proreus.cloudprovider import Done, Ensured
 from proreus.cloudprovider.desired import load_balancer_ref
 
 from .balancing import (
@@ -23,6 +23,7 @@ from .emulator import seed
 from .emulator.server import Emulator
 from .emulator.store import network
 from .site import CLUSTER, started
+from .test_several_balancers import NAMED, pool, several, with_pods
 
 LB = "Microsoft.Network/loadBalancers"
 LISTS: dict[str, Any] = {
@@ -31,13 +32,15 @@ LISTS: dict[str, Any] = {
     "loadBalancingRules": [],
 }
 ID = network("loadBalancers", "kubernetes")
+LOCAL: dict[str, Any] = {"external_traffic_policy": "Local", "health_check_node_port": 32000}
 
 
-def put_parts(azure: Emulator, field: str, *found: dict[str, Any]) -> None:
-    """Add parts to the public load balancer, as an operator does."""
-    stored = azure.store.of[ID.lower()]
+def put_parts(azure: Emulator, field: str, *found: dict[str, Any], of: str = "kubernetes") -> None:
+    """Add parts to a public load balancer, as an operator does."""
+    id_ = network("loadBalancers", of)
+    stored = azure.store.of[id_.lower()]
     for one in found:
-        part = {**one, "id": f"{ID}/{field}/{one['name']}"}
+        part = {**one, "id": f"{id_}/{field}/{one['name']}"}
         stored["properties"].setdefault(field, []).append(part)
 
 
@@ -120,3 +123,35 @@ async def test_a_frontend_that_an_outbound_rule_uses_stays_with_its_last_service
         assert list(parts(azure, "frontendIPConfigurations")) == [frontend]
         assert list(parts(azure, "outboundRules")) == ["outbound"]
         assert not parts(azure, "loadBalancingRules")
+
+
+async def test_an_operator_s_pool_that_is_called_like_a_service_stays(azure: Emulator) -> None:
+    """The name is that of a Service's own pool, where there are several load balancers."""
+    nodes = machines(azure)
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service(2))
+        put_parts(azure, "backendAddressPools", {"name": "shop-web-1", "properties": {}})
+        await ensure(provider, nodes, service())
+        assert "shop-web-1" in parts(azure, "backendAddressPools")
+        await delete(provider, service())
+        assert "shop-web-1" in parts(azure, "backendAddressPools")
+
+
+async def test_no_service_takes_an_operator_s_pool_by_its_name(azure: Emulator) -> None:
+    """Whoever may name namespace and Service could cut the nodes' way to the world off."""
+    nodes = machines(azure)
+    members = [{"name": "gate", "properties": {"ipAddress": "10.0.0.250"}}]
+    net = {"virtualNetwork": {"id": network("virtualNetworks", "vnet")}}
+    content = {"loadBalancerBackendAddresses": members, **net}
+    theirs = {"name": "shop-web-1", "properties": content}
+    async with started(azure, **several()) as provider:
+        assert provider.load_balancers is not None
+        await ensure(provider, nodes, service(2, {NAMED: "second"}))
+        put_parts(azure, "backendAddressPools", theirs, of="second")
+        one = service(1, {NAMED: "second"}, **LOCAL)
+        found = await provider.load_balancers.ensure([with_pods(provider, one, nodes, "node-0")])
+        assert isinstance(found[one.metadata.uid], Ensured)
+        assert pool(azure, "second", "shop-web-1") == {"gate"}
+        assert pool(azure, "second", name_of(one.metadata.uid)) == {"node-0"}
+        await delete(provider, one)
+        assert pool(azure, "second", "shop-web-1") == {"gate"}

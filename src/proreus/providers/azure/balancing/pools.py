@@ -1,6 +1,6 @@
 """Decide which pools a load balancer has, and who is in those of addresses. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from proreus.cloudprovider.load_balancers import Host
@@ -36,7 +36,7 @@ def pool_of(job: Job, jobs: Sequence[Job], state: State, scene: Scene, family: s
 
     With several standard load balancers, one with `externalTrafficPolicy: Local` has a pool of its
     own, since its pods may be on the nodes of any. It is called as officially, but by the Service's
-    UID where the official name is that of another pool, too.
+    UID where the official name is that of another pool, too, whosesoever that is.
 
     Args:
         job: The Service, placed.
@@ -51,11 +51,10 @@ def pool_of(job: Job, jobs: Sequence[Job], state: State, scene: Scene, family: s
     if job.lb is None or not several or not job.lb.local_traffic:
         return place.pool_name(family)
     name = local_pool(job.ref, family)
-    used = {
-        base_of(str(rule["name"]))
-        for rule in part(state.balancers.get(job.balancer) or {}, "loadBalancingRules") or ()
-        if last(named_id(rule, "backendAddressPool")) == name
-    }
+    balancer = state.balancers.get(job.balancer) or {}
+    used = {base_of(str(rule["name"])) for _, rule in _users(balancer, name, (_RULES,))}
+    if not used and any(str(one["name"]).lower() == name for one in part(balancer, POOLS) or ()):
+        return pool_by_uid(job.ref, family)
     asked = {
         one.ref.name
         for one in jobs
@@ -64,6 +63,14 @@ def pool_of(job: Job, jobs: Sequence[Job], state: State, scene: Scene, family: s
     is_free = name not in {place.pool_name(one).lower() for one in FAMILIES}
     has_it = is_free and len(name) <= _LONGEST and min(used or asked) == job.ref.name
     return name if has_it else pool_by_uid(job.ref, family)
+
+
+def _users(balancer: Resource, pool: str, fields: Iterable[str]) -> Iterator[tuple[str, Resource]]:
+    """Return the rules of a load balancer that lead to a pool, each with its type."""
+    for field in fields:
+        for rule in part(balancer, field) or ():
+            if last(named_id(rule, "backendAddressPool")) == pool:
+                yield field, rule
 
 
 def pools(
@@ -149,21 +156,22 @@ def _is_elsewhere(host: Host, scene: Scene, balancer: str) -> bool:
 def _is_left(
     pool: Resource, jobs: Sequence[Job], state: State, scene: Scene, balancer: str
 ) -> bool:
-    """Tell whether a pool is one that a Service of the pass had of its own, and nobody else's."""
+    """Tell whether a pool is one that a Service of the pass had of its own, and nobody else's.
+
+    The official name could be that of anybody's pool: a rule of the Service that leads to it is the
+    proof, or else the Service's UID in the name.
+    """
     name = str(pool["name"]).lower()
     if name in {scene.place.pool_name(one).lower() for one in FAMILIES}:
         return False
-    own = {of(job.ref, one) for job in jobs for one in FAMILIES for of in (local_pool, pool_by_uid)}
     bases = {job.ref.name for job in jobs}
-    users = (
-        rule
-        for field in _USERS
-        for rule in part(state.balancers.get(balancer) or {}, field) or ()
-        if field != _RULES or base_of(str(rule["name"])) not in bases
-    )
-    return name in own and not any(
-        last(named_id(rule, "backendAddressPool")) == name for rule in users
-    )
+    users = [
+        field == _RULES and base_of(str(rule["name"])) in bases
+        for field, rule in _users(state.balancers.get(balancer) or {}, name, _USERS)
+    ]
+    named = {local_pool(job.ref, one) for job in jobs for one in FAMILIES}
+    proven = {pool_by_uid(job.ref, one) for job in jobs for one in FAMILIES}
+    return all(users) and (name in proven or (name in named and bool(users)))
 
 
 def _without_others(pool: Document, jobs: Sequence[Job], scene: Scene, balancer: str) -> Document:
