@@ -73,6 +73,7 @@ class Emulator:
         works: How often an operation says that it goes on; 0: the answer is the end.
         actions: What the caller has the right to; None for everything.
         readers_of_group_only: Whether the caller has rights to resource groups only.
+        unlisted: The ids, in small letters, of resources that lists leave out.
         quota: Reads and writes that are let through at once, and for each second.
         requests: All requests, the oldest first: method and type.
     """
@@ -87,6 +88,7 @@ class Emulator:
         self.delay = 0.0
         self.actions: set[str] | None = None
         self.readers_of_group_only = False
+        self.unlisted: set[str] = set()
         self.quota: dict[str, tuple[float, float]] = {}
         self.faults: list[Fault] = []
         self.requests: deque[tuple[str, str]] = deque(maxlen=100_000)
@@ -372,7 +374,9 @@ class Emulator:
         return shown
 
     def _listed(self, place: Place, request: web.Request) -> dict[str, Any]:
-        found = self._of_list(place, request)
+        found = [
+            one for one in self._of_list(place, request) if one["id"].lower() not in self.unlisted
+        ]
         start = int(request.query.get("$skiptoken", "0"))
         part = found[start : start + self.page]
         body: dict[str, Any] = {"value": [self.store.shown(one) for one in part]}

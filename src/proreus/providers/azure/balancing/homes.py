@@ -39,7 +39,10 @@ def settled(jobs: Sequence[Job], state: State, scene: Scene) -> Scene:
         if host.node not in scene.excluded
     }
     now = _now(hosts.values(), state, scene.place, up)
-    allowed = {name: _allowed(host, up, state, scene) for name, host in sorted(hosts.items())}
+    allowed = {
+        name: _allowed(host, up, state, scene, now.get(name, ""))
+        for name, host in sorted(hosts.items())
+    }
     homes = _shared_out(allowed, now)
     return msgspec.structs.replace(scene, homes=homes)
 
@@ -69,13 +72,18 @@ def _now(
 
 
 def _allowed(
-    host: Host, up: Sequence[Configuration], state: State, scene: Scene
+    host: Host, up: Sequence[Configuration], state: State, scene: Scene, now: str
 ) -> tuple[str, ...]:
-    """Return the configurations behind whose load balancers a node may be."""
+    """Return the configurations behind whose load balancers a node may be.
+
+    While Azure does not tell the set of its machine, it stays behind its present one, `now`.
+    """
     machine = machine_id(host.provider_id)
-    set_ = ""
+    set_: str | None = ""
     if machine is not None:
-        set_ = last(machine.scale_set) or state.vm_sets.get(machine.resource, "")
+        set_ = last(machine.scale_set) or state.vm_sets.get(machine.resource)
+    if set_ is None and now:
+        return (now,)
     for one in up:
         if set_ and one.primary_vm_set.lower() == set_:
             return (one.name,)

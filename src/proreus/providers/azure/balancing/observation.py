@@ -8,6 +8,7 @@ from proreus.cloudprovider.errors import CloudError, Unauthenticated
 from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource
 from proreus.providers.azure.balancing.balancers import listed
+from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.config import PoolType
 from proreus.providers.azure.ids import machine_id, resource_id
@@ -17,6 +18,9 @@ _COMPUTE: Final = "/providers/Microsoft.Compute"
 _NETWORK: Final = "/providers/Microsoft.Network"
 IN_SET: Final = "/virtualmachinescalesets/"
 """What the id of a machine in a scale set of the mode Uniform has within, in small letters."""
+
+MOST_ALONE: Final = 20
+"""Machines, or addresses, that are asked for by themselves because a list lacks them."""
 
 
 class Observer:
@@ -74,14 +78,18 @@ class Observer:
     async def _addresses(
         self, jobs: Iterable[Job], balancers: Iterable[Resource | None]
     ) -> dict[str, Resource]:
-        """Read the public addresses of every resource group that may have one of the Services."""
+        """Read the public addresses of every resource group that may have one of the Services.
+
+        An address that a frontend has is there: if a list lacks it, it is asked for by itself.
+        """
         groups = {self._scene.place.address_group(job.options).lower() for job in jobs}
         groups.add(self._scene.place.config.resource_group.lower())
-        for balancer in balancers:
-            for one in listed(balancer, "frontendIPConfigurations"):
-                public = (properties(one).get("publicIPAddress") or {}).get("id", "")
-                if found := resource_id(str(public)):
-                    groups.add(found.group.lower())
+        used = {
+            named_id(one, "publicIPAddress")
+            for balancer in balancers
+            for one in listed(balancer, "frontendIPConfigurations")
+        } - {""}
+        groups |= {found.group for one in used if (found := resource_id(one))}
         subscription = self._scene.place.config.network_subscription
         lists = await asyncio.gather(
             *(
@@ -93,7 +101,18 @@ class Observer:
                 for group in sorted(groups)
             )
         )
-        return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
+        known = {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
+        here = f"/subscriptions/{subscription}/".lower()
+        missing = sorted(id_ for id_ in used - known.keys() if id_.startswith(here))
+        if len(missing) > MOST_ALONE:
+            raise CloudError(
+                f"Azure's lists lack {len(missing)} public IPs that load balancers have, such as"
+                f" {missing[0]}: nothing is changed until they are whole"
+            )
+        asked = await asyncio.gather(
+            *(self._arm.find(operations.PUBLIC_IP_GET, id_) for id_ in missing)
+        )
+        return known | {id_: dict(one) for id_, one in zip(missing, asked, strict=True) if one}
 
     async def _interfaces(
         self, jobs: Sequence[Job], pools: Mapping[str, Sequence[str]]
@@ -153,19 +172,25 @@ class Observer:
         return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
 
     async def _vm_sets(self, jobs: Sequence[Job]) -> dict[str, str]:
-        """Read the sets of machines whose ids do not name them, where they count."""
+        """Read the sets of machines whose ids do not name them, where they count.
+
+        A machine that a list lacks is asked for by itself, unless there are many such.
+        """
         if not self._scene.place.config.multiple_standard_load_balancer_configurations:
             return {}
-        groups = {
-            one.partition("/providers/")[0] for one in self._machines(jobs) if IN_SET not in one
-        }
+        alone = {one for one in self._machines(jobs) if IN_SET not in one}
+        groups = {one.partition("/providers/")[0] for one in alone}
         lists = await asyncio.gather(
             *(
                 self._arm.listed(operations.VM_LIST, f"{group}{_COMPUTE}/virtualMachines")
                 for group in sorted(groups)
             )
         )
-        return {id_: set_of(one) for found in lists for id_, one in by_id(found).items()}
+        listed_ = {id_: one for found in lists for id_, one in by_id(found).items()}
+        missing = sorted(alone - listed_.keys())[:MOST_ALONE]
+        asked = await asyncio.gather(*(self._arm.find(operations.VM_GET, id_) for id_ in missing))
+        known = {**listed_, **{id_: one for id_, one in zip(missing, asked, strict=True) if one}}
+        return {id_: set_of(one) for id_, one in known.items()}
 
     def _machines(self, jobs: Sequence[Job]) -> set[str]:
         hosts = (host for job in jobs if job.lb is not None for host in job.lb.hosts)
