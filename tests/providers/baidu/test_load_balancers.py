@@ -420,6 +420,33 @@ async def test_an_adopted_address_that_the_service_names_is_not_released(
         assert not emulator.world.balancers
 
 
+async def test_an_address_is_not_taken_for_bought_because_a_tenant_gives_its_name_to_an_adopted_one(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        _, ip = site.official()
+        await site.made(site.desired(shown=ip))
+        reserved = emulator.world.add_eip("reserved")
+        asked = {"load-balancer-lb-name": "reserved"}
+        await site.made(site.desired(shown=ip, asked=asked, load_balancer_ip=reserved))
+        await site.made(site.desired(shown=reserved, asked=asked))
+        await site.deleted(site.desired(shown=reserved, asked=asked))
+        assert set(emulator.world.eips) == {reserved}
+        assert not emulator.world.balancers
+
+
+async def test_an_adopted_address_goes_with_its_service_whatever_the_load_balancer_is_called(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        _, ip = site.official()
+        asked = {"load-balancer-lb-name": "other"}
+        await site.made(site.desired(shown=ip))
+        await site.made(site.desired(shown=ip, asked=asked))
+        await site.deleted(site.desired(shown=ip, asked=asked))
+        assert site.is_empty()
+
+
 async def test_an_official_load_balancer_that_an_annotation_keeps_is_kept(
     emulator: Emulator,
 ) -> None:

@@ -62,6 +62,8 @@ def eips(
     ref: LoadBalancerRef,
     requested: str,
     bought: Collection[str],
+    *,
+    cluster_id: str,
 ) -> list[Eip]:
     """Return the addresses that belong to a Service, or that it names.
 
@@ -71,17 +73,21 @@ def eips(
         ref: The Service.
         requested: The address that it names, or "".
         bought: Addresses that were bought for it a moment ago.
+        cluster_id: The cluster's id in the cloud-config.
     """
     by_id = {str(one["blbId"]): one for one in balancers}
-    marked = {owners.read_mark(str(one.get("desc") or "")).eip: one for one in by_id.values()}
+    recorded = {owners.read_mark(str(one.get("desc") or "")).eip for one in by_id.values()}
     found = []
     for one in listed:
         ip, holder = str(one["eip"]), by_id.get(str(one.get("instanceId") or ""))
         is_tagged = owners.has_tags_of(one, ref) or ip in bought
         is_free = not one.get("instanceId")
-        is_official = (
-            holder is not None and owners.is_officially_bought(holder, one) and ip != requested
-        ) or (is_free and ip in marked and one.get("name") == marked[ip].get("name"))
+        is_official = ip in recorded and (
+            owners.has_official_name(one, ref, cluster_id) if is_free else holder is not None
+        )
+        if holder is not None:
+            is_new = owners.is_officially_bought(holder, one, ref, cluster_id)
+            is_official = (is_official or is_new) and ip != requested
         if is_tagged or is_official or holder is not None or ip == requested:
             found.append(eip(one, is_ours=is_tagged or is_official, is_tagged=is_tagged))
     return found + _unlisted(by_id.values(), found)

@@ -151,13 +151,31 @@ def _official(name: str, ref: LoadBalancerRef, cluster_id: str) -> list[Owner]:
     return [Owner("", cluster, found["namespace"], found["service"])]
 
 
-def is_officially_bought(described: Mapping[str, Any], eip: Mapping[str, Any]) -> bool:
+def has_official_name(eip: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: str) -> bool:
+    """Tell whether an address is called as the official manager calls those of a Service."""
+    named_owners = _official(str(eip.get("name") or ""), ref, cluster_id)
+    return any((one.key, one.cluster) == (ref.key, ref.cluster.name) for one in named_owners)
+
+
+def is_officially_bought(
+    described: Mapping[str, Any], eip: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: str
+) -> bool:
     """Tell whether the official manager has bought the address that is bound to a load balancer.
 
     The official manager says so in the description, and calls the address like the load balancer.
+    That is believed while the load balancer has no mark of ours, which names the address from then
+    on: tenants choose names of load balancers, and could give one the name of any address.
+
+    Args:
+        described: The load balancer as the cloud describes it.
+        eip: The address.
+        ref: The Service.
+        cluster_id: The cluster's id in the cloud-config, which official names contain.
     """
-    says_so = _BOUGHT in str(described.get("desc") or "")
-    return says_so and bool(eip.get("name")) and eip.get("name") == described.get("name")
+    text = str(described.get("desc") or "")
+    is_new = _BOUGHT in text and not read_mark(text).cluster_uid
+    is_alike = eip.get("name") == described.get("name")
+    return is_new and is_alike and has_official_name(eip, ref, cluster_id)
 
 
 def service_tags(ref: LoadBalancerRef) -> dict[str, str]:

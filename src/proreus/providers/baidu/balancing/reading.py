@@ -13,7 +13,7 @@ from proreus.cloudprovider.ownership import Verdict, refusal
 from proreus.providers.baidu.api import Api, Described
 from proreus.providers.baidu.balancing import documents, owners
 from proreus.providers.baidu.balancing.annotations import PREFIX
-from proreus.providers.baidu.balancing.parts import Balancer, Observed
+from proreus.providers.baidu.balancing.parts import Balancer, Eip, Observed
 from proreus.providers.baidu.config import BaiduConfig
 
 _IN_USE: Final = "is bound to {holder}, which is not the Service's load balancer"
@@ -95,7 +95,7 @@ class Reader:
         ours = [one for one in listed if verdicts[str(one["blbId"])].is_ours]
         kept = self._kept(ref, wish, listed, ours, verdicts)
         about = ours if kept is None or kept in ours else [*ours, kept]
-        eips = documents.eips(addresses, about, ref, wish.address, made.eips)
+        eips = self._eips(addresses, about, ref, wish.address, made)
         if wish.address:
             self._check_address(ref, wish.address, addresses, about)
         spare = [one for one in ours if one is not kept]
@@ -118,8 +118,21 @@ class Reader:
             one for one in listed if owners.verdict_of(one, ref, self._config.cluster_id).is_ours
         ]
         requested = ref.service.spec.load_balancer_ip if ref.service is not None else ""
-        eips = documents.eips(addresses, ours, ref, requested, made.eips)
+        eips = self._eips(addresses, ours, ref, requested, made)
         return Observed(spare=tuple([await self._emptied(one) for one in ours]), eips=tuple(eips))
+
+    def _eips(
+        self,
+        addresses: Iterable[Described],
+        balancers: Iterable[Described],
+        ref: LoadBalancerRef,
+        requested: str,
+        made: Made,
+    ) -> list[Eip]:
+        """Return the addresses that belong to a Service, or that it names."""
+        return documents.eips(
+            addresses, balancers, ref, requested, made.eips, cluster_id=self._config.cluster_id
+        )
 
     def _kept(
         self,
