@@ -198,6 +198,31 @@ async def test_a_purged_host_is_gone_and_was_asked_for_alone(emulator: Emulator)
     assert emulator.calls == {"GET hosts": 2}
 
 
+async def test_a_host_that_was_removed_and_added_again_may_be_the_same_machine(
+    emulator: Emulator,
+) -> None:
+    """Its agent has a new uuid, since its state was deleted: Rancher takes no removed host back."""
+    (before,) = emulator.world.add_hosts(["node-1.example.org"])
+    emulator.world.remove_host(before)
+    emulator.world.add_hosts(["node-1.example.org"])
+    async with started(emulator) as provider:
+        for name in ("node-1", "node-1.example.org"):
+            found = (await describe(provider, node(name, PREFIX + before)))[name]
+            assert isinstance(found, IdentityConflict)
+            assert before in str(found)
+        name = "node-2"
+        assert (await describe(provider, node(name, PREFIX + before)))[name] == NotFound()
+
+
+async def test_a_host_of_the_name_that_goes_itself_keeps_no_node(emulator: Emulator) -> None:
+    (before,) = emulator.world.add_hosts(["node-1"])
+    emulator.world.remove_host(before)
+    emulator.world.add_hosts(["node-1"], state="removing")
+    async with started(emulator) as provider:
+        answers = await describe(provider, node("node-1", PREFIX + before))
+    assert answers["node-1"] == NotFound()
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [

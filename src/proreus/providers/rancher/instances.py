@@ -7,7 +7,7 @@ from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.cloudprovider.lookups import each, foreign_id
 from proreus.kube.objects import Node
 from proreus.providers.rancher.api import Api, Described
-from proreus.providers.rancher.machines import instance, joined, merged
+from proreus.providers.rancher.machines import instance, is_going, joined, merged
 from proreus.providers.rancher.names import (
     SCHEME,
     Host,
@@ -104,7 +104,11 @@ class _Answer:
 
 
 def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudError:
-    """Return the answer about one node from what was looked up. Pure."""
+    """Return the answer about one node from what was looked up. Pure.
+
+    A machine that was removed and added again is another host to Rancher, with another uuid. So a
+    host is not gone while there is another one of the Node's name: it may be the same machine.
+    """
     text = node.spec.provider_id
     if text:
         uuid = parsed(text)
@@ -112,11 +116,26 @@ def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudErro
             example = f"{SCHEME}2e8c1f0a-0000-4000-8000-000000000000, with the host's uuid"
             return InvalidRequest(foreign_id(text, "Rancher", example))
         answer = hosts.by_uuid[uuid] if uuid in hosts.by_uuid else alone[uuid]
-        return NotFound() if answer is None else answer
+        return _absence(node, uuid, hosts) if answer is None else answer
     alike = named(node.metadata.name, hosts)
     if len(alike) > 1:
-        ids = ", ".join(sorted(str(host.get("id")) for host in alike))
+        ids = _ids(alike)
         return IdentityConflict(
             f"{len(alike)} hosts are called {node.metadata.name}: {ids}; rename all but one"
         )
     return alike[0] if alike else NotFound()
+
+
+def _absence(node: Node, uuid: str, hosts: Index) -> NotFound | IdentityConflict:
+    """Return the answer about a host that Rancher does not have."""
+    alike = [host for host in named(node.metadata.name, hosts) if not is_going(host)]
+    if not alike:
+        return NotFound()
+    return IdentityConflict(
+        f"the host {uuid} has been removed, but {_ids(alike)} is called {node.metadata.name}, too:"
+        " delete the Node object; if that is the same machine, its kubelet makes it anew"
+    )
+
+
+def _ids(hosts: Sequence[Host]) -> str:
+    return ", ".join(sorted(str(host.get("id")) for host in hosts))

@@ -42,8 +42,17 @@ def instance(host: Mapping[str, Any], *, known_as: str = "") -> Instance | Cloud
         zone=ZONE,
         region=REGION,
         addresses=(*found, *((NodeAddress("Hostname", name),) if name else ())),
-        state=_STATES.get(str(host.get("state") or ""), InstanceState.RUNNING),
+        state=_state_of(host),
     )
+
+
+def is_going(host: Mapping[str, Any]) -> bool:
+    """Tell whether a host is being removed from Rancher."""
+    return _state_of(host) is InstanceState.TERMINATING
+
+
+def _state_of(host: Mapping[str, Any]) -> InstanceState:
+    return _STATES.get(str(host.get("state") or ""), InstanceState.RUNNING)
 
 
 def addresses(host: Mapping[str, Any]) -> Iterator[NodeAddress]:
