@@ -8,7 +8,17 @@ from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRe
 from proreus.cloudprovider.instances import NotFound
 from proreus.providers.vsphere.machines import Machine, Proof, Snapshot
 from proreus.providers.vsphere.names import Target
-from proreus.providers.vsphere.plan import Index, Match, Unproven, absence, match, vcenter_of
+from proreus.providers.vsphere.plan import (
+    Index,
+    Match,
+    Replaced,
+    Unproven,
+    absence,
+    match,
+    replaced,
+    trusted,
+    vcenter_of,
+)
 from proreus.providers.vsphere.soap import Ref
 
 UUID = "422e4956-ad22-1139-6d72-59cc8f26bc90"
@@ -122,6 +132,47 @@ def test_copies_that_cannot_be_told_apart_are_a_conflict() -> None:
     assert isinstance(found, IdentityConflict)
     assert "m3 (VirtualMachine:vm-3) in a" in str(found)
     assert "m4 (VirtualMachine:vm-4) in b" in str(found)
+
+
+OFF = machine(5, uuid=UUID, host_name="n", power="poweredOff")
+FORMER = Ref("VirtualMachine", "vm-9")
+
+
+@pytest.mark.parametrize(
+    ("shown", "seen", "told", "unreadable", "expected"),
+    [
+        # It is the one that was seen, or it runs under the Node's name.
+        (OFF, ("a", OFF.ref), (), ("lost",), Match),
+        (machine(6, uuid=UUID, host_name="N", power="poweredOn"), ("b", FORMER), (), (), Match),
+        # Another one was seen, here or elsewhere.
+        (OFF, ("a", FORMER), (), (), Replaced),
+        (OFF, ("b", OFF.ref), (), (), Replaced),
+        (machine(6, uuid=UUID, host_name="x", power="poweredOn"), ("b", FORMER), (), (), Replaced),
+        # None was seen: the label tells where it is, and it may be one that nobody can read.
+        (OFF, None, (), (), Match),
+        (OFF, None, ("a",), (), Match),
+        (OFF, None, ("b",), (), CloudError),
+        (OFF, None, ("a",), ("lost",), CloudError),
+        (machine(6, uuid=UUID, host_name="x", power="poweredOn"), None, ("b",), ("lost",), Match),
+    ],
+)
+def test_what_is_off_may_be_a_replica(
+    shown: Machine,
+    seen: tuple[str, Ref] | None,
+    told: tuple[str, ...],
+    unreadable: tuple[str, ...],
+    expected: type[object],
+) -> None:
+    lost = [("a", name) for name in unreadable]
+    assert type(trusted(Match("a", shown), "n", seen, told, lost)) is expected
+
+
+@pytest.mark.parametrize("last", [UUID, "", CloudError("no right")])
+def test_a_machine_takes_anothers_place_only_once_that_is_gone(last: str | CloudError) -> None:
+    one = Replaced(Match("a", OFF), "b", FORMER)
+    assert replaced(one, None) == one.found
+    assert type(replaced(one, last)) is CloudError
+    assert "vm-9 in vCenter b" in str(replaced(one, last))
 
 
 def test_a_machine_that_nothing_knows_is_gone() -> None:

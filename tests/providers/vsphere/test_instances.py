@@ -137,6 +137,36 @@ async def test_a_machine_that_its_vcenter_cannot_read_is_not_gone(vcenter: Site)
         assert await one(provider, node("lost", id_)) == NotFound()
 
 
+@pytest.mark.parametrize("is_new", [False, True], ids=["same manager", "new manager"])
+async def test_a_replica_does_not_stand_in_for_a_machine_that_cannot_be_read(
+    vcenter: Site, *, is_new: bool
+) -> None:
+    """A replica is off, has the same UUID, and is the only one with it while storage is away."""
+    await vcenter.simulator.create("a")
+    known = node("a", vcenter.id("a"))
+    uuid = vcenter.simulator.uuids["a"]
+    await vcenter.simulator.create("a-replica", uuid=uuid, hostName="a", power="poweredOff")
+    async with started(vcenter.config()) as provider:
+        assert (await one(provider, known)).state is InstanceState.RUNNING
+        await vcenter.simulator.change("a", uuid=" ", connection="inaccessible")
+        if not is_new:
+            found = await one(provider, known)
+    if is_new:
+        async with started(vcenter.config()) as provider:
+            found = await one(provider, known)
+    assert isinstance(found, CloudError), found
+
+
+async def test_a_machine_that_was_registered_anew_is_the_same(vcenter: Site) -> None:
+    await vcenter.simulator.create("a")
+    known, uuid = node("a", vcenter.id("a")), vcenter.simulator.uuids["a"]
+    async with started(vcenter.config()) as provider:
+        await describe(provider, known)
+        await vcenter.simulator.destroy("a")
+        await vcenter.simulator.create("a", uuid=uuid, power="poweredOff")
+        assert (await one(provider, known)).powered_off
+
+
 async def test_a_machine_whose_uuid_was_changed_is_not_gone(vcenter: Site) -> None:
     await vcenter.simulator.create("a")
     known = node("a", vcenter.id("a"))

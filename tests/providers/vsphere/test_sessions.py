@@ -8,7 +8,7 @@ import pytest
 
 from labs.vsphere import Fault
 from proreus.cloudprovider.errors import CloudError, ConfigError, Unauthenticated
-from proreus.cloudprovider.instances import Instance, NotFound, scope_of
+from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, scope_of
 from proreus.providers.vsphere import logins
 from proreus.testing.controlplane.certificates import Authority
 
@@ -196,6 +196,31 @@ async def test_several_vcenters_are_one_cloud_with_a_scope_each(
             assert provider.instances is not None
             told = node("c", unseen.spec.provider_id, **{"vsphere.proreus/vcenter": "west"})
             assert scope_of(provider.instances, told) == "west"
+
+
+async def test_a_replica_in_another_vcenter_does_not_stand_in_for_a_hidden_machine(
+    vcenter: Site, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """East hides the machine, such as with a right that was lost; in west its replica is off."""
+    async with site(tmp_path_factory.mktemp("b"), Authority()) as other:
+        await vcenter.simulator.create("a")
+        uuid, id_ = vcenter.simulator.uuids["a"], vcenter.id("a")
+        await other.simulator.create("a", uuid=uuid, power="poweredOff")
+        labels = {"vsphere.proreus/vcenter": "east"}
+        async with started(two(vcenter, other)) as provider:
+            assert (await one(provider, node("a", id_))).state is InstanceState.RUNNING
+            await vcenter.simulator.change("a", uuid=" ")
+            found = await one(provider, node("a", id_))
+            assert isinstance(found, CloudError), found
+            assert "replica" in str(found)
+        async with started(two(vcenter, other)) as provider:
+            found = await one(provider, node("a", id_, **labels))
+            assert isinstance(found, CloudError), found
+            # Once it runs there, it is the machine.
+            await other.simulator.change("a", power="poweredOn")
+            assert (await one(provider, node("a", id_, **labels))).state is InstanceState.RUNNING
+            await other.simulator.change("a", power="poweredOff")
+            assert (await one(provider, node("a", id_, **labels))).powered_off
 
 
 async def test_a_vcenter_that_is_down_holds_up_only_what_it_may_have(

@@ -14,7 +14,7 @@ from proreus.cloudprovider.instances import (
     NotFound,
     Ownership,
 )
-from proreus.cloudprovider.lookups import attempt, ownership_by_id
+from proreus.cloudprovider.lookups import attempt, each, ownership_by_id
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, Node
 from proreus.providers.vsphere.addresses import Selection, addresses
@@ -24,17 +24,29 @@ from proreus.providers.vsphere.machines import (
     Snapshot,
     described,
     is_powered_off,
+    is_unreadable,
     state_of,
     type_of,
 )
 from proreus.providers.vsphere.names import parsed, provider_id, target
-from proreus.providers.vsphere.plan import Index, Match, Unproven, absence, match, vcenter_of
+from proreus.providers.vsphere.plan import (
+    Index,
+    Match,
+    Replaced,
+    Unproven,
+    absence,
+    match,
+    replaced,
+    trusted,
+    vcenter_of,
+)
 from proreus.providers.vsphere.soap import Ref
 from proreus.providers.vsphere.tags import AGE, FRESH, Tags
 from proreus.providers.vsphere.zones import Marks, zone_of
 
 BATCH: Final = 1000
 """Nodes in one `describe`: it costs the same however many there are."""
+_AT_ONCE: Final = 4
 LABEL_VCENTER: Final = "vsphere.proreus/vcenter"
 """The label that names a Node's vCenter, where there are several: its provider id does not."""
 
@@ -103,6 +115,7 @@ class VSphereInstances:
             node.metadata.name: match(target(node), index, node.metadata.name, self._told(node))
             for node in nodes
         }
+        found |= await self._trusted(nodes, found, shown)
         gone = {one.uuid for one in found.values() if isinstance(one, Unproven)}
         proved = await self._prove(gone)
         zones = await self._zones(nodes, found, shown)
@@ -116,6 +129,33 @@ class VSphereInstances:
             else:
                 answers[node.metadata.name] = one
         return answers
+
+    async def _trusted(
+        self,
+        nodes: Sequence[Node],
+        found: Mapping[str, object],
+        shown: Mapping[str, Snapshot | CloudError],
+    ) -> Mapping[str, Match | CloudError]:
+        """Return by node the machines that were found by provider ids, if they are no replicas."""
+        unreadable = [
+            (name, one.name)
+            for name, snapshot in shown.items()
+            if isinstance(snapshot, Snapshot)
+            for one in snapshot.machines.values()
+            if is_unreadable(one)
+        ]
+        sure: dict[str, Match | Replaced | CloudError] = {}
+        for node in nodes:
+            one, uuid = found[node.metadata.name], parsed(node.spec.provider_id)
+            if uuid is not None and isinstance(one, Match):
+                seen, told = self._seen.get(uuid), self._told(node)
+                sure[node.metadata.name] = trusted(one, node.metadata.name, seen, told, unreadable)
+        others = {one.found.machine.uuid for one in sure.values() if isinstance(one, Replaced)}
+        last = await each(others, str, self._last, _AT_ONCE)
+        return {
+            name: replaced(one, last[one.found.machine.uuid]) if isinstance(one, Replaced) else one
+            for name, one in sure.items()
+        }
 
     async def _shown(self) -> dict[str, Snapshot | CloudError]:
         asked = (attempt(place.inventory.current()) for place in self._places.values())

@@ -25,7 +25,22 @@ class Unproven(msgspec.Struct, frozen=True):
     uuid: str
 
 
+class Replaced(msgspec.Struct, frozen=True):
+    """The answer that another machine than before has a Node's UUID: perhaps a replica of it.
+
+    Attributes:
+        found: The machine that has the UUID now.
+        place: The name of the vCenter that has shown the former one.
+        former: The former machine's reference, which tells whether it is gone.
+    """
+
+    found: Match
+    place: str
+    former: Ref
+
+
 _UUID: Final = "uuid"
+_ON: Final = "poweredOn"
 _MOST_NAMED: Final = 5
 
 Shown = Mapping[str, Snapshot | CloudError]
@@ -99,7 +114,7 @@ def _is_sure(one: Match | IdentityConflict, node: str, told: Iterable[str]) -> b
 
 
 def _runs_as(one: Match, node: str) -> bool:
-    return one.machine.power == "poweredOn" and one.machine.host_name.lower() == node.lower()
+    return one.machine.power == _ON and one.machine.host_name.lower() == node.lower()
 
 
 def _only(found: Sequence[Match], node: str) -> Match | IdentityConflict:
@@ -122,6 +137,57 @@ def _unknown(failed: Mapping[str, CloudError]) -> CloudError:
     names = ", ".join(sorted(failed))
     first = failed[min(failed)]
     return CloudError(f"it is not known whether vCenter {names} has the machine: {first}")
+
+
+def trusted(
+    one: Match,
+    node: str,
+    seen: tuple[str, Ref] | None,
+    told: Iterable[str],
+    unreadable: Sequence[tuple[str, str]],
+) -> Match | Replaced | CloudError:
+    """Return the machine with the UUID of a Node's provider id if it is surely not a replica.
+
+    Replicas and restored backups have the UUID of what they were made from, and are off. Each is
+    the only one with it while the machine itself cannot be read, or is hidden by a lost right.
+
+    Args:
+        one: The only machine with the UUID.
+        node: The Node's name.
+        seen: The vCenter and the reference of the machine that had the UUID when it was last seen.
+        told: The name of the vCenter that the Node's label names, if it names one.
+        unreadable: The vCenters and names of machines whose configuration cannot be read.
+    """
+    if _runs_as(one, node) or seen == (one.vcenter, one.machine.ref):
+        return one
+    if seen is not None:
+        return Replaced(one, *seen)
+    if one.machine.power == _ON:
+        return one
+    home = next(iter(told), one.vcenter)
+    if home != one.vcenter:
+        return CloudError(
+            f"{described(one.machine)} in vCenter {one.vcenter} is not running, and may be a"
+            f" replica: the Node's label names vCenter {home}, which does not show its machine"
+        )
+    return CloudError(_may_be(one.machine.uuid, unreadable)) if unreadable else one
+
+
+def replaced(one: Replaced, last: str | CloudError | None) -> Match | CloudError:
+    """Return the machine that has a Node's UUID now if the one that had it before is gone.
+
+    Args:
+        one: The two machines.
+        last: The UUID of the former machine now; None if its vCenter says that it is gone.
+    """
+    if last is None:
+        return one.found
+    found = f"{described(one.found.machine)} in vCenter {one.found.vcenter}"
+    there = last if isinstance(last, CloudError) else f"it has the UUID {last or 'unknown'}"
+    return CloudError(
+        f"{found} has the UUID of this node's machine, and may be a replica of it: that was"
+        f" {one.former} in vCenter {one.place}, and is not known to be gone: {there}"
+    )
 
 
 def absence(
