@@ -229,6 +229,41 @@ async def test_a_service_of_somebody_else_on_the_gateway_is_used_and_stays(nsxt:
         assert site.paths() == {theirs}
 
 
+async def test_a_service_of_another_cluster_of_the_name_on_another_gateway_is_left_alone(
+    nsxt: Emulator,
+) -> None:
+    """Officially a cluster is known by its name alone, which is `kubernetes` by default."""
+    theirs, name = "/infra/lb-services/theirs", {"owner": OFFICIAL, "cluster": CLUSTER.name}
+    nsxt.put("/infra/tier-1s/t2", display_name="t2")
+    nsxt.put(theirs, connectivity_path="/infra/tier-1s/t2", size="SMALL", tags=as_tags(name))
+    async with lb_site(nsxt) as site:
+        desired = site.desired(HTTP)
+        await site.made(desired)
+        (server,) = site.own("lb-virtual-servers")
+        assert server["lb_service_path"] != theirs
+        assert await site.deleted(desired) == Done()
+        assert site.paths() == {theirs}
+
+
+async def test_what_was_made_officially_on_another_gateway_goes_on(nsxt: Emulator) -> None:
+    """The cloud-config has named another gateway since."""
+    nsxt.put("/infra/tier-1s/t2", display_name="t2")
+    async with lb_site(nsxt) as site:
+        there = site.official("10.20.30.1")
+        with nsxt.changing("/infra/lb-services/0ff1-lbs") as service:
+            service["connectivity_path"] = "/infra/tier-1s/t2"
+        await site.made(site.desired(HTTP, shown="10.20.30.1"))
+        assert site.paths() == there
+        other = site.desired(HTTP, uid=OTHER_UID, name="other")
+        await site.made(other)
+        elsewhere = "/infra/lb-services/0ff1-lbs"
+        assert {one["lb_service_path"] for one in site.own("lb-virtual-servers")} == {elsewhere}
+        await site.deleted(site.desired(HTTP))
+        await site.deleted(other)
+        # Now that nothing of ours is on it, nothing tells it from another cluster's.
+        assert site.paths() == {elsewhere}
+
+
 async def test_a_service_that_the_config_names_is_used_and_stays(nsxt: Emulator) -> None:
     mine = as_tags({"owner": OFFICIAL, "cluster": "test"})
     nsxt.put("/infra/lb-services/mine", connectivity_path=GATEWAY, size="SMALL", tags=mine)

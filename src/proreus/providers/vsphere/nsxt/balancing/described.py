@@ -1,6 +1,6 @@
 """Read what NSX-T describes: whose objects are, which address an allocation has. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,18 +18,29 @@ from proreus.providers.vsphere.nsxt.operations import (
     PERSISTENCE,
     POOLS,
     SERVERS,
+    SERVICES,
     Document,
     Place,
 )
 
 
 def chosen_service(
-    services: Sequence[Document], section: LoadBalancerSection, cluster: ClusterIdentity
+    services: Sequence[Document],
+    section: LoadBalancerSection,
+    cluster: ClusterIdentity,
+    in_use: Collection[str] = (),
 ) -> Document | None:
     """Return the load balancer service to use; None if one is to be made. Pure.
 
     As officially it is the one of the cloud-config's id; or whichever is on the gateway, which can
-    have only one; or the one that was made for the cluster.
+    have only one; or the one that was made for the cluster. On another gateway what only bears
+    official tags may be another cluster's of the same name: it counts if the cluster uses it.
+
+    Args:
+        services: All load balancer services.
+        section: The section [LoadBalancer].
+        cluster: This cluster.
+        in_use: The paths of load balancer services that virtual servers of the cluster are on.
 
     Raises:
         CloudError: The load balancer service that the cloud-config names does not exist, or is on
@@ -55,7 +66,10 @@ def chosen_service(
         one
         for one in services
         if owners.is_of_cluster(one, cluster)
-        or owners.is_adoptable_service(one, cluster, section.owner)
+        or (
+            owners.is_adoptable_service(one, cluster, section.owner)
+            and Part(Place(SERVICES), str(one["id"])).path in in_use
+        )
     ]
     return min(on_gateway or made, key=lambda one: str(one["id"]), default=None)
 

@@ -153,13 +153,19 @@ class Reader:
         servers: Sequence[Document],
         own: Iterable[str],
     ) -> Service | None:
-        found = chosen_service(services, self._section, cluster)
+        mine = set(own)
+        in_use = {
+            str(one.get("lb_service_path") or "")
+            for one in servers
+            if str(one["id"]) in mine or owners.is_of_cluster(one, cluster)
+        }
+        found = chosen_service(services, self._section, cluster, in_use)
         if found is None:
             return None
         part = Part(Place(SERVICES), str(found["id"]), found)
         on_it = {
             str(one["id"]) for one in servers if one.get("lb_service_path") == part.path
-        } - set(own)
+        } - mine
         is_ours = not self._section.lb_service_id and (
             owners.is_of_cluster(found, cluster)
             or owners.is_adoptable_service(found, cluster, self._section.owner)

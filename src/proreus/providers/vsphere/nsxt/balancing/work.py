@@ -86,7 +86,8 @@ class Work:
             found = await self._reader.service(cluster)
             if isinstance(call, Put) and found is not None:
                 return lambda before: replace(before, service=found)
-            if isinstance(call, Delete) and found is not None and found.users:
+            is_free = found is not None and not found.users and found.part.id == call.id
+            if isinstance(call, Delete) and not is_free:
                 return lambda before: replace(before, service=None)
             return await self._sent(call, step)
 
