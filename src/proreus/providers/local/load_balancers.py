@@ -12,7 +12,7 @@ from typing import Final
 
 from proreus.cloudprovider.background import Background
 from proreus.cloudprovider.context import Context, scope
-from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
@@ -25,7 +25,7 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
 )
 from proreus.kube.objects import Service
-from proreus.providers.local import memo, network, nft, nft_changes, plan, pools, preview
+from proreus.providers.local import memo, network, nft, nft_changes, plan, pools, preview, refusals
 from proreus.providers.local.announcer import Announcer
 from proreus.providers.local.calls import Calls
 from proreus.providers.local.config import LocalConfig
@@ -48,7 +48,6 @@ REPAIRED_EVERY: Final = 30.0
 """Seconds between two comparisons of the kernel with what it should have."""
 
 _LOOKED_EVERY: Final = 1.0
-_PROTOCOLS: Final = frozenset({"TCP", "UDP", "SCTP"})
 _FAMILY_OF_DOTS: Final = {True: "IPv4", False: "IPv6"}
 
 
@@ -63,6 +62,7 @@ class LocalLoadBalancers:
         self._settings = settings
         self._pools = settings.address_pools
         self._gateway = settings.gateway
+        self._whose = context.cluster.uid, self._gateway
         self._hold = self._gateway.hold.total_seconds()
         self._kernel = Kernel(self._gateway)
         self._turn = asyncio.Lock()
@@ -81,16 +81,19 @@ class LocalLoadBalancers:
         """Read the state from the kernel, and begin to check and repair.
 
         Raises:
-            CloudError: The state cannot be read.
+            CloudError: The state cannot be read, or the gateway is another cluster's.
         """
         self._scope = scope.get()
         if self._hold and not await self._calls.read("is_held", self._kernel.is_held):
             # Another gateway may have been in charge since: what is here is out of date.
-            await self._change(lambda *_: State())
+            await self._change(lambda state, _: refusals.emptied(state, *self._whose))
         shown = await self._show()
+        state = _state(shown)
+        refusals.admit(state, *self._whose)
+        if problem := refusals.others(state, *self._whose):
+            log.error("Both clusters go on for now: %s", problem)
         for text in network.beyond(self._pools, shown.interfaces, self._gateway.interfaces):
             log.warning("Addresses are not announced: %s", text)
-        state = _state(shown)
         self._follow(state)
         self._announcer.start()
         self._announcer.follow(state, shown)
@@ -182,10 +185,12 @@ class LocalLoadBalancers:
         """Have these load balancers and no others of the cluster, with the addresses in statuses.
 
         Raises:
-            CloudError: The kernel refuses, or its settings do not let traffic pass.
+            CloudError: The kernel refuses, its settings do not let traffic pass, or the gateway is
+                another cluster's.
         """
 
         def edit(state: State, shown: Observed) -> State:
+            refusals.admit(state, *self._whose)
             if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
             leave = self._now() + draining if draining else 0.0
@@ -230,14 +235,9 @@ class LocalLoadBalancers:
     def _ensured(
         self, state: State, lb: LoadBalancer, occupied: Occupied
     ) -> tuple[State, EnsureAnswer]:
-        _check(lb)
+        refusals.check(state, lb, self._gateway)
         uid = lb.ref.uid
         existing = state.balancers.get(uid)
-        if existing is not None and existing.cluster != lb.ref.cluster.uid:
-            raise CloudError(
-                f"this gateway has a load balancer of another cluster for a Service of the same uid"
-                f" {uid}: delete that one, or create this Service again"
-            )
         current = existing.addresses.values() if existing is not None else ()
         request = pools.request_for(lb, current, self._context.listers.get("namespaces"))
         assigned = pools.assign(request, occupied, self._pools)
@@ -270,8 +270,14 @@ class LocalLoadBalancers:
         """Read the kernel, edit the state, and apply it."""
         async with self._turn:
             shown = await self._show()
-            state = plan.judged(edit(_state(shown), shown), self._verdicts)
-            state = plan.swept(state, self._now())
+            before = _state(shown)
+            state = edit(before, shown)
+            if refusals.is_anothers(before, *self._whose):
+                # Nothing here is ours, to repair or to keep alive.
+                self._follow(State())
+                self._announcer.follow(State(), shown)
+                return
+            state = plan.swept(plan.judged(state, self._verdicts), self._now())
             await self._apply(state, shown)
             self._follow(state)
             self._announcer.follow(state, shown)
@@ -383,18 +389,3 @@ def _state(shown: Observed) -> State:
     if shown.program is None:
         return State()
     return memo.read({name: one.comments for name, one in shown.program.chains.items()})
-
-
-def _check(lb: LoadBalancer) -> None:
-    """Refuse a load balancer that the kernel cannot serve.
-
-    Raises:
-        InvalidRequest: The Service asks for something impossible; names every field that does.
-    """
-    problems = [
-        f"spec.ports {frontend.port}/{frontend.protocol}: only TCP, UDP and SCTP are forwarded"
-        for frontend in lb.frontends
-        if frontend.protocol not in _PROTOCOLS
-    ]
-    if problems:
-        raise InvalidRequest("; ".join(problems))

@@ -6,20 +6,18 @@ in their status.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
 
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.local import plan, pools
 from proreus.providers.local.addresses import Pool, contains, parse
 from proreus.providers.local.plan import Reach, State
 from proreus.providers.local.pools import ports_of
+from proreus.providers.local.refusals import unforwarded
 from proreus.providers.local.taken import Occupied
 from proreus.providers.local.usage import taken, taken_of
 
 _Wanted = tuple[LoadBalancer, Mapping[str, str]]
 """A load balancer with its addresses by family."""
-
-_PROTOCOLS: Final = frozenset({"TCP", "UDP", "SCTP"})
 
 
 def mirrored(
@@ -51,7 +49,7 @@ def mirrored(
     for lb in desired:
         addresses = _addresses(lb, given)
         is_served = lb.ref.uid not in foreign
-        if is_served and addresses and all(one.protocol in _PROTOCOLS for one in lb.frontends):
+        if is_served and addresses and not unforwarded(lb):
             wanted[lb.ref.uid] = (lb, addresses)
     for uid in state.balancers.keys() - wanted.keys() - foreign:
         state = plan.deleted(state, uid)

@@ -1,0 +1,180 @@
+"""Managers of two clusters on one gateway: with `hold` or `vrrp` the second is refused."""
+
+import logging
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider import (
+    CloudError,
+    ClusterIdentity,
+    Context,
+    Done,
+    Ensured,
+    LoadBalancer,
+)
+from proreus.cloudprovider.desired import desired_load_balancer
+from proreus.kube.objects import LoadBalancerIngress
+from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig, Vrrp
+from proreus.providers.local.gateways.room import Room
+from proreus.providers.local.kernel import Kernel
+from proreus.providers.local.load_balancers import LocalLoadBalancers
+from proreus.testing import objects
+from proreus.testing.waiting import until
+
+from .local_namespace import own_namespace
+from .local_site import CLUSTER, NoEvents, Objects, node
+
+if not all(shutil.which(program) for program in ("nft", "ip")):
+    pytest.skip("nft or ip is missing", allow_module_level=True)
+
+OTHER = ClusterIdentity("two", "uid-of-two")
+ALONE = Gateway()
+HOLDING = Gateway(hold=timedelta(seconds=30))
+SHARING = Gateway(interfaces=("here",), vrrp=Vrrp(enabled=True))
+CONFIG = LocalConfig(pools={"default": PoolConfig(addresses=("10.9.255.0/24",))})
+NAMED = r"another cluster.*uid-of-two.*gateways of its own.*nft delete table inet proreus"
+
+
+@pytest.fixture(autouse=True)
+def _namespace() -> Iterator[None]:
+    with own_namespace():
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+        yield
+
+
+@asynccontextmanager
+async def manager(cluster: ClusterIdentity, gateway: Gateway) -> AsyncIterator[LocalLoadBalancers]:
+    listers = {"services": Objects(), "nodes": Objects()}
+    context = Context(cluster, now=lambda: datetime.now(UTC), events=NoEvents(), listers=listers)
+    room = Room(gateway, "gateway") if gateway.vrrp.enabled else None
+    found = LocalLoadBalancers(context, msgspec.structs.replace(CONFIG, gateway=gateway), room)
+    try:
+        await found.start()
+        yield found
+    finally:
+        if room is not None:
+            await room.close()
+        await found.close()
+
+
+async def is_refused(cluster: ClusterIdentity, gateway: Gateway) -> None:
+    with pytest.raises(CloudError, match=NAMED):
+        async with manager(cluster, gateway):
+            pass
+
+
+def web(of: LocalLoadBalancers, cluster: ClusterIdentity, name: str, *shown: str) -> LoadBalancer:
+    ingress = [LoadBalancerIngress(ip=one, ip_mode="VIP") for one in shown]
+    service = objects.service(name, uid=f"uid-of-{name}", ingress=ingress)
+    hosts = [node("one", "10.9.0.11")]
+    return desired_load_balancer(service, hosts, of.host_policy(service), cluster)
+
+
+async def ensure(of: LocalLoadBalancers, cluster: ClusterIdentity, name: str) -> object:
+    lb = web(of, cluster, name)
+    return (await of.ensure([lb]))[lb.ref.uid]
+
+
+def said(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def kernel() -> list[str]:
+    """Everything that a gateway has in its kernel, but for counters and the time it holds."""
+    return [
+        said("nft", "--stateless", "list", "ruleset").partition("set alive")[0],
+        said("ip", "rule"),
+        said("ip", "route", "show", "table", "all"),
+        said("ip", "neigh", "show", "proxy"),
+        said("ip", "-oneline", "addr"),
+    ]
+
+
+async def left_by(cluster: ClusterIdentity, name: str) -> list[str]:
+    """A load balancer of a cluster whose manager has ended; returns what the kernel has."""
+    async with manager(cluster, HOLDING) as theirs:
+        assert isinstance(await ensure(theirs, cluster, name), Ensured)
+    return kernel()
+
+
+@pytest.mark.parametrize("gateway", [HOLDING, SHARING], ids=["hold", "vrrp"])
+async def test_a_manager_does_not_start_on_the_gateway_of_another_cluster(gateway: Gateway) -> None:
+    before = await left_by(OTHER, "theirs")
+    await is_refused(CLUSTER, gateway)
+    assert kernel() == before
+
+
+async def test_what_another_cluster_holds_no_more_is_not_removed() -> None:
+    """Its manager may be about to start again, as in an upgrade; this was a deletion of all."""
+    await left_by(OTHER, "theirs")
+    said("nft", "flush", "set", "inet", "proreus", "alive")
+    before = kernel()
+    assert not Kernel(HOLDING).is_held()
+    await is_refused(CLUSTER, HOLDING)
+    assert kernel() == before
+
+
+@pytest.mark.parametrize("gateway", [HOLDING, SHARING], ids=["hold", "vrrp"])
+async def test_a_manager_that_runs_already_touches_nothing_of_another_cluster(
+    gateway: Gateway,
+) -> None:
+    async with manager(CLUSTER, gateway) as ours:
+        before = await left_by(OTHER, "theirs")
+        lb = web(ours, CLUSTER, "ours", "10.9.255.9")
+        for answers in (
+            await ours.ensure([lb]),
+            await ours.update_hosts([lb]),
+            await ours.preview([lb]),
+        ):
+            with pytest.raises(CloudError, match=NAMED):
+                raise answers[lb.ref.uid]  # type: ignore[misc]  # an error, or the test fails
+        with pytest.raises(CloudError, match=NAMED):
+            await ours.mirror([lb])
+        # Nothing is here of the Service, so that it can go.
+        assert isinstance((await ours.delete([lb.ref]))[lb.ref.uid], Done)
+        assert await ours.list_owned(CLUSTER) == []
+        assert kernel() == before
+
+
+async def test_a_manager_does_not_keep_another_clusters_addresses_alive() -> None:
+    short = Gateway(hold=timedelta(seconds=2))
+    async with manager(CLUSTER, short) as ours:
+        async with manager(OTHER, short) as theirs:
+            assert isinstance(await ensure(theirs, OTHER, "theirs"), Ensured)
+            await ours.delete([web(ours, CLUSTER, "gone").ref])  # so that it has seen them
+        await until("the gateway falls silent", lambda: not Kernel(short).is_held())
+
+
+async def test_a_gateway_is_the_next_clusters_once_the_remedy_is_done() -> None:
+    async with manager(CLUSTER, HOLDING) as ours:
+        await left_by(OTHER, "theirs")
+        said("nft", "delete", "table", "inet", "proreus")
+        assert isinstance(await ensure(ours, CLUSTER, "ours"), Ensured)
+        program = Kernel(HOLDING).show().program
+        assert program is not None
+        assert list(program.elements["services4"].values()) == ["service4-uid-of-ours"]
+
+
+async def test_two_clusters_that_shared_a_gateway_before_go_on_and_are_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """To stop would cost either its traffic; so did the start of a manager with an expired hold."""
+    async with manager(OTHER, ALONE) as theirs, manager(CLUSTER, ALONE) as ours:
+        assert isinstance(await ensure(theirs, OTHER, "theirs"), Ensured)
+        assert isinstance(await ensure(ours, CLUSTER, "ours"), Ensured)
+    async with manager(CLUSTER, HOLDING) as ours:
+        assert "Both clusters go on for now" in caplog.text
+        assert [one.levelno for one in caplog.records if "Both" in one.message] == [logging.ERROR]
+        assert isinstance(await ensure(ours, CLUSTER, "ours"), Ensured)
+        assert len(await ours.list_owned(OTHER)) == 1
+    said("nft", "flush", "set", "inet", "proreus", "alive")
+    before = kernel()
+    await is_refused(CLUSTER, HOLDING)
+    assert kernel() == before
