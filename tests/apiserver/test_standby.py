@@ -18,6 +18,7 @@ from proreus.cloudprovider import (
     ConfigSection,
     HostPolicy,
     LoadBalancer,
+    LoadBalancerRef,
     Ownership,
     RegisterCloudProvider,
     with_config,
@@ -34,6 +35,7 @@ from .rights import MANAGERS
 from .site import Site
 
 NAME = lease_name("cloud-controller-manager")
+IMPOSSIBLE = "standing.example.com/impossible"
 
 
 @asynccontextmanager
@@ -129,6 +131,7 @@ class Standing(CloudProvider):
         if not isinstance(config, Words) or config.stands:
             self.standby = self
         self.mirrored: list[dict[str, tuple[str, ...]]] = []
+        self.impossible: list[str] = []
         self.failures = 0
         self.ended = 0
         self.closed = 0
@@ -145,13 +148,17 @@ class Standing(CloudProvider):
         return Ownership.NO if node.metadata.name == "foreign" else Ownership.YES
 
     def host_policy(self, service: Service) -> HostPolicy:
-        del service
+        if IMPOSSIBLE in service.metadata.annotations:
+            return HostPolicy(families=("IPv6",))  # which the Service has not
         return HostPolicy()
 
-    async def mirror(self, desired: Sequence[LoadBalancer]) -> None:
+    async def mirror(
+        self, desired: Sequence[LoadBalancer], refused: Sequence[LoadBalancerRef]
+    ) -> None:
         if self.failures:
             self.failures -= 1
             raise CloudError("not yet")
+        self.impossible = [one.service_name for one in refused]
         self.mirrored.append(
             {one.ref.service_name: tuple(host.node for host in one.hosts) for one in desired}
         )
@@ -217,7 +224,13 @@ async def test_a_standby_mirrors_services_with_addresses_and_writes_nothing(site
                 await node("two")
                 both = ("one", "two")
                 await until("two hosts", lambda: last() == {"web": both, "waiting": both})
+                impossible = {"metadata": {"annotations": {IMPOSSIBLE: "yes"}}}
+                patch = Patch(PatchType.MERGE, impossible)
+                await site.client.patch(SERVICES, "web", patch, "default")
+                await until("it is told so", lambda: provider.impossible == ["web"])
+                assert last() == {"waiting": both}
                 await site.client.delete(SERVICES, "web", "default")
+                await until("it is gone", lambda: provider.impossible == [])
                 await until("one is left", lambda: last() == {"waiting": both})
                 await work.end()
                 assert provider.ended == 1

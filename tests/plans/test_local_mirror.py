@@ -1,13 +1,17 @@
 """What a gateway of the provider `local` has in its kernel while another one's manager leads."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
+
+import pytest
 
 from proreus.cloudprovider import ClusterIdentity, LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.load_balancers import HostPolicy
 from proreus.kube.objects import LoadBalancerIngress, ServicePort
+from proreus.providers.local.addresses import Pool
 from proreus.providers.local.config import LocalConfig, PoolConfig
 from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Member, Reach, State, ensured
@@ -19,6 +23,11 @@ REACH = Reach((ip_network("10.9.0.0/16"), ip_network("fd00:9::/64")))
 POOLS = LocalConfig(
     pools={"default": PoolConfig(addresses=("192.0.2.0/28", "2001:db8::/120"))}
 ).address_pools
+SMALLER = LocalConfig(
+    pools={"default": PoolConfig(addresses=("2001:db8::/120",))}
+).address_pools  # fmt: skip
+BOTH = ("IPv4", "IPv6")
+V6_AND_V4 = ("2001:db8::5", "192.0.2.3")
 NODES = {"one": "10.9.0.11", "two": "10.9.0.12"}
 
 
@@ -33,8 +42,16 @@ def web(*addresses: str, name: str = "web", nodes: tuple[str, ...] = ("one",), *
     return desired_load_balancer(service, members, HostPolicy(), CLUSTER)
 
 
-def state(*desired: LoadBalancer, before: State | None = None, leave: float = 0.0) -> State:
-    return mirrored(before or State(), desired, POOLS, REACH, leave, cluster=CLUSTER.uid)
+def state(
+    *desired: LoadBalancer,
+    before: State | None = None,
+    leave: float = 0.0,
+    refused: tuple[LoadBalancer, ...] = (),
+    cluster: str = CLUSTER.uid,
+    pools: Sequence[Pool] = POOLS,
+) -> State:
+    refs = [one.ref for one in refused]
+    return mirrored(before or State(), desired, refs, pools, REACH, leave=leave, cluster=cluster)
 
 
 def ports(found: State) -> dict[str, set[int]]:
@@ -79,10 +96,48 @@ def test_what_is_gone_is_left_out() -> None:
     assert addresses(state(before=before)) == {}
 
 
+def test_what_the_leader_refuses_stays_as_it_is() -> None:
+    """It vanished from gateways that stood by, while the leader's went on."""
+    before = state(web("192.0.2.3"), web("192.0.2.4", name="shop"))
+    web_now = web("192.0.2.3", ports=(ServicePort(80, "x", "ICMP"),))
+    shop = web("192.0.2.4", name="shop")
+    assert state(web_now, before=before, refused=(shop,)) == before
+    assert state(refused=(shop,)) == State(), "nothing is known of it"
+
+
+def test_what_is_refused_keeps_its_port_on_a_shared_address() -> None:
+    before = state(shared("web", 80), shared("shop", 81))
+    found = state(shared("shop", 80), before=before, refused=(shared("web", 80),))
+    assert ports(found) == {"default/web": {80}, "default/shop": {81}}
+
+
+def test_a_refused_service_does_not_keep_what_another_cluster_has() -> None:
+    before = state(web("192.0.2.3"))
+    assert state(before=before, refused=(web("192.0.2.3"),), cluster="another") == before
+
+
+@pytest.mark.parametrize("had", [("192.0.2.3",), V6_AND_V4])
+def test_an_address_that_left_the_pools_stays_while_the_status_shows_it(
+    had: tuple[str, ...],
+) -> None:
+    """As after the pool was made smaller, and nothing else is free: the leader goes on with it."""
+    before = state(web(*had, ip_families=BOTH))
+    assert state(web(*had, ip_families=BOTH), before=before, pools=SMALLER) == before
+
+
+@pytest.mark.parametrize("had", [("192.0.2.3",), V6_AND_V4])
+def test_an_address_that_the_status_shows_no_more_goes(had: tuple[str, ...]) -> None:
+    before = state(web(*had, ip_families=BOTH))
+    found = state(web("2001:db8::5", ip_families=BOTH), before=before, pools=SMALLER)
+    assert addresses(found) == {"default/web": {"IPv6": "2001:db8::5"}}
+    elsewhere = web("198.51.100.1", ip_families=BOTH)
+    assert addresses(state(elsewhere, before=before, pools=SMALLER)) == {}
+
+
 def test_what_another_cluster_has_on_the_gateway_stays() -> None:
     before = state(web("192.0.2.3"), web("192.0.2.4", name="shop"))
     for desired in ([], [web("192.0.2.9")]):
-        assert mirrored(before, desired, POOLS, REACH, 0.0, cluster="another") == before
+        assert state(*desired, before=before, cluster="another") == before
 
 
 def test_a_node_that_is_no_host_any_more_drains_as_with_the_leader() -> None:
@@ -103,7 +158,7 @@ def test_a_service_gets_no_port_that_another_has_on_the_shared_address() -> None
 
 def test_a_service_of_another_cluster_keeps_its_port_on_an_address() -> None:
     before = state(shared("web", 80))
-    found = mirrored(before, [shared("shop", 80)], POOLS, REACH, 0.0, cluster="another")
+    found = state(shared("shop", 80), before=before, cluster="another")
     assert ports(found) == {"default/web": {80}}
 
 

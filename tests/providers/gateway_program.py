@@ -112,7 +112,7 @@ async def main(name: str, board: str, *addresses: str) -> None:
         )
         for number, address in enumerate(addresses)
     ]
-    await provider.standby.mirror(desired)
+    await provider.standby.mirror(desired, ())
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         if line.strip() == "lead":

@@ -62,10 +62,10 @@ async def test_a_standby_leaves_the_load_balancers_of_other_clusters_alone() -> 
     try:
         lb = web(theirs, OTHER, "theirs")
         assert isinstance((await theirs.ensure([lb]))[lb.ref.uid], Ensured)
-        await standby.mirror([web(standby, CLUSTER, "ours", "10.9.255.9")])
+        await standby.mirror([web(standby, CLUSTER, "ours", "10.9.255.9")], [])
         assert len(await theirs.list_owned(OTHER)) == 1
         assert len(await standby.list_owned(CLUSTER)) == 1
-        await standby.mirror([])
+        await standby.mirror([], [])
         assert len(await theirs.list_owned(OTHER)) == 1
         assert not await standby.list_owned(CLUSTER)
     finally:
@@ -91,11 +91,28 @@ async def test_a_standby_gives_no_service_the_traffic_of_another_one() -> None:
         return web(standby, CLUSTER, name, "10.9.255.9", ports=ports, annotations=key)
 
     try:
-        await standby.mirror([shared("victim", 80), shared("thief", 81)])
+        await standby.mirror([shared("victim", 80), shared("thief", 81)], [])
         before = served()
         assert before["10.9.255.9", "tcp", 80] == "service4-uid-of-victim"
-        await standby.mirror([shared("victim", 80), shared("thief", 80)])
+        await standby.mirror([shared("victim", 80), shared("thief", 80)], [])
         assert served() == before
+    finally:
+        await standby.close()
+
+
+async def test_a_standby_keeps_in_the_kernel_what_the_leader_refuses_to_change() -> None:
+    standby = balancers(CLUSTER)
+    await standby.start()
+    try:
+        both = [
+            web(standby, CLUSTER, name, f"10.9.255.{number}") for number, name in enumerate("ab")
+        ]
+        await standby.mirror(both, [])
+        before = served()
+        await standby.mirror(both[:1], [both[1].ref])
+        assert served() == before
+        await standby.mirror(both[:1], [])
+        assert list(served().values()) == ["service4-uid-of-a"]
     finally:
         await standby.close()
 

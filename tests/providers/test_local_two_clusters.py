@@ -136,7 +136,7 @@ async def test_a_manager_that_runs_already_touches_nothing_of_another_cluster(
             with pytest.raises(CloudError, match=NAMED):
                 raise answers[lb.ref.uid]  # type: ignore[misc]  # an error, or the test fails
         with pytest.raises(CloudError, match=NAMED):
-            await ours.mirror([lb])
+            await ours.mirror([lb], [])
         # Nothing is here of the Service, so that it can go.
         assert isinstance((await ours.delete([lb.ref]))[lb.ref.uid], Done)
         assert await ours.list_owned(CLUSTER) == []

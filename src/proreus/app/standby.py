@@ -29,8 +29,9 @@ from proreus.cloudprovider import (
     Context,
     InvalidRequest,
     LoadBalancer,
+    LoadBalancerRef,
 )
-from proreus.cloudprovider.desired import desired_load_balancer
+from proreus.cloudprovider.desired import desired_load_balancer, load_balancer_ref
 from proreus.cloudprovider.standby import Standby
 from proreus.controllers.service.hosts import HostSets, candidates
 from proreus.controllers.service.intake import (
@@ -72,6 +73,13 @@ class _View(NamedTuple):
     caches: Caches
 
 
+class _Asked(NamedTuple):
+    """What the Services of one cloud ask for: what can be, and whose wishes cannot be met."""
+
+    desired: list[LoadBalancer]
+    refused: list[LoadBalancerRef]
+
+
 class _Cloud:
     """One cloud's provider at work in this replica, until another takes its place."""
 
@@ -84,7 +92,7 @@ class _Cloud:
     async def mirror(
         self,
         context: Callable[["_Cloud"], Awaitable[Context]],
-        desired: Callable[[str, Standby], Iterator[LoadBalancer]],
+        asked: Callable[[str, Standby], "_Asked"],
     ) -> None:
         """Begin if need be, and make the machine ready for the desired load balancers.
 
@@ -99,7 +107,7 @@ class _Cloud:
             if not self._has_begun:
                 await standby.begin(await context(self))
                 self._has_begun = True
-            await standby.mirror([*desired(self.name, standby)])
+            await standby.mirror(*asked(self.name, standby))
 
     async def replace(self, provider: CloudProvider, context: Context) -> None:
         """Let another provider begin, then end the one in use.
@@ -273,7 +281,7 @@ class StandbyWork:
                 for cloud in self._clouds:
                     await cloud.mirror(
                         lambda one: self._context(view, one.name, one.provider),
-                        lambda name, standby: self._desired(view, name, standby),
+                        lambda name, standby: self._asked(view, name, standby),
                     )
             except (CloudError, ConfigError) as error:
                 delay = RETRY.delay(failures)
@@ -322,19 +330,12 @@ class StandbyWork:
             cloud=name,
         )
 
-    def _desired(self, view: _View, name: str, standby: Standby) -> Iterator[LoadBalancer]:
-        """Yield the load balancers that have an address, of the Services that are ours."""
-        classes = classes_of(settings_of(self._options), cloud=name)
-        for service in view.services.all():
-            cloud = service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE, name)
-            if not (
-                is_to_have(service, classes)
-                and service.status.load_balancer.ingress
-                and cloud in {name, ""}
-            ):
-                continue
+    def _asked(self, view: _View, name: str, standby: Standby) -> _Asked:
+        """Return the load balancers that have an address, of the Services that are ours."""
+        found = _Asked([], [])
+        for service in self._served(view, name):
             try:
-                yield desired_load_balancer(
+                lb = desired_load_balancer(
                     service,
                     candidates(view.nodes.all(), standby.owns),
                     standby.host_policy(service),
@@ -343,6 +344,22 @@ class StandbyWork:
                 )
             except InvalidRequest as error:
                 klog.v(log, 2, "A Service asks for the impossible", err=error)
+                found.refused.append(load_balancer_ref(service, view.cluster))
+            else:
+                found.desired.append(lb)
+        return found
+
+    def _served(self, view: _View, name: str) -> Iterator[Service]:
+        """Yield the Services of a cloud that have an address."""
+        classes = classes_of(settings_of(self._options), cloud=name)
+        for service in view.services.all():
+            cloud = service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE, name)
+            if (
+                is_to_have(service, classes)
+                and service.status.load_balancer.ingress
+                and cloud in {name, ""}
+            ):
+                yield service
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if nodes_changed(old, new):

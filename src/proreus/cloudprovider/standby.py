@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
+from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer, LoadBalancerRef
 from proreus.kube.objects import Node, Service
 
 if TYPE_CHECKING:
@@ -33,11 +33,17 @@ class Standby(Protocol):
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose the nodes that may receive traffic, as `LoadBalancers.host_policy` does."""
 
-    async def mirror(self, desired: Sequence[LoadBalancer]) -> None:
+    async def mirror(
+        self, desired: Sequence[LoadBalancer], refused: Sequence[LoadBalancerRef]
+    ) -> None:
         """Make this machine ready for these load balancers, and no others.
 
-        Each load balancer has its addresses in the status of its Service. Called again when any has
-        changed.
+        Called again when any has changed.
+
+        Args:
+            desired: Load balancers with their addresses in the status of their Service.
+            refused: Those of Services that ask for something impossible: the leader leaves them as
+                they are, so what this machine has for them stays.
 
         Raises:
             CloudError: A part of the work is left to do; it is tried again.

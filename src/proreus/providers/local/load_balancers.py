@@ -181,8 +181,12 @@ class LocalLoadBalancers:
         """Do as `ensure`, which writes only what differs."""
         return await self.ensure(desired)
 
-    async def mirror(self, desired: Sequence[LoadBalancer]) -> None:
+    async def mirror(
+        self, desired: Sequence[LoadBalancer], refused: Sequence[LoadBalancerRef]
+    ) -> None:
         """Have these load balancers and no others of the cluster, with the addresses in statuses.
+
+        What the kernel has for `refused` ones stays as it is.
 
         Raises:
             CloudError: The kernel refuses, its settings do not let traffic pass, or the gateway is
@@ -194,7 +198,8 @@ class LocalLoadBalancers:
             if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
             leave = self._now() + draining if draining else 0.0
-            return mirrored(state, desired, self._pools, self._reach, leave, cluster=cluster)
+            given = (self._pools, self._reach)
+            return mirrored(state, desired, refused, *given, leave=leave, cluster=cluster)
 
         cluster = self._context.cluster.uid
         draining = self._settings.draining.total_seconds()

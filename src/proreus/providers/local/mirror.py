@@ -7,7 +7,7 @@ in their status.
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from proreus.cloudprovider.load_balancers import LoadBalancer
+from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.providers.local import plan, pools
 from proreus.providers.local.addresses import Pool, contains, parse
 from proreus.providers.local.plan import Reach, State
@@ -23,35 +23,41 @@ _Wanted = tuple[LoadBalancer, Mapping[str, str]]
 def mirrored(
     state: State,
     desired: Sequence[LoadBalancer],
+    refused: Sequence[LoadBalancerRef],
     given: Sequence[Pool],
     reach: Reach,
-    leave: float,
     *,
+    leave: float,
     cluster: str,
 ) -> State:
     """Return the state with these load balancers and no others of the cluster.
 
-    One that has no address of a pool is another's, or not served yet; it is left out, and so is
-    one that the leader refuses. One that wants a port which another one has on a shared address
-    stays as it is, as with the leader; of two that are new the older Service gets the port. Those
+    One that the leader refuses stays as it is, as with the leader: one of `refused`, one with ports
+    that are not forwarded, one that wants a port which another one has on a shared address, and one
+    with an address that no pool has any more, as long as its status shows that. Without any of
+    these in the kernel it is left out; of two that are new and want one port the older Service
+    gets it. What has no address of a pool is another balancer's, or not served yet. Load balancers
     of other clusters stay as they are.
 
     Args:
         state: The state before.
         desired: All load balancers of the cluster that have an address.
+        refused: Those whose Services ask for something impossible.
         given: The pools of addresses.
         reach: The networks and addresses that this machine reaches.
         leave: When nodes that are no longer hosts lose their connections; 0 for at once.
         cluster: The cluster's UID.
     """
     foreign = {uid for uid, one in state.balancers.items() if one.cluster != cluster}
+    staying = foreign.union(ref.uid for ref in refused)
     wanted = {}
     for lb in desired:
         addresses = _addresses(lb, given)
-        is_served = lb.ref.uid not in foreign
-        if is_served and addresses and not unforwarded(lb):
+        if unforwarded(lb) or _keeps_others(state, lb, addresses):
+            staying.add(lb.ref.uid)
+        elif addresses and lb.ref.uid not in foreign:
             wanted[lb.ref.uid] = (lb, addresses)
-    for uid in state.balancers.keys() - wanted.keys() - foreign:
+    for uid in state.balancers.keys() - wanted.keys() - staying:
         state = plan.deleted(state, uid)
     waiting = sorted(wanted.values(), key=_age)
 
@@ -60,13 +66,13 @@ def mirrored(
         key = pools.request_for(lb).sharing_key
         return plan.ensured(state, lb, addresses, reach, sharing_key=key, leave=leave)[0]
 
-    state, refused = _placed(state, waiting, place)
+    state, colliding = _placed(state, waiting, place)
     bare = state
-    for lb, _ in refused:
+    for lb, _ in colliding:
         bare = plan.deleted(bare, lb.ref.uid)
     # Services that have exchanged ports, step by step, are in nobody's way but their own.
-    exchanged, still_refused = _placed(bare, refused, place)
-    return state if still_refused else exchanged
+    exchanged, still_colliding = _placed(bare, colliding, place)
+    return state if still_colliding else exchanged
 
 
 def _placed(
@@ -78,16 +84,16 @@ def _placed(
     """
     occupied = Occupied(taken(state))
     while True:
-        refused = []
+        colliding = []
         for one in waiting:
             if _collides(one, occupied):
-                refused.append(one)
+                colliding.append(one)
             else:
                 state = place(state, one)
                 occupied.give(one[0].ref.uid, taken_of(state, one[0].ref.uid))
-        if len(refused) == len(waiting):
-            return state, refused
-        waiting = refused
+        if len(colliding) == len(waiting):
+            return state, colliding
+        waiting = colliding
 
 
 def _collides(one: _Wanted, occupied: Occupied) -> bool:
@@ -105,6 +111,17 @@ def _collides(one: _Wanted, occupied: Occupied) -> bool:
 def _age(one: _Wanted) -> tuple[datetime, str]:
     meta = one[0].service.metadata
     return meta.creation_timestamp or datetime.max.replace(tzinfo=UTC), meta.uid
+
+
+def _keeps_others(state: State, lb: LoadBalancer, addresses: Mapping[str, str]) -> bool:
+    """Tell whether a load balancer has addresses that it could not get now.
+
+    While the status shows them all, the leader has not found others, and goes on with them.
+    """
+    before = state.balancers.get(lb.ref.uid)
+    has = set(before.addresses.values()) if before is not None else set()
+    shown = {str(parse(point.ip)) for point in lb.ref.last_ingress}
+    return has <= shown and not has <= set(addresses.values())
 
 
 def _addresses(lb: LoadBalancer, given: Sequence[Pool]) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.instances import Ownership
-from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
+from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer, LoadBalancerRef
 from proreus.kube.objects import Node, Service
 from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.gateways.room import Room
@@ -42,14 +42,19 @@ class LocalStandby:
         del service
         return _ANY_HOST
 
-    async def mirror(self, desired: Sequence[LoadBalancer]) -> None:
+    async def mirror(
+        self, desired: Sequence[LoadBalancer], refused: Sequence[LoadBalancerRef]
+    ) -> None:
         """Make the kernel ready for these load balancers and no others, then meet the others.
 
+        What the kernel has for `refused` ones stays.
+
         Raises:
-            CloudError: The kernel refuses, or its settings do not let traffic pass.
+            CloudError: The kernel refuses, its settings do not let traffic pass, or the gateway is
+                another cluster's.
         """
         if self._balancers is not None:
-            await self._balancers.mirror(desired)
+            await self._balancers.mirror(desired, refused)
 
     async def end(self) -> None:
         """Stop checking nodes and changing the kernel."""
