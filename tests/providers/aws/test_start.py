@@ -164,3 +164,15 @@ def test_the_wait_and_the_reason_that_aws_gives_are_kept() -> None:
     assert waiting.after == 7
     encoded = "You may not. Encoded authorization failure message: AbCd" + "x" * 5000
     assert str(translated("x.Y", client_error("UnauthorizedOperation", encoded))).endswith("not.")
+
+
+def test_an_error_about_a_signature_shows_no_part_of_the_token_that_was_signed() -> None:
+    """AWS repeats the request, as when a proxy has changed it on its way."""
+    repeated = (
+        "The request signature we calculated does not match the signature you provided. Check your"
+        " AWS Secret Access Key and signing method. Consult the service documentation for details."
+        "\n\nThe Canonical String for this request should have been\n'POST\n/\n\nhost:ec2\n"
+        "x-amz-security-token:IQoJb3JpZ2lu"
+    )
+    error = str(translated("ec2.X", client_error("SignatureDoesNotMatch", repeated, status=403)))
+    assert error.endswith("Consult the service documentation for details.")

@@ -45,8 +45,13 @@ AUTHENTICATION = frozenset(
     }
 )
 """Codes of credentials that are wrong or lack a right."""
-# EC2 appends kilobytes that only a right of its own can decode.
-_ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
+# EC2 appends kilobytes that only a right of its own can decode; and where a signature is wrong, AWS
+# repeats what was signed, with the session's token.
+_APPENDED = re.compile(
+    r"\s*(?:Encoded authorization failure message:"
+    r"|The (?:Canonical String|String-to-Sign|canonical string)\b).*",
+    re.DOTALL,
+)
 
 
 def translated(call: str, error: Exception) -> CloudError:
@@ -82,7 +87,7 @@ def _answered(call: str, response: Mapping[str, Any]) -> CloudError:
     error_fields = response.get("Error", {})
     metadata = response.get("ResponseMetadata", {})
     code, status = str(error_fields.get("Code", "")), int(metadata.get("HTTPStatusCode", 0))
-    full = _ENCODED.sub("", str(error_fields.get("Message", "")))
+    full = _APPENDED.sub("", str(error_fields.get("Message", "")))
     reason = None if status == HTTPStatus.TOO_MANY_REQUESTS else _reason(code)
     after = str(metadata.get("HTTPHeaders", {}).get("retry-after", ""))
     return cloud_error(
