@@ -22,6 +22,7 @@ from proreus.cloudprovider import (
     NotSupported,
     OwnedObject,
     PartChange,
+    Pending,
     Throttled,
 )
 from proreus.cloudprovider.steps import converge
@@ -268,6 +269,34 @@ class DeletesByName(SimulatedLoadBalancers):
         return answer
 
 
+class TakesOver(SimulatedLoadBalancers):
+    """Goes by the Service's uid alone, in `ensure` only."""
+
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        first = msgspec.structs.replace(desired.ref, cluster=CLUSTER)
+        if (
+            desired.ref.cluster != CLUSTER
+            and owned(first, await self._api.parts(name_prefix=first.name)).parts
+        ):
+            marks = {**desired.marks, MARK_CLUSTER_UID: CLUSTER.uid}
+            desired = msgspec.structs.replace(desired, ref=first, marks=marks)
+        return await super()._ensure(desired)
+
+
+class TakesAwayLater(SimulatedLoadBalancers):
+    """Goes by the Service's uid alone, and deletes with the second call."""
+
+    tried: ClassVar[set[str]] = set()
+
+    async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+        if gone.cluster == CLUSTER:
+            return await super()._delete(gone)
+        if gone.uid not in self.tried:
+            self.tried.add(gone.uid)
+            return Pending(0.1, "it is withdrawn first")
+        return await super()._delete(msgspec.structs.replace(gone, cluster=CLUSTER))
+
+
 class ForeseesByDoing(SimulatedLoadBalancers):
     async def preview(
         self, desired: Sequence[LoadBalancer]
@@ -407,3 +436,43 @@ async def test_a_provider_without_preview_or_fingerprint_must_declare_that() -> 
     assert [one.status for one in findings] == [Status.NOT_OFFERED] * len(rules)
     assert "'preview'" in findings[0].remedy
     assert "'fingerprint'" in findings[1].remedy
+
+
+@pytest.mark.parametrize(("broken", "verb"), [(TakesOver, "ensure"), (TakesAwayLater, "delete")])
+async def test_whatever_takes_from_another_cluster_is_named(broken: type, verb: str) -> None:
+    found = await failures(broken, ownership.other_cluster)
+    assert found["other-cluster"].startswith(f"{verb} by another cluster changed or deleted ")
+
+
+class HidesForeign(SimulatedFixture):
+    """A fixture whose objects are those of the provider only."""
+
+    async def objects(self) -> Mapping[str, object]:
+        found = await super().objects()
+        return {id_: one for id_, one in found.items() if MARK_CLUSTER_UID in str(one)}
+
+
+class HandsOutItsOwn(SimulatedFixture):
+    """A fixture whose objects change when the cloud does, as those of a cloud in this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live: dict[str, dict[str, object]] = {}
+
+    async def objects(self) -> Mapping[str, object]:
+        found = await super().objects()
+        for id_, one in found.items():
+            self.live.setdefault(id_, {})["content"] = str(one)
+        return {id_: one for id_, one in self.live.items() if id_ in found}
+
+
+async def test_a_fixture_that_does_not_show_what_is_foreign_is_told_so() -> None:
+    (found,) = await Suite(HidesForeign).findings([ownership.foreign_untouched])
+    assert found.status is Status.FAILS
+    assert "does not show what its create_foreign() has made" in found.seen
+
+
+async def test_what_a_fixture_changes_afterwards_is_noticed() -> None:
+    fixture = type("Fixture", (HandsOutItsOwn,), {"provider_class": copy(TakesOver)})
+    (found,) = await Suite(fixture).findings([ownership.other_cluster])
+    assert found.status is Status.FAILS

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import itertools
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -182,15 +183,22 @@ class Site:
         return self.cloud.page_size
 
     async def objects(self, started: Started) -> Mapping[str, object]:
-        """List the parts of load balancers: the fixture's `objects`, else `list_owned`."""
+        """List the parts of load balancers: the fixture's `objects`, else `list_owned`.
+
+        They are copies: what a cloud in this process changes later must not change in them, too.
+        """
         try:
-            return await self.cloud.objects()
+            return await self.of_all()
         except NotOffered as without:
             try:
                 owned = await started.load_balancers.list_owned(CLUSTER)
             except NotSupported:
                 raise NotOffered(str(without), "list_owned") from None
             return {f"{one.kind}/{one.id}": one for one in owned}
+
+    async def of_all(self) -> Mapping[str, object]:
+        """List the fixture's `objects`, whoever made them, as copies."""
+        return copy.deepcopy(dict(await self.cloud.objects()))
 
     # Machines
 
