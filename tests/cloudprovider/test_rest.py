@@ -575,6 +575,10 @@ async def test_no_secret_stands_in_errors_values_or_logs(caplog: pytest.LogCaptu
                 with pytest.raises(CloudError) as caught:
                     await rest.call(request, Thing)
                 errors.append(repr(caught.value))
+            own = Request("x.change", "POST", "/", {"s": "400"}, headers=bearer("planted-token"))
+            with pytest.raises(CloudError) as caught:
+                await rest.call(own, Thing)
+            errors.append(repr(caught.value))
         for answer in (b"HTTP/1.1 200 OK\r\nContent-Length: nine\r\n\r\n", HEAD + b"\r\n{"):
             async with raw(answer) as url, client(url, **options) as rest:
                 with pytest.raises(CloudError) as caught:

@@ -298,9 +298,13 @@ class RestClient:
         return error
 
     def _secrets(self, unsigned: Request, signed: Request) -> Iterator[str]:
-        """Return the texts that credential and signature added, which errors may repeat."""
+        """Return the secret texts of a request, which errors may repeat.
+
+        They are what credential and signature added, and headers whose names say so.
+        """
         added = _texts(signed) - _texts(unsigned)
-        added |= {value for name, value in self._headers.items() if _SECRET.search(name)}
+        headers = (*self._headers.items(), *unsigned.headers.items())
+        added |= {value for name, value in headers if _SECRET.search(name)}
         for value in sorted(added, key=len, reverse=True):
             yield from (value, value.rpartition(" ")[2])
 

@@ -79,6 +79,18 @@ async def test_the_token_is_asked_for_where_a_url_says(gce: Gce, workload: Workl
         await looked(provider)
 
 
+async def test_the_url_of_the_token_is_not_told_as_it_may_be_signed(
+    gce: Gce, workload: Workload
+) -> None:
+    form = {"type": "json", "subject_token_field_name": "access_token"}
+    url = f"{gce.endpoint}/workload?signature=planted"
+    workload.write(credential_source={"url": url, "headers": {"Metadata": "True"}, "format": form})
+    with pytest.raises(Unauthenticated, match="credential_source") as caught:
+        async with started(config_text(gce, NIL)):
+            pass
+    assert "planted" not in str(caught.value)
+
+
 async def test_a_new_token_of_the_workload_is_read_when_google_s_ends(
     gce: Gce, workload: Workload
 ) -> None:

@@ -186,7 +186,8 @@ class Federation:
             content = _read(source.file)
         token = subject_token(content, source.format)
         if not token:
-            where = source.file or source.url
+            # A URL may hold a signature.
+            where = source.file or "the answer to the url of credential_source"
             raise Unauthenticated(f"{where} holds no token of the workload: see credential_source")
         return token
 
