@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from proreus.cloudprovider import InvalidRequest
 from proreus.cloudprovider.context import Context
-from proreus.kube.objects import Node, Service, ServicePort
+from proreus.kube.objects import Node, NodeAddress, Service, ServicePort
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .balancing import answers, delete, ensure, everything, machines, rules, service, targets
@@ -140,3 +141,19 @@ async def test_whoever_denies_all_others_is_heard_by_services_at_the_same_addres
         await ensure(provider, nodes, second)
         denied = [one for one in rules(azure).values() if one["access"] == "Deny"]
         assert [GLOBAL in targets(one) for one in denied] == [True]
+
+
+async def test_a_node_that_claims_the_address_of_a_service_closes_no_port_of_it(
+    azure: Emulator,
+) -> None:
+    """A kubelet can write any address on its own Node until the manager corrects it."""
+    nodes = machines(azure)
+    async with started(azure, known(nodes, [])) as provider:
+        (address,) = (await ensure(provider, nodes, service()))["web-1"]
+    claimed = (*nodes[0].status.addresses, NodeAddress("ExternalIP", address))
+    status = msgspec.structs.replace(nodes[0].status, addresses=claimed)
+    forged = [msgspec.structs.replace(nodes[0], status=status), *nodes[1:]]
+    first = service(ingress=[address])
+    async with started(azure, known(forged, [first])) as provider:
+        await ensure(provider, forged, service(2, ports=HTTPS))
+    assert open_ports(azure, address) == {"80"}

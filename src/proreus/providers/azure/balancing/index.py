@@ -42,6 +42,12 @@ class Index(msgspec.Struct, frozen=True):
     by_user: Mapping[str, list[Resource]]
     by_owner: Mapping[str, list[Resource]]
 
+    @property
+    def addresses(self) -> frozenset[str]:
+        """The addresses of all frontends that have one."""
+        every = (address for found in self.frontends.values() for _, _, address in found)
+        return frozenset(filter(None, every))
+
     def addresses_of(self, ref: LoadBalancerRef) -> list[Resource]:
         """Return the public IPs that the official tag or our mark gives to a Service."""
         found = [*self.by_user.get(ref.key, ()), *self.by_owner.get(ref.uid, ())]

@@ -198,7 +198,9 @@ def _strip_nodes(jobs: Sequence[Job], scene: Scene, known: Index) -> guard.Strip
         if one.base not in bases:
             kept.setdefault(one.protocol, set()).add(one.port)
     ports = {protocol: frozenset(found) for protocol, found in kept.items()}
-    return guard.Strip(frozenset(scene.node_addresses), ports, keeps_denied=bool(ports))
+    # A kubelet can claim any address for its Node.
+    own = frozenset(scene.node_addresses) - known.addresses
+    return guard.Strip(own, ports, keeps_denied=bool(ports))
 
 
 def _node_addresses(job: Job, lb: LoadBalancer, scene: Scene) -> Iterator[str]:
