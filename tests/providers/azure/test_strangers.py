@@ -1,5 +1,7 @@
 """What is another namespace's, another cluster's or an operator's, and what Services say of it."""
 
+from typing import Any
+
 import pytest
 
 from proreus.cloudprovider import CloudError, Done, Ensured, InvalidRequest, Route
@@ -14,6 +16,7 @@ from .balancing import (
     ensure,
     everything,
     machines,
+    name_of,
     node,
     parts,
     public_ip,
@@ -141,6 +144,31 @@ async def test_nothing_is_gone_because_an_operation_on_it_failed(azure: Emulator
         assert addresses(azure)
         await delete(provider, service())
         assert not addresses(azure)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"code": "DnsRecordInUse", "asynchronous": True},
+        {"code": "DnsRecordInUse", "status": 400},
+        {"code": "SomethingInUse", "status": 409},
+    ],
+    ids=["at the end of the operation", "at once", "as a conflict"],
+)
+async def test_a_service_that_azure_refuses_lastingly_keeps_no_other_one_from_its_own(
+    azure: Emulator, refusal: dict[str, Any]
+) -> None:
+    """Such as one with a DNS label that somebody else in the region has."""
+    nodes = machines(azure)
+    azure.works = 1
+    label = {"azure-dns-label-name": "taken"}
+    services = [service(n, label if n == 3 else {}, namespace=f"team-{n}") for n in range(1, 6)]
+    name = name_of(services[2].metadata.uid)
+    azure.faults.append(Fault("PUT", "publicIPAddresses", times=-1, name=name, **refusal))
+    async with started(azure) as provider:
+        found = dict(await answers(provider, nodes, *services))
+    assert not isinstance(found.pop("web-3"), Ensured)
+    assert {type(one) for one in found.values()} == {Ensured}
 
 
 async def test_a_public_ip_of_another_cluster_s_service_of_the_same_name_is_refused(

@@ -17,10 +17,16 @@ ABSENCES: Final = frozenset(
 """Codes of a resource that does not exist. That of a missing subscription is none of them: a
 wrong credential is answered so, too."""
 _THROTTLES: Final = frozenset({"OperationNotAllowed", "SubscriptionRequestsThrottled"})
-_BUSY: Final = frozenset(
+BUSY: Final = frozenset(
     {"AnotherOperationInProgress", "CanceledAndSupersededDueToAnotherOperation",
      "ReferencedResourceNotProvisioned", "RetryableError"}
 )  # fmt: skip
+"""Codes of a resource that is being changed."""
+INTERNAL: Final = frozenset(
+    {"Canceled", "Failed", "InternalError", "InternalExecutionError", "InternalServerError",
+     "NetworkingInternalOperationError", "OperationTimedOut", "ServerTimeout", "ServiceUnavailable"}
+)  # fmt: skip
+"""Codes with which an operation ends that failed for no fault of what was asked for."""
 _LOGIN: Final = frozenset({"invalid_client", "invalid_grant", "unauthorized_client"})
 
 
@@ -60,7 +66,7 @@ def error_body(code: str, message: str, status: int = 0) -> ErrorBody | None:
         reason = Reason.NOT_FOUND if code in ABSENCES else Reason.UNKNOWN
     elif code == "PreconditionFailed":
         reason = Reason.PRECONDITION_FAILED
-    elif code in _BUSY:
+    elif code in BUSY:
         reason = Reason.CONFLICT
     elif status == HTTPStatus.CONFLICT and code in _THROTTLES and "429" in message:
         reason = Reason.TOO_MANY_REQUESTS

@@ -30,13 +30,14 @@ _VERSION = re.compile(r"20\d\d-\d\d-\d\d(-preview)?")
 
 
 class Fault:
-    """A failure of the next request that matches."""
+    """A failure of the next requests that match, or of all of them (-1) about a name."""
 
     def __init__(
         self, method: str, kind: str, *, after_effect: bool = False, status: int = 500,
         code: str = "InternalServerError", times: int = 1, asynchronous: bool = False,
-        headers: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None, name: str = "",
     ) -> None:  # fmt: skip
+        self.name = name.lower()
         self.method, self.kind, self.after_effect = method, kind.lower(), after_effect
         self.status, self.code, self.times = status, code, times
         self.asynchronous, self.headers = asynchronous, headers or {}
@@ -230,6 +231,7 @@ class Emulator:
     def _fault(self, method: str, place: Place, *, after_effect: bool) -> Fault | None:
         for fault in self.faults:
             is_it = fault.method == method and place.kind.lower().endswith(fault.kind)
+            is_it = is_it and fault.name in place.path.lower()
             if is_it and fault.after_effect is after_effect:
                 fault.times -= 1
                 if not fault.times:

@@ -44,6 +44,7 @@ from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.balancing.placement import placed
 from proreus.providers.azure.balancing.plan import ingress, plan
 from proreus.providers.azure.balancing.work import Work
+from proreus.providers.azure.errors import BUSY, INTERNAL
 from proreus.providers.azure.ids import machine_id
 from proreus.providers.azure.machines import part
 from proreus.providers.azure.names import group_of, is_unmanaged
@@ -173,8 +174,7 @@ class AzureLoadBalancers:
         except (Throttled, Unauthenticated) as error:
             return {job.ref.uid: error for job in jobs}
         except CloudError as error:
-            is_everyones = isinstance(error, Refused) and error.reason is Reason.UNKNOWN
-            if len(jobs) == 1 or is_everyones:
+            if len(jobs) == 1 or _is_everyones(error):
                 return {job.ref.uid: error for job in jobs}
         middle = len(jobs) // 2
         first = await self._all(jobs[:middle], verb)
@@ -191,11 +191,13 @@ class AzureLoadBalancers:
             Waiting: Others change the resources all the time.
             CloudError: Azure refuses, or does not answer.
         """
-        for _ in range(MOST_TRIES):
+        for number in range(1, MOST_TRIES + 1):
             try:
                 return await verb(jobs)
             except Refused as error:
-                if error.reason not in _STALE:
+                # Some conflicts last, such as a name that somebody else has.
+                is_busy = error.reason is Reason.PRECONDITION_FAILED or error.code in BUSY
+                if error.reason not in _STALE or (number == MOST_TRIES and not is_busy):
                     raise
                 reason = str(error)
         raise Waiting(Pending(_LATER, f"somebody else changes the same resources: {reason}"))
@@ -283,6 +285,17 @@ class AzureLoadBalancers:
         is_elsewhere = group_of(node, group) != group.lower()
         is_control = is_control and config.exclude_master_from_standard_lb
         return is_control or is_elsewhere or is_unmanaged(node)
+
+
+def _is_everyones(error: CloudError) -> bool:
+    """Tell whether Azure has refused for a reason that is not one of the Services.
+
+    An operation that fails in the end has no status, and its code tells: it may be about one of
+    them.
+    """
+    if not isinstance(error, Refused) or error.reason is not Reason.UNKNOWN:
+        return False
+    return bool(error.status) or error.code in INTERNAL
 
 
 def _node_ports(services: Iterable[KubeObject], jobs: Iterable[Job]) -> dict[str, frozenset[int]]:
