@@ -181,7 +181,7 @@ async def test_whatever_befalls_a_verb_is_a_counted_error(verb: str, deed: str, 
 @pytest.mark.parametrize(
     "deed",
     ["answer_none", "answer_number", "answer_type", "answer_hollow", "answer_nan", "answer_past",
-     "answer_late", "answer_hollow_ingress"],
+     "answer_late", "answer_hollow_ingress", "answer_empty_point", "answer_later_point"],
 )  # fmt: skip
 @virtual_time
 async def test_a_wrong_answer_is_the_error_of_its_own_object(deed: str) -> None:

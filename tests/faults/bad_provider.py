@@ -132,6 +132,8 @@ ITEMS: Mapping[str, object] = {
     "answer_past": Pending(after=-5.0, reason="always"),
     "answer_late": RetryAfter("later", after=None),  # type: ignore[arg-type]  # that is the deed
     "answer_hollow_ingress": Ensured(ingress=None),  # type: ignore[arg-type]  # that is the deed
+    "answer_empty_point": Ensured(ingress=(LoadBalancerIngress(),)),
+    "answer_later_point": Pending(1.0, "later", ingress=(LoadBalancerIngress(ip_mode="VIP"),)),
 }
 """What the answer about the one is instead."""
 

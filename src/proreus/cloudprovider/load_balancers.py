@@ -135,8 +135,8 @@ def nodes_with_pods(service: Service, *families: str) -> HostPolicy:
 class Ensured(msgspec.Struct, frozen=True):
     """The answer that the load balancer is as desired.
 
-    `rejected` says by node name why a node could not be a host; `annotations` are set on the
-    Service by the framework.
+    Each point of `ingress` has an IP address or a host name. `rejected` says by node name why a
+    node could not be a host; `annotations` are set on the Service by the framework.
     """
 
     ingress: tuple[LoadBalancerIngress, ...] = ()

@@ -1,13 +1,14 @@
 """Check values of a provider against the interface, all the way down. Pure."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, RetryAfter, Throttled
-from proreus.cloudprovider.load_balancers import Pending
+from proreus.cloudprovider.load_balancers import Ensured, Pending
+from proreus.kube.objects import LoadBalancerIngress
 
 T = TypeVar("T", bound=msgspec.Struct)
 U = TypeVar("U", bound=msgspec.Struct)
@@ -49,6 +50,8 @@ def struct(value: object, type_: type[T]) -> T:
         raise Broken(f"the {type_.__name__} is not valid: {exc}") from exc
     if isinstance(found, Pending) and not _is_delay(found.after):
         raise Broken(f"Pending.after is {found.after!r}: it must be seconds")
+    if isinstance(found, Ensured | Pending):
+        _check_points(found.ingress)
     return found
 
 
@@ -63,6 +66,17 @@ def error(value: CloudError) -> CloudError:
     if is_open or _is_delay(after):
         return value
     raise Broken(f"{type(value).__name__}.after is {after!r}: it must be seconds")
+
+
+def _check_points(ingress: Iterable[LoadBalancerIngress]) -> None:
+    """Check that clients could reach each ingress point.
+
+    In a Service's status a point without an address would take the place of the one that works; the
+    API server refuses only what is no address.
+    """
+    for point in ingress:
+        if not (point.ip or point.hostname):
+            raise Broken("an ingress point has neither an IP address nor a host name")
 
 
 def _is_delay(after: object) -> bool:

@@ -724,3 +724,29 @@ async def test_a_member_that_is_gone_meanwhile_is_found_out_by_the_next_try(
         assert isinstance(await site.ensure(both), CloudError)
         answer = await site.made(both)
         assert answer.rejected.keys() == {"node-2"}
+
+
+async def test_an_address_that_is_not_shown_is_not_taken_out_of_the_status(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list leaves out an address that the rules are still on."""
+    async with lb_site(emulator) as site:
+        answer = await site.made(site.desired())
+        hidden = answer.ingress[0].ip
+        answered = emulator._answer
+
+        def hiding(command: str, parameters: Any) -> dict[str, Any]:
+            found = answered(command, parameters)
+            if command == "listPublicIpAddresses":
+                shown = found.get("publicipaddress", [])
+                found["publicipaddress"] = [one for one in shown if one["ipaddress"] != hidden]
+                found["count"] = len(found["publicipaddress"])
+            return found
+
+        with monkeypatch.context() as patched:
+            patched.setattr(emulator, "_answer", hiding)
+            refused = await site.ensure(site.desired(HTTPS, shown=hidden))
+        assert isinstance(refused, CloudError)
+        assert "not its public address" in str(refused)
+        assert set(site.rules()) == {f"{NAME}-tcp-80"}
+        assert (await site.made(site.desired(shown=hidden))).ingress[0].ip == hidden

@@ -213,7 +213,11 @@ class Reader:
     async def _in_use(
         self, ref: LoadBalancerRef, rules: list[Rule], own: list[Described]
     ) -> Address:
-        """Return the address that the Service's rules are on."""
+        """Return the address that the Service's rules are on.
+
+        Raises:
+            CloudError: CloudStack does not show it: the Service would lose it from its status.
+        """
         id_ = rules[0].address
         for one in own:
             if id_of(one) == id_:
@@ -222,7 +226,11 @@ class Reader:
         if adopted is not None:
             return adopted
         found = await self._addresses({"id": id_})
-        return Address(str(found[0]["ipaddress"]) if found else "", id_)
+        if not found:
+            raise CloudError(
+                f"CloudStack shows the rule {rules[0].id}, but not its public address {id_}"
+            )
+        return Address(str(found[0]["ipaddress"]), id_)
 
     async def _adopted(self, ref: LoadBalancerRef, rules: list[Rule], id_: str) -> Address | None:
         """Return the address that the official manager has surely acquired for a Service.
