@@ -85,3 +85,21 @@ async def test_work_that_does_not_end_is_left_behind() -> None:
     async with asyncio.timeout(5):
         await background.close()
     release.set()
+
+
+@virtual_time
+async def test_work_that_needs_longer_to_tidy_up_gets_the_time_that_it_asks_for() -> None:
+    tidied = False
+
+    async def slow() -> None:
+        nonlocal tidied
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(3)
+            tidied = True
+
+    background = Background("tiny-slow", slow, grace=4.0)
+    await asyncio.sleep(1)
+    await background.close()
+    assert tidied

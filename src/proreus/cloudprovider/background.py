@@ -20,14 +20,16 @@ log = klog.logger(__name__)
 
 BACKOFF: Final = Backoff(first=1.0, cap=60.0, jitter=0.5)
 
-_GRACE: Final = 1.0
-"""Seconds that cancelled work gets to tidy up; then it is left behind."""
+GRACE: Final = 1.0
+"""Seconds that cancelled work usually gets to tidy up; then it is left behind."""
 
 
 class Background:
     """Work of a provider that goes on until it returns or is closed: make it in `start`."""
 
-    def __init__(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, name: str, work: Callable[[], Awaitable[None]], *, grace: float = GRACE
+    ) -> None:
         """Begin at once.
 
         Args:
@@ -35,15 +37,17 @@ class Background:
             work: The work to run. A CloudError from it says that the cloud fails: it is logged, and
                 the work begins again after a backoff. Any other exception does the same, and is
                 counted as a crash.
+            grace: The seconds that cancelled work gets to tidy up; then it is left behind.
         """
         self._name = name
         self._work = work
+        self._grace = grace
         self._task = asyncio.create_task(self._run(), name=name)
 
     async def close(self) -> None:
-        """Cancel the work, and give it a moment to end."""
+        """Cancel the work, and let it tidy up for its `grace`."""
         self._task.cancel()
-        await asyncio.wait({self._task}, timeout=_GRACE)
+        await asyncio.wait({self._task}, timeout=self._grace)
 
     async def _run(self) -> None:
         priority.current.set(Priority.RESYNC)

@@ -7,21 +7,30 @@ lines are in the manager's log, those of its end as a warning.
 import asyncio
 import contextlib
 import logging
+import os
 import shutil
+import signal
 import socket
 import tempfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 log = logging.getLogger(__name__)
 
 PROGRAMS: Final = ("keepalived", "setpriv")
 _LOCK: Final = "\0proreus-keepalived"
 _PAUSE: Final = 1.0
-_LEAVE: Final = 3.0
 _LOOK: Final = 0.2
+_LEAVING: Final = ((signal.SIGTERM, 2.0), (signal.SIGTERM, 1.0), (signal.SIGKILL, 1.5))
+"""What tells the program to end, each with the seconds that it then gets.
+
+It takes one and a half as a rule. Told while it starts, it may not notice. Of a program that is
+killed its own child takes leave.
+"""
+LEAVES_WITHIN: Final = 5.0
+"""Seconds that `run` takes at most to end once it is cancelled."""
 
 
 def missing() -> tuple[str, ...]:
@@ -109,6 +118,7 @@ class Keepalived:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )
         last: deque[str] = deque(maxlen=3)
         self.is_running = True
@@ -120,19 +130,49 @@ class Keepalived:
             log.warning("keepalived has ended and is started again: %s", "; ".join(last))
         finally:
             self.is_running = False
-            await asyncio.shield(_ended(program))
+            await _undisturbed(_ended(program))
             self._place = None
 
 
 async def _ended(program: asyncio.subprocess.Process) -> None:
-    """Let the program take leave of the others, and wait until it has ended."""
+    """Let the program take leave of the others, and wait until it and its child have ended."""
+    try:
+        for sign, seconds in _LEAVING:
+            if await _has_ended(program, sign, seconds):
+                return
+        log.warning(
+            "keepalived did not end and is killed: this machine goes on answering for its share of"
+            " the addresses until the next keepalived runs here"
+        )
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+
+
+async def _has_ended(
+    program: asyncio.subprocess.Process, sign: signal.Signals, seconds: float
+) -> bool:
     with contextlib.suppress(ProcessLookupError):
-        program.terminate()
+        program.send_signal(sign)
+    try:
+        async with asyncio.timeout(seconds):
+            await program.communicate()  # until nobody has its output any more
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _undisturbed(work: Coroutine[Any, Any, None]) -> None:
+    """Await work to its end, even if that is cancelled meanwhile."""
+    task, cancelled = asyncio.create_task(work), None
+    while not task.done():
         try:
-            await asyncio.wait_for(program.communicate(), _LEAVE)
-        except TimeoutError:
-            program.kill()
-            await program.wait()
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    await task
 
 
 def _is_bound(lock: socket.socket) -> bool:

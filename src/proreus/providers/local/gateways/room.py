@@ -8,16 +8,17 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.background import GRACE, Background
 from proreus.cloudprovider.board import Board
 from proreus.cloudprovider.errors import CloudError
 from proreus.providers.local.config import Gateway
 from proreus.providers.local.gateways import plan
-from proreus.providers.local.gateways.keepalived import Keepalived, missing
+from proreus.providers.local.gateways.keepalived import LEAVES_WITHIN, Keepalived, missing
 from proreus.providers.local.gateways.plan import Holding, Note, Share
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class Room:
         )
         self._election = _ELECTION * interval + 1.0
         self._opened = 0.0
-        self._tasks: list[asyncio.Task[None]] = []
+        self._work: list[Background] = []
         self._board: Board | None = None
         self._own = Note(number=int(time.time() * 1000), named=vrrp.gateways)
         self._posted = Note()
@@ -87,24 +88,22 @@ class Room:
         """Begin to take part, if that has not begun yet: the kernel has what it needs."""
         if not self._opened and not missing():
             self._opened = time.monotonic()
-            self._start(self._keepalived.run())
-            self._start(self._listen())
-            self._start(self._settle())
+            self._start("local-keepalived", self._keepalived.run, grace=LEAVES_WITHIN)
+            self._start("local-addresses", self._listen)
+            self._start("local-election", self._settle)
 
     def meet(self, board: Board | None) -> None:
         """Exchange notes on a board from now on; None: there is no other replica."""
         if board is not None and self._board is None:
             self._board = board
             self._wake.set()
-            self._start(self._write_notes(board))
-            self._start(self._read_notes(board))
+            self._start("local-notes", lambda: self._write_notes(board))
+            self._start("local-board", lambda: self._read_notes(board))
 
     async def close(self) -> None:
         """Leave: others take over at once."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        ended, self._work = self._work, []
+        await asyncio.gather(*(one.close() for one in ended))
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` when the shares may have changed; return what ends that."""
@@ -149,8 +148,10 @@ class Room:
         claims = {one: since for one, since in self._own.claims.items() if one in kept}
         return {**others, self.name: msgspec.structs.replace(self._own, claims=claims)}
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work))
+    def _start(
+        self, name: str, work: Callable[[], Awaitable[None]], *, grace: float = GRACE
+    ) -> None:
+        self._work.append(Background(name, work, grace=grace))
 
     def _tell_listeners(self) -> None:
         for listener in [*self._listeners]:

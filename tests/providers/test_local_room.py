@@ -1,0 +1,127 @@
+"""A gateway's place among others: what runs in it goes on after failures, and ends with it."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from proreus.cloudprovider.board import Notice
+from proreus.providers.local.config import Gateway, Vrrp
+from proreus.providers.local.gateways.keepalived import missing
+from proreus.providers.local.gateways.room import Room
+from proreus.testing.waiting import until
+
+from .local_namespace import own_namespace
+
+if missing():
+    pytest.skip(f"missing: {', '.join(missing())}", allow_module_level=True)
+
+GATEWAY = Gateway(interfaces=("here",), vrrp=Vrrp(enabled=True))
+STUBBORN = """#!/bin/sh
+trap '' TERM
+test "$1" = child || "$0" child &
+while true; do sleep 1; done
+"""
+SLOW = """#!/bin/sh
+trap 'trap "" TERM; sleep 1.5; touch {done}; exit 0' TERM
+while true; do sleep 0.05; done
+"""
+
+
+@pytest.fixture(autouse=True)
+def _namespace() -> Iterator[None]:
+    with own_namespace():
+        yield
+
+
+def programs_here(*names: str) -> list[str]:
+    """The programs of these names in this network namespace."""
+    mine, found = Path("/proc/thread-self/ns/net").readlink(), []
+    for one in Path("/proc").iterdir():
+        try:
+            if one.name.isdecimal() and (one / "ns/net").readlink() == mine:
+                found.append((one / "comm").read_text().strip())
+        except OSError:  # it has just ended
+            continue
+    return [name for name in found if name in names]
+
+
+def in_the_place_of_keepalived(script: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = place / "keepalived"
+    program.write_text(script)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+
+
+class Board:
+    """A board that fails once in a way that nobody foresaw."""
+
+    def __init__(self) -> None:
+        self.posted: dict[str, str] = {}
+        self.failures = 1
+        self._news = asyncio.Event()
+
+    async def post(self, name: str, text: str) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ValueError("unforeseen")
+        self.posted[name] = text
+
+    def notices(self) -> Mapping[str, Notice]:
+        return {name: Notice(text, 0.0) for name, text in self.posted.items()}
+
+    async def changed(self) -> None:
+        await self._news.wait()
+
+
+async def test_a_gateway_goes_on_writing_notes_after_an_unforeseen_failure() -> None:
+    """The others took it for dead, and nothing said why."""
+    room, board = Room(GATEWAY, "gateway"), Board()
+    room.meet(board)
+    try:
+        await until("a note is there", lambda: "gateway" in board.posted)
+        assert not board.failures
+    finally:
+        await room.close()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 2.0], ids=["begun", "starting", "running"])
+async def test_nothing_of_keepalived_is_left_once_a_room_is_closed(seconds: float) -> None:
+    room = Room(GATEWAY, "gateway")
+    room.open()
+    await asyncio.sleep(seconds)
+    await room.close()
+    assert programs_here("keepalived", "setpriv") == []
+
+
+async def test_a_room_waits_until_keepalived_has_taken_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the one who closes it is cancelled; keepalived tells the others meanwhile."""
+    done = tmp_path / "done"
+    in_the_place_of_keepalived(SLOW.format(done=done), tmp_path, monkeypatch)
+    room = Room(GATEWAY, "gateway")
+    room.open()
+    await until("it runs", lambda: programs_here("keepalived"))
+    await asyncio.sleep(0.3)
+    closing = asyncio.create_task(room.close())
+    await asyncio.sleep(0.3)
+    closing.cancel()
+    await room.close()
+    await until("it has taken leave", done.exists)
+    assert programs_here("keepalived") == []
+
+
+async def test_a_keepalived_that_does_not_end_is_killed_with_its_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    in_the_place_of_keepalived(STUBBORN, tmp_path, monkeypatch)
+    room = Room(GATEWAY, "gateway")
+    room.open()
+    await until("both run", lambda: programs_here("keepalived") == ["keepalived"] * 2)
+    await asyncio.sleep(0.3)
+    await room.close()
+    await until("they are gone", lambda: programs_here("keepalived") == [])
+    assert "keepalived did not end and is killed" in caplog.text
