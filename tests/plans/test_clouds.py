@@ -16,8 +16,10 @@ from proreus.app.clouds.plan import (
     belonging,
     found_by,
     heard,
+    is_let_go,
     labels_of_all,
     place,
+    recorded,
 )
 from proreus.cloudprovider import (
     CloudError,
@@ -239,6 +241,26 @@ def test_the_cloud_that_was_recorded_counts_where_the_record_was_taken_away(
         load_balancer_class=class_,
     )
     assert place(subject, RULES, former) == expected
+
+
+@pytest.mark.parametrize(
+    ("type_", "has_finalizer", "cloud", "is_gone"),
+    [
+        ("LoadBalancer", True, "west", False),
+        ("LoadBalancer", False, "", False),  # anybody may write the annotation
+        ("ClusterIP", True, "west", False),
+        ("ClusterIP", False, "", True),
+    ],
+)
+def test_a_cloud_is_recorded_by_annotation_and_finalizer_until_the_service_is_let_go(
+    type_: str, cloud: str, *, has_finalizer: bool, is_gone: bool
+) -> None:
+    subject = service(
+        annotations={ANNOTATION_CLOUD_IN_USE: "west"},
+        finalizers=(FINALIZER_LOAD_BALANCER,) if has_finalizer else (),
+        type=type_,
+    )
+    assert (recorded(subject), is_let_go(subject)) == (cloud, is_gone)
 
 
 @pytest.mark.parametrize(
