@@ -146,8 +146,9 @@ def _nodes(count: int, *, restart: bool = False, title: str = "") -> Play:
 def _kubelets(count: int) -> Play:
     """Let machines start, some each second, whose kubelets register and write their status.
 
-    What the manager writes in the same moment is refused with 409 and written in another form:
-    these are the refused requests.
+    A kube-controller-manager writes taints, the TTL annotation and pod CIDRs beside. What the
+    manager writes in the same moment is refused with 409 and written in another form: these are the
+    refused requests.
     """
 
     async def play(stage: Stage) -> Results:
@@ -158,7 +159,7 @@ def _kubelets(count: int) -> Play:
             status_period=10.0,
             object_size=OBJECT_SIZE,
         )
-        async with started(stage) as (_, meter):
+        async with await stage.node_controllers() as beside, started(stage) as (_, meter):
             beating = asyncio.create_task(player.run())
             try:
                 for number in range(0, count, _STARTING):
@@ -166,6 +167,7 @@ def _kubelets(count: int) -> Play:
                     await asyncio.sleep(1.0)
                 await _all_written(stage, meter, count)
                 figures = await meter.end(_done(meter), units=count)
+                beside.check()
             finally:
                 beating.cancel()
                 await asyncio.gather(beating, return_exceptions=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.contestants import Contestant, Process, command
 from benchmarks.measure import AuditTail, Figures, Traffic, cloud_calls, cpu_seconds, memory
+from labs.cluster import ensure_built
 from proreus.kube import config
 from proreus.kube.client import Client
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, TAINT_UNINITIALIZED, Node, has_taint
@@ -80,6 +81,28 @@ class Stage:
             elect=elect,
         )
         return Process([*whole, *flags], self.plane.directory / f"{user}.log")
+
+    async def node_controllers(self) -> Process:
+        """Return a kube-controller-manager that looks after nodes, not started yet.
+
+        Raises:
+            ClusterError: It is not in the cache, and there is no Go to build it with.
+        """
+        programs = await ensure_built(["kube-controller-manager"])
+        kubeconfig = self.plane.kubeconfig_for("system:kube-controller-manager", ["system:masters"])
+        whole = [
+            str(programs / "kube-controller-manager"),
+            f"--kubeconfig={kubeconfig}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--cloud-provider=external",
+            "--controllers=node-lifecycle-controller,node-ipam-controller,ttl-controller",
+            "--allocate-node-cidrs",
+            "--cluster-cidr=10.128.0.0/9",
+            # It writes at once, and not a minute after the manager.
+            *("--kube-api-qps=1000", "--kube-api-burst=1000"),
+        ]
+        return Process(whole, self.plane.directory / "kube-controller-manager.log")
 
     async def machines(self, count: int, prefix: str = "node") -> tuple[Instance, ...]:
         """Start so many machines."""

@@ -8,13 +8,14 @@ containerd, kubelet and kube-proxy on nodes; all are namespaces of this machine,
 from labs.cluster.cluster import Cluster, Settings, directory_of, find, remove
 from labs.cluster.errors import ClusterError
 from labs.cluster.manager import start_manager
-from labs.cluster.programs import ensure_programs, why_not
+from labs.cluster.programs import ensure_built, ensure_programs, why_not
 
 __all__ = [
     "Cluster",
     "ClusterError",
     "Settings",
     "directory_of",
+    "ensure_built",
     "ensure_programs",
     "find",
     "remove",

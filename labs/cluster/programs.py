@@ -128,16 +128,31 @@ async def ensure_programs(
     if reasons := why_not():
         raise ClusterError("no cluster can run here:\n" + "\n".join(f"  * {r}" for r in reasons))
     control_plane = await ensure_assets(environ, report)
+    directory = await ensure_built(names, environ, report)
+    cni = cni_directory()
+    if cni is None:  # removed a moment ago
+        raise ClusterError("the CNI plugins are gone")
+    return Programs(directory, control_plane, cni)
+
+
+async def ensure_built(
+    names: Iterable[str],
+    environ: Mapping[str, str] = os.environ,
+    report: Report = to_stderr,
+) -> Path:
+    """Build programs that are not in the cache, and return the directory with all of them.
+
+    Raises:
+        ClusterError: There is no Go to build one with.
+        ControlPlaneError: A program cannot be built.
+    """
     directory = _cache_directory(environ)
     directory.mkdir(parents=True, exist_ok=True)
     async with lock(directory / ".lock", report):
         for name in names:
             if not os.access(directory / name, os.X_OK):
                 await _build(name, directory, environ, report)
-    cni = cni_directory()
-    if cni is None:  # removed a moment ago
-        raise ClusterError("the CNI plugins are gone")
-    return Programs(directory, control_plane, cni)
+    return directory
 
 
 def _cache_directory(environ: Mapping[str, str]) -> Path:
