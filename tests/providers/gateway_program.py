@@ -1,7 +1,8 @@
 """A gateway of the provider `local` as a process of its own: `gateway_program.py NAME BOARD VIP…`.
 
 It is in the network namespace that it was started in, stands by until a line says "lead", and
-serves two nodes at the addresses. Its board is a directory. It ends with its input.
+serves two nodes at the addresses. Its board is a directory. It ends with its input. With the board
+"-" it only looks, as `proreus plan` does, for some seconds.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from proreus.app import readonly
 from proreus.cloudprovider import ClusterIdentity, Context
 from proreus.cloudprovider.board import Notice
 from proreus.cloudprovider.desired import desired_load_balancer
@@ -21,6 +23,8 @@ from proreus.testing import objects
 
 CLUSTER = ClusterIdentity("one", "uid-of-one")
 NODES = {"one": "10.9.0.11", "two": "10.9.0.12"}
+LOOKS = 7.0
+"""Seconds: more than VRRP's first election takes."""
 PORTS = (ServicePort(80, "web", "TCP"),)
 
 
@@ -85,7 +89,16 @@ def made(name: str, addresses: list[str]) -> LocalCloud:
     )
 
 
+async def look(name: str, addresses: list[str]) -> None:
+    listers = {"services": Cache(), "nodes": Cache()}
+    async with readonly.started(made(name, addresses), CLUSTER, listers, flags={}):
+        await asyncio.sleep(LOOKS)
+
+
 async def main(name: str, board: str, *addresses: str) -> None:
+    if board == "-":
+        await look(name, [*addresses])
+        return
     provider = made(name, [*addresses])
     context = Context(
         CLUSTER,

@@ -58,6 +58,11 @@ class Gateways:
         said = self.segment.gateways[name].run("ip", "-j", "neigh", "show", "proxy")
         return {one["dst"] for one in json.loads(said or "[]")}
 
+    def shares(self, name: str) -> set[str]:
+        """The addresses by which VRRP gives the gateway shares of the others."""
+        said = self.segment.gateways[name].run("ip", "-j", "addr", "show", "dev", "eth0")
+        return {one["local"] for each in json.loads(said) for one in each["addr_info"]}
+
     def are_shared(self) -> bool:
         """Whether each address has one gateway, and each gateway an address."""
         a, b = self.announced("a"), self.announced("b")
@@ -79,6 +84,20 @@ class Gateways:
         chain = "{ type filter hook input priority 0 ; }"
         machine.run("nft", "add", "chain", "inet", "wall", "in", chain)
         machine.run("nft", "add", "rule", "inet", "wall", "in", *words, "drop")
+
+
+def keepalived_in(machine: Machine) -> list[int]:
+    """The processes of keepalived in the machine's network namespace."""
+    mine = Path(f"/proc/{machine.pid}/ns/net").readlink()
+    every = [one for one in Path("/proc").iterdir() if one.name.isdecimal()]
+    found = []
+    for one in every:
+        try:
+            if (one / "comm").read_text() == "keepalived\n" and (one / "ns/net").readlink() == mine:
+                found.append(int(one.name))
+        except OSError:  # it has just ended
+            continue
+    return found
 
 
 @pytest.fixture
@@ -141,6 +160,25 @@ def test_a_manager_that_ends_leaves_its_share_to_the_other(gateways: Gateways, n
 
 
 @pytest.mark.long
+def test_a_command_that_only_reads_takes_no_share(gateways: Gateways) -> None:
+    """It is run where the manager has ended, and left its load balancers in the kernel."""
+    process = gateways.processes["b"]
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait() == 0
+    block_until("the other one has all", lambda: gateways.all_at("a"))
+    machine = gateways.segment.gateways["b"]
+    command = machine.into(sys.executable, str(PROGRAM), "b", "-", *ADDRESSES)
+    shares = gateways.shares("a")
+    with subprocess.Popen(command) as looking:
+        while looking.poll() is None:
+            assert keepalived_in(machine) == []
+            assert gateways.shares("a") == shares
+            time.sleep(0.1)
+    assert looking.returncode == 0
+
+
+@pytest.mark.long
 def test_a_gateway_that_is_alone_goes_on_without_its_manager(gateways: Gateways) -> None:
     gateways.processes["b"].kill()
     gateways.processes["b"].wait()
@@ -166,15 +204,7 @@ def test_a_gateway_that_no_node_answers_has_no_share(gateways: Gateways) -> None
 @pytest.mark.long
 def test_a_keepalived_that_dies_is_started_again(gateways: Gateways) -> None:
     machine = gateways.segment.gateways["a"]
-    mine = Path(f"/proc/{machine.pid}/ns/net").readlink()
-    every = [one for one in Path("/proc").iterdir() if one.name.isdecimal()]
-    found = []
-    for one in every:
-        try:
-            if (one / "comm").read_text() == "keepalived\n" and (one / "ns/net").readlink() == mine:
-                found.append(int(one.name))
-        except OSError:  # it has just ended
-            continue
+    found = keepalived_in(machine)
     assert found
     os.kill(min(found), signal.SIGKILL)
     block_until("the other one has all", lambda: gateways.all_at("b"))

@@ -99,7 +99,7 @@ class LocalLoadBalancers:
         self._announcer.follow(state, shown)
         try:
             await self._announcer.announce(self._announcer.announced)
-            self._open_room()
+            await self._open_room()
         except CloudError as error:  # a command that only reads, or the lease is lost
             log.info("The addresses in the kernel were not announced: %s", error)
         self._background = (
@@ -287,7 +287,7 @@ class LocalLoadBalancers:
             self._follow(state)
             self._announcer.follow(state, shown)
             self._announcer.weigh(self._verdicts.values(), holds=self._holds)
-            self._open_room()
+            await self._open_room()
 
     async def _apply(self, state: State, shown: Observed) -> None:
         """Apply a state: first routes, then the rules that use them; deletions in reverse."""
@@ -328,14 +328,14 @@ class LocalLoadBalancers:
         self._verdicts[target] = condition
         self._news.set()
 
-    def _open_room(self) -> None:
+    async def _open_room(self) -> None:
         """Let other gateways give us shares of the addresses, now that the kernel has them all.
 
         Raises:
             CloudError: This process may not act, such as a command that only reads.
         """
-        self._context.gate()
-        if self._room is not None and self._state.balancers:
+        if self._room is not None and self._state.balancers and not self._room.is_open:
+            await self._calls.write("meet_gateways", lambda: None)  # as it takes their addresses
             self._room.open()
 
     def _follow(self, state: State) -> None:

@@ -84,6 +84,11 @@ class Room:
             for name in missing()
         )
 
+    @property
+    def is_open(self) -> bool:
+        """Whether this gateway takes part already."""
+        return bool(self._opened)
+
     def open(self) -> None:
         """Begin to take part, if that has not begun yet: the kernel has what it needs."""
         if not self._opened and not missing():
