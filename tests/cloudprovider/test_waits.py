@@ -1,7 +1,16 @@
 """Each Service is tried again soon at first, and later while nothing happens."""
 
-from proreus.cloudprovider.load_balancers import Pending
-from proreus.cloudprovider.waits import Waits
+import asyncio
+
+import pytest
+
+from proreus.cloudprovider.desired import load_balancer_ref
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
+from proreus.cloudprovider.waits import AGAIN, Missed, Waits, Working
+from proreus.kube.objects import LoadBalancerIngress
+from proreus.testing import objects
+from proreus.testing.clock import virtual_time
 
 
 def test_delays_grow_for_each_service_by_itself_and_the_last_one_stays() -> None:
@@ -22,3 +31,28 @@ def test_delays_begin_anew_after_progress_and_when_a_service_is_done() -> None:
     assert waits.pending("a", "busy").after == 3.0
     waits.done("a")
     assert waits.pending("a", "busy").after == 1.0
+
+
+def ref(*shown: str) -> LoadBalancerRef:
+    ingress = [LoadBalancerIngress(ip=ip) for ip in shown]
+    return load_balancer_ref(objects.service("web", ingress=ingress), ClusterIdentity("c", "uid"))
+
+
+@virtual_time
+async def test_what_is_missing_is_looked_for_once_more() -> None:
+    missed = Missed()
+    for _ in range(3):
+        with pytest.raises(Working, match="once more"):
+            missed.check(ref("192.0.2.1"), is_there=False)
+        await asyncio.sleep(AGAIN / 3)
+    await asyncio.sleep(0.1)
+    missed.check(ref("192.0.2.1"), is_there=False)
+    # Once it is there, the next time counts for itself.
+    missed.check(ref("192.0.2.1"), is_there=True)
+    with pytest.raises(Working):
+        missed.check(ref("192.0.2.1"), is_there=False)
+
+
+@virtual_time
+async def test_what_never_had_an_address_is_not_missing() -> None:
+    Missed().check(ref(), is_there=False)

@@ -8,9 +8,14 @@ return waits.pending(lb.ref.uid, working.reason)
 waits.done(lb.ref.uid)
 """
 
+import asyncio
 from collections.abc import Sequence
+from typing import Final
 
-from proreus.cloudprovider.load_balancers import Pending
+from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
+
+AGAIN: Final = 10.0
+"""Seconds until a load balancer that is missing is looked for again, as with routes."""
 
 
 class Working(Exception):
@@ -56,3 +61,36 @@ class Waits:
     def done(self, uid: str) -> None:
         """Forget how long a Service has waited."""
         self._waited.pop(uid, None)
+
+
+class Missed:
+    """A memory of load balancers that are missing although a Service's status has their address.
+
+    A list may lag behind, or lack a part. What it lacks would be made anew, with another address,
+    while the first one works. So it must be missing in a second look, 10 seconds later.
+    """
+
+    def __init__(self, seconds: float = AGAIN) -> None:
+        """Begin with nothing missing; `seconds` lie between the two looks."""
+        self._seconds = seconds
+        self._since: dict[str, float] = {}
+
+    def check(self, ref: LoadBalancerRef, *, is_there: bool) -> None:
+        """Let a Service pass whose load balancer is there, or surely missing, or new.
+
+        Args:
+            ref: The Service.
+            is_there: Whether any part of its load balancer is shown.
+
+        Raises:
+            Working: The load balancer was missed for the first time, less than 10 seconds ago.
+        """
+        if is_there or not ref.last_ingress:
+            self._since.pop(ref.uid, None)
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._since.setdefault(ref.uid, now) < self._seconds:
+            raise Working(
+                "the cloud does not show the load balancer whose address the Service has: it is"
+                " looked for once more before another one is made"
+            )

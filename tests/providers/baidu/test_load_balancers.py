@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proreus.cloudprovider import Done, InvalidRequest
+from proreus.cloudprovider import Done, InvalidRequest, Pending
 from proreus.cloudprovider.errors import CloudError
 from proreus.kube.objects import ClientIPConfig, SessionAffinityConfig
 from proreus.providers.baidu.balancing.annotations import ADDED_EIP, ADDED_ID
@@ -62,6 +62,20 @@ async def test_what_is_as_desired_is_left_alone_and_shows_its_fingerprint(
         assert fingerprint not in {one.fingerprint for one in owned}
         again = await site.made(desired)
         assert again.ingress == answer.ingress
+
+
+async def test_one_that_a_list_leaves_out_is_not_made_once_more(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired())).ingress
+        id_ = site.balancer()["blbId"]
+        desired = site.desired(shown=point.ip)
+        hidden = site.world.balancers.pop(id_)
+        answer = await site.ensure(desired)
+        assert isinstance(answer, Pending)
+        assert "once more" in answer.reason
+        site.world.balancers[id_] = hidden
+        assert (await site.made(desired)).ingress == (point,)
+        assert (set(site.world.balancers), len(site.world.eips)) == ({id_}, 1)
 
 
 ANNOTATED: list[tuple[dict[str, str], dict[str, Any]]] = [

@@ -750,3 +750,20 @@ async def test_an_address_that_is_not_shown_is_not_taken_out_of_the_status(
         assert "not its public address" in str(refused)
         assert set(site.rules()) == {f"{NAME}-tcp-80"}
         assert (await site.made(site.desired(shown=hidden))).ingress[0].ip == hidden
+
+
+async def test_one_that_lists_leave_out_is_not_made_once_more(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired())).ingress
+        desired = site.desired(shown=point.ip)
+        rules = dict(site.world.rules)
+        (id_,) = (key for key, one in site.world.ips.items() if one["ipaddress"] == point.ip)
+        address = site.world.ips.pop(id_)
+        site.world.rules.clear()
+        answer = await site.ensure(desired)
+        assert isinstance(answer, Pending)
+        assert "once more" in answer.reason
+        site.world.rules.update(rules)
+        site.world.ips[id_] = address
+        assert (await site.made(desired)).ingress == (point,)
+        assert site.world.rules.keys() == rules.keys()

@@ -14,9 +14,9 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ServicePort
 
 from .emulator.faults import LOST
-from .emulator.server import Emulator
+from .emulator.server import Emulator, served
 from .lb_site import DNS, HTTP, HTTPS, NAME, UID, LBSite, lb_site
-from .site import CLUSTER
+from .site import CLUSTER, started
 
 TCP80, TCP443, UDP80 = f"{NAME}-tcp-80", f"{NAME}-tcp-443", f"{NAME}-udp-80"
 MARKS = {
@@ -446,6 +446,33 @@ async def test_one_that_is_not_listed_yet_is_not_made_once_more(emulator: Emulat
         assert len(site.clb.alive()) == 1
         emulator.clb.unlisted.clear()
         assert await site.deleted(desired) == Done(found=True)
+
+
+async def test_one_that_a_list_leaves_out_is_not_made_once_more(emulator: Emulator) -> None:
+    """A new process knows no more than the address in the Service's status."""
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired(HTTP))).ingress
+        desired = site.desired(HTTP, shown=[point.ip])
+    async with lb_site(emulator) as site:
+        emulator.clb.unlisted = set(emulator.clb.by_id)
+        answer = await site.ensure(desired)
+        assert isinstance(answer, Pending)
+        assert "once more" in answer.reason
+        emulator.clb.unlisted.clear()
+        assert (await site.made(desired)).ingress == (point,)
+        assert len(site.clb.alive()) == 1
+
+
+async def test_none_is_made_anew_in_another_account(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired(HTTP))).ingress
+        desired = site.desired(HTTP, shown=[point.ip])
+    async with served() as other, started(other) as provider:
+        assert provider.load_balancers is not None
+        answer = (await provider.load_balancers.ensure([desired]))[UID]
+        assert isinstance(answer, CloudError)
+        assert "credentials" in str(answer)
+        assert not other.clb.by_id
 
 
 async def test_parts_that_details_leave_out_are_asked_for_and_not_set_again(

@@ -18,7 +18,7 @@ from proreus.kube.objects import (
     ServicePort,
 )
 
-from .emulator.server import LOST, Emulator
+from .emulator.server import LOST, Emulator, served
 from .site import DNS, HTTP, HTTPS, NAME, UID, lb_site, node, started
 
 OTHER = "5e000000-0000-4000-9000-000000000002"
@@ -118,6 +118,33 @@ async def test_a_node_with_a_new_address_is_followed(emulator: Emulator) -> None
         await site.made(site.desired())
         assert site.served() == {"80": {"10.9.9.9:30080", "10.42.0.3:30080"}}
         assert {one["id"] for one in site.world.services()} == ids
+
+
+async def test_one_that_a_list_leaves_out_is_not_made_once_more(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        answer = await site.made(site.desired())
+        desired = site.desired(ingress=answer.ingress)
+        id_ = site.balancer()["id"]
+        hidden = site.world.objects.pop(id_)
+        refused = await site.ensure(desired)
+        assert isinstance(refused, Pending)
+        assert "once more" in refused.reason
+        site.world.objects[id_] = hidden
+        assert (await site.made(desired)).ingress == answer.ingress
+        assert site.balancer()["id"] == id_
+
+
+async def test_none_is_made_anew_in_another_environment(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        answer = await site.made(site.desired())
+        desired = site.desired(ingress=answer.ingress)
+    async with served(Emulator(emulator.versions)) as other, started(other) as provider:
+        assert provider.load_balancers is not None
+        refused = (await provider.load_balancers.ensure([desired]))[UID]
+        assert isinstance(refused, CloudError)
+        assert "environment" in str(refused)
+        assert not other.world.services()
+        assert not other.world.of("stack")
 
 
 async def test_with_local_traffic_only_nodes_with_ready_pods_are_hosts(emulator: Emulator) -> None:

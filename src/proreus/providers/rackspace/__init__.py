@@ -55,7 +55,8 @@ class RackspaceCloud(CloudProvider):
         """
         api = self.closing(Api(self._config, context))
         await api.connect()
-        self.instances = RackspaceInstances(RackspaceServers(api), region=api.region)
+        servers = RackspaceServers(api)
+        self.instances = RackspaceInstances(servers, region=api.region)
         self.volumes = per_volume(RackspaceVolumes(api).labels)
         if self._config.cloud_load_balancers.enabled:
-            self.load_balancers = from_verbs(RackspaceLoadBalancers(api, self._config))
+            self.load_balancers = from_verbs(RackspaceLoadBalancers(api, servers, self._config))

@@ -56,5 +56,6 @@ class RancherCloud(CloudProvider):
         """
         api = self.closing(Api(self._config, context))
         await api.choose_version()
-        self.instances = RancherInstances(Hosts(api))
-        self.load_balancers = from_verbs(RancherLoadBalancers(api))
+        hosts = Hosts(api)
+        self.instances = RancherInstances(hosts)
+        self.load_balancers = from_verbs(RancherLoadBalancers(api, hosts))

@@ -229,6 +229,20 @@ async def test_a_service_of_somebody_else_on_the_gateway_is_used_and_stays(nsxt:
         assert site.paths() == {theirs}
 
 
+async def test_one_that_lists_leave_out_is_not_made_once_more(nsxt: Emulator) -> None:
+    async with lb_site(nsxt) as site:
+        ip = await site.address(site.desired(HTTP))
+        there = site.paths()
+        desired = site.desired(HTTP, shown=ip)
+        hidden = {path: nsxt.store.objects.pop(path) for path in there if "lb-services" not in path}
+        answer = await site.ensure(desired)
+        assert isinstance(answer, Pending)
+        assert "once more" in answer.reason
+        nsxt.store.objects.update(hidden)
+        assert await site.address(desired) == ip
+        assert site.paths() == there
+
+
 async def test_a_service_of_another_cluster_of_the_name_on_another_gateway_is_left_alone(
     nsxt: Emulator,
 ) -> None:

@@ -27,7 +27,7 @@ from proreus.cloudprovider.lookups import Recent
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.cloudprovider.waits import Working
+from proreus.cloudprovider.waits import Missed, Working
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.baidu.api import Api
 from proreus.providers.baidu.balancing import documents, owners, steps
@@ -76,6 +76,7 @@ class BaiduLoadBalancers:
         self._reader = Reader(api, config)
         self._hosts = Recent(machines.by_id)
         self._work = Work(api, self._hosts)
+        self._missed = Missed()
         self._deleted: set[str] = set()
 
     def host_policy(self, service: Service) -> HostPolicy:
@@ -137,6 +138,8 @@ class BaiduLoadBalancers:
         uid = lb.ref.uid
         case = await self._case(lb, options)
         self._work.check_shown(uid, case.observed)
+        is_there = case.observed.balancer is not None or bool(case.observed.spare)
+        self._missed.check(lb.ref, is_there=is_there)
         record = self._record(uid, case.observed.balancer)
         next_steps = functools.partial(plan, case.desired)
         take = functools.partial(self._work.take, uid)

@@ -27,7 +27,7 @@ from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge
-from proreus.cloudprovider.waits import Working
+from proreus.cloudprovider.waits import Missed, Working
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import documents, owners
@@ -103,6 +103,7 @@ class CloudStackLoadBalancers:
         self._reader = Reader(api, config.tenants)
         self._hosts = Recent(machines.by_id)
         self._works = Works(api)
+        self._missed = Missed()
         self._commands = Commands(api, self._works, self._reader, self._hosts)
         self._deleted: set[str] = set()
 
@@ -177,6 +178,7 @@ class CloudStackLoadBalancers:
 
     async def _ensure(self, lb: LoadBalancer, options: Options) -> EnsureAnswer:
         case = await self._case(lb, options)
+        self._missed.check(lb.ref, is_there=_is_there(lb, case.observed))
         record = _Record(lb.ref, case.described, self._commands)
         take = functools.partial(self._commands.take, lb.ref, case.desired.network)
         steps = functools.partial(plan, case.desired)
@@ -239,6 +241,12 @@ class CloudStackLoadBalancers:
 def _ref(cluster: ClusterIdentity, uid: str) -> LoadBalancerRef:
     """Make a reference to the load balancer of a Service that is known by its UID alone."""
     return LoadBalancerRef(cluster, "", "", uid, default_load_balancer_name(uid))
+
+
+def _is_there(lb: LoadBalancer, observed: Observed) -> bool:
+    """Tell whether a Service has rules, or an address that it gets again."""
+    has_address = observed.address is not None and observed.address.is_ours
+    return bool(observed.rules) or has_address or bool(lb.requested_address)
 
 
 def _ingress(options: Options, ip: str) -> LoadBalancerIngress:

@@ -4,13 +4,13 @@ A Service has a Cloud Load Balancer for each port, which share one address. A ch
 balancer to work for some seconds, in which it takes no other: that is answered with `Pending`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import (
     MARK_SERVICE,
     MARK_SERVICE_UID,
@@ -32,8 +32,9 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.cloudprovider.mark_forms import owner_of
 from proreus.cloudprovider.ownership import refusal
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.cloudprovider.waits import Waits
+from proreus.cloudprovider.waits import Missed, Waits, Working
 from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.providers.nova.servers import Servers
 from proreus.providers.rackspace.api import Api
 from proreus.providers.rackspace.balancing import owners
 from proreus.providers.rackspace.balancing.annotations import Options, read_options
@@ -70,6 +71,7 @@ from proreus.providers.rackspace.balancing.plan import (
     plan,
 )
 from proreus.providers.rackspace.config import RackspaceConfig
+from proreus.providers.rackspace.names import parsed
 
 PACE: Final = tuple(min(2.0 * 1.5**times, 10.0) for times in range(5))
 """Seconds until Rackspace is asked again whether it is done."""
@@ -88,8 +90,10 @@ class Case(msgspec.Struct, frozen=True):
 class RackspaceLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
-    def __init__(self, api: Api, config: RackspaceConfig) -> None:
-        """Keep the client of Rackspace, and the cloud-config."""
+    def __init__(self, api: Api, servers: Servers, config: RackspaceConfig) -> None:
+        """Keep the client of Rackspace, the reader of servers, and the cloud-config."""
+        self._servers = servers
+        self._missed = Missed()
         self._balancers = Balancers(api)
         self._config = config
         self._waits = Waits(PACE)
@@ -108,6 +112,12 @@ class RackspaceLoadBalancers:
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         """Make or change the load balancers; `Pending` while Rackspace still works on one."""
         case = await self._case(lb)
+        if lb.ref.last_ingress and not case.observed.existing:
+            await self._check_account(lb)
+        try:
+            self._missed.check(lb.ref, is_there=bool(case.observed.existing))
+        except Working as working:
+            return self._waits.pending(lb.ref.uid, working.reason)
         first = plan(case.desired, case.observed)
         observed = await converge(
             case.observed, lambda now: plan(case.desired, now), self._balancers.take
@@ -240,6 +250,20 @@ class RackspaceLoadBalancers:
         if why := refusal(named, lb.ref, self._config.tenants, names):
             raise InvalidRequest(
                 f"spec.loadBalancerIP: {lb.requested_address} cannot be used: {why}"
+            )
+
+    async def _check_account(self, lb: LoadBalancer) -> None:
+        """Refuse to make anew what may be in another account: the hosts would be missing, too.
+
+        Raises:
+            CloudError: None of the hosts is a server of this account, or Nova does not tell.
+        """
+        ids = {id_ for host in lb.hosts if (id_ := parsed(host.provider_id))}
+        found = await self._servers.by_id(ids)
+        if not any(isinstance(one, Mapping) for one in found.values()):
+            raise CloudError(
+                "neither the Service's load balancer nor a server of its nodes is shown: are the"
+                " credentials and the region in the cloud-config right?"
             )
 
     def _forget(self, uid: str) -> None:

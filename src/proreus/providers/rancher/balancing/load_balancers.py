@@ -27,7 +27,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.cloudprovider.waits import Waits, Working
+from proreus.cloudprovider.waits import Missed, Waits, Working
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.rancher.api import Api
 from proreus.providers.rancher.balancing import documents, owners
@@ -56,6 +56,8 @@ from proreus.providers.rancher.balancing.plan import (
 )
 from proreus.providers.rancher.balancing.reading import STACK, Reader
 from proreus.providers.rancher.balancing.sharing import Sharing
+from proreus.providers.rancher.instances import Hosts
+from proreus.providers.rancher.names import parsed, uuid_of
 
 _AT_ONCE: Final = 8
 """Changes that are sent side by side."""
@@ -66,9 +68,11 @@ PACE: Final = tuple(min(0.3 * 1.6**times, 15.0) for times in range(10))
 class RancherLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
-    def __init__(self, api: Api) -> None:
-        """Keep the client of Rancher."""
+    def __init__(self, api: Api, hosts: Hosts) -> None:
+        """Keep the client of Rancher, and the reader of hosts."""
         self._api = api
+        self._hosts = hosts
+        self._missed = Missed()
         self._sharing = Sharing()
         self._reader = Reader(api, self._sharing)
         self._waits = Waits(PACE)
@@ -90,6 +94,9 @@ class RancherLoadBalancers:
             observed = await self._reader.observe(lb.ref)
             if observed.balancer is not None:
                 failure = observed.balancer.failure
+            elif lb.ref.last_ingress:
+                await self._check_environment(lb)
+            self._missed.check(lb.ref, is_there=observed.balancer is not None)
             if not observed.stack or preparation(desired, observed, self._api.version):
                 observed = await self._prepared(lb.ref, desired)
             steps = functools.partial(plan, desired, version=self._api.version)
@@ -172,6 +179,19 @@ class RancherLoadBalancers:
                 )
             )
         return found
+
+    async def _check_environment(self, lb: LoadBalancer) -> None:
+        """Refuse to make anew what may be in another environment: the hosts would be missing, too.
+
+        Raises:
+            CloudError: None of the nodes' hosts is in this environment.
+        """
+        known = {uuid_of(host) for host in await self._hosts.all()}
+        if known.isdisjoint({parsed(host.provider_id) for host in lb.hosts}):
+            raise CloudError(
+                "neither the Service's load balancer nor a host of its nodes is in this"
+                " environment: are the keys in the cloud-config those of another one?"
+            )
 
     async def _prepared(self, ref: LoadBalancerRef, desired: Desired) -> Observed:
         """Make the stack and external services, once for all Services ensured at the same time."""

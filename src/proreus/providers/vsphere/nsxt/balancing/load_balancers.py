@@ -26,7 +26,7 @@ from proreus.cloudprovider.load_balancers import (
 )
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.cloudprovider.waits import Waits, Working
+from proreus.cloudprovider.waits import Missed, Waits, Working
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.vsphere.nsxt.api import Api
 from proreus.providers.vsphere.nsxt.balancing import desired, owners, steps
@@ -76,6 +76,7 @@ class NsxtLoadBalancers:
         self._reader = Reader(api, section)
         self._work = Work(api, self._reader)
         self._waits = Waits(PACE)
+        self._missed = Missed()
         self._deleted: set[str] = set()
 
     def host_policy(self, service: Service) -> HostPolicy:
@@ -177,6 +178,7 @@ class NsxtLoadBalancers:
 
     async def _ensure(self, lb: LoadBalancer) -> Observed:
         wanted, observed = await self._case(lb)
+        self._missed.check(lb.ref, is_there=bool(observed.parts))
         take = functools.partial(self._work.take, lb.ref.cluster)
         try:
             return await converge(observed, self._plan(wanted), take)
