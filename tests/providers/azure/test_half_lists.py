@@ -1,13 +1,24 @@
-"""Lists that lack machines for a while: load balancers outlive them unchanged."""
+"""What Azure does not show for a while: load balancers outlive it unchanged."""
 
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider import Pending
 from proreus.kube.objects import Node
+from proreus.providers.azure.absences import CONFIRM
+from proreus.providers.azure.api import Waiting
+from proreus.providers.azure.balancing.desired import Place
 from proreus.providers.azure.balancing.observation import MOST_ALONE
+from proreus.providers.azure.balancing.parts import Scene, State
+from proreus.providers.azure.balancing.presence import Presence
 
-from .balancing import addresses, ensure, machines, service
-from .emulator.server import Emulator
+from .balancing import addresses, answers, ensure, machines, parts, service
+from .emulator.server import Emulator, Fault
 from .emulator.store import compute, network
-from .site import context, started
-from .test_several_balancers import NAMED, NAMES, pool
+from .site import CLUSTER, config, context, started
+from .test_several_balancers import INTERNAL, NAMED, NAMES, pool
 
 SETS = ("first-pool", "second-pool")
 APART = {
@@ -69,3 +80,65 @@ async def test_a_public_ip_that_a_list_lacks_keeps_what_others_have_set(azure: E
     left = addresses(azure)[name]
     assert left["properties"]["dnsSettings"]["domainNameLabel"] == "shop"
     assert left["tags"]["cost-center"] == "7"
+
+
+@pytest.mark.parametrize("annotations", [{}, INTERNAL], ids=["public", "internal"])
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_load_balancer_that_another_region_does_not_know_yet_loses_no_service(
+    azure: Emulator, annotations: dict[str, str], *, restarts: bool
+) -> None:
+    """It is written whole: a new one in its place would have the rules of the pass only."""
+    nodes = machines(azure)
+    name = "kubernetes-internal" if annotations else "kubernetes"
+    gone: dict[str, Any] = {"status": 404, "code": "ResourceNotFound", "name": f"/{name}"}
+    async with AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(started(azure))
+        await ensure(provider, nodes, service(1, annotations))
+        before = parts(azure, "loadBalancingRules", name)
+        if restarts:
+            provider = await stack.enter_async_context(started(azure))
+        azure.faults.append(Fault("GET", "loadBalancers", **gone))
+        found = await answers(provider, nodes, service(2, annotations))
+        assert isinstance(found["web-2"], Pending)
+        assert f"the load balancer {name}" in found["web-2"].reason
+        await ensure(provider, nodes, service(2, annotations))
+    after = parts(azure, "loadBalancingRules", name)
+    assert len(after) == 2
+    assert after.items() >= before.items()
+
+
+async def test_a_load_balancer_that_is_not_shown_right_after_it_was_made_loses_no_service(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    made: list[str] = []
+
+    def hide(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith("/loadBalancers/kubernetes") and not made:
+            made.append(path)
+            fault = Fault("GET", "loadBalancers", status=404, code="ResourceNotFound", times=2)
+            azure.faults.append(fault)
+
+    azure.hooks.append(hide)
+    async with started(azure) as provider:
+        found = await answers(provider, nodes, service())
+        assert isinstance(found["web-1"], Pending)
+        found = await answers(provider, nodes, service(2))
+        assert isinstance(found["web-2"], Pending)
+        await ensure(provider, nodes, service(2))
+    assert len(parts(azure, "loadBalancingRules")) == 2
+
+
+def test_a_load_balancer_that_is_gone_for_a_while_is_made_anew() -> None:
+    place = Place(config("https://azure.example"), CLUSTER.name)
+    there, gone = State({"kubernetes": {}}), State({"kubernetes": None})
+    presence = Presence()
+    presence.check(gone, Scene(place), 100.0)
+    presence.check(there, Scene(place), 100.0)
+    for now in (200.0, 200.0 + CONFIRM - 1):
+        with pytest.raises(Waiting):
+            presence.check(gone, Scene(place), now)
+    presence.check(gone, Scene(place), 200.0 + CONFIRM)
+    presence.check(there, Scene(place), 300.0)
+    with pytest.raises(Waiting):
+        presence.check(gone, Scene(place), 400.0)

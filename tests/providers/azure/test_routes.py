@@ -52,6 +52,18 @@ async def test_a_batch_of_routes_is_one_write_of_the_table(azure: Emulator) -> N
     }
 
 
+async def test_a_table_that_another_region_does_not_show_loses_no_route(azure: Emulator) -> None:
+    async with started(azure) as provider:
+        assert provider.routes is not None
+        await provider.routes.list(CLUSTER, NODES)
+        await provider.routes.apply(CLUSTER, NODES, [route(1)], ())
+        azure.faults.append(Fault("GET", "routeTables", status=404, code="ResourceNotFound"))
+        waiting = await provider.routes.apply(CLUSTER, NODES, [route(2)], ())
+        assert isinstance(waiting[route(2)], Pending)
+        assert await provider.routes.apply(CLUSTER, NODES, [route(2)], ()) == {route(2): Done()}
+    assert len(table(azure)) == 2
+
+
 async def test_routes_of_others_stay_and_a_destination_is_replaced_in_one_write(
     azure: Emulator,
 ) -> None:

@@ -18,6 +18,7 @@ from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node
 from proreus.providers.azure import operations
+from proreus.providers.azure.absences import Absences
 from proreus.providers.azure.api import Arm, Resource, Waiting
 from proreus.providers.azure.machines import part, properties
 
@@ -42,11 +43,12 @@ class AzureRoutes:
         head = f"/subscriptions/{config.network_subscription}/resourceGroups/{group}"
         self._id = f"{head}/providers/Microsoft.Network/routeTables/{config.route_table_name}"
         self._lock = asyncio.Lock()
+        self._absences = Absences()
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
         """List the routes that lead to addresses, by one request."""
         del cluster, nodes
-        table = await self._arm.find(operations.ROUTE_TABLE_GET, self._id)
+        table, _ = await self._read()
         return listed(table)
 
     async def apply(
@@ -76,12 +78,23 @@ class AzureRoutes:
             return answers | dict.fromkeys(rest, waiting.pending)
         return answers | dict.fromkeys(rest, Done()) | refused
 
+    async def _read(self) -> tuple[Resource | None, float]:
+        """Read the table; return how long it may be there although Azure shows none, in seconds."""
+        table = await self._arm.find(operations.ROUTE_TABLE_GET, self._id)
+        if table is not None:
+            self._absences.shown(self._id)
+            return table, 0.0
+        return None, self._absences.doubt(self._id, asyncio.get_running_loop().time())
+
     async def _write(
         self, hops: Mapping[Route, tuple[str, str]], delete: Sequence[Route]
     ) -> dict[Route, InvalidRequest]:
         """Change the table; return the routes that cannot be in it."""
         for _ in range(MOST_TRIES):
-            table = await self._arm.find(operations.ROUTE_TABLE_GET, self._id)
+            table, doubt = await self._read()
+            if doubt:
+                text = "Azure does not show the route table, which was there: it is asked again"
+                raise Waiting(Pending(doubt, f"{text} before another one is made"))
             refused = blocked(table, hops)
             fitting = {route: one for route, one in hops.items() if route not in refused}
             changed = changed_table(table, fitting, delete)
@@ -97,7 +110,11 @@ class AzureRoutes:
                 if error.reason not in _STALE:
                     raise
                 reason = str(error)
+            except CloudError:
+                self._absences.shown(self._id)
+                raise
             else:
+                self._absences.shown(self._id)
                 return refused
         raise Waiting(Pending(5.0, f"somebody else changes the route table: {reason}"))
 

@@ -5,7 +5,9 @@ security group: whatever is ready goes into one write of each. What differs is f
 Azure's ETags tell of a change by others in between: then all is observed again.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from proreus.cloudprovider.errors import CloudError, Throttled, Unauthenticated
@@ -43,6 +45,7 @@ from proreus.providers.azure.balancing.observation import Observer
 from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.balancing.placement import placed
 from proreus.providers.azure.balancing.plan import ingress, plan
+from proreus.providers.azure.balancing.presence import Presence
 from proreus.providers.azure.balancing.work import Work
 from proreus.providers.azure.errors import BUSY, INTERNAL
 from proreus.providers.azure.ids import machine_id
@@ -65,6 +68,7 @@ class AzureLoadBalancers:
         """Keep the client of Azure."""
         self._arm = arm
         self._config = arm.config
+        self._presence = Presence()
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
         """Return one group for all Services: they share load balancers and the security group."""
@@ -207,6 +211,7 @@ class AzureLoadBalancers:
         work = Work(self._arm, scene)
         state = await Observer(self._arm, scene).observe(jobs)
         _check_owner(state, jobs[0].ref)
+        self._presence.check(state, scene, asyncio.get_running_loop().time())
         state = await self._converged(jobs, state, scene, work)
         jobs = placed(jobs, state, scene)
         where = spots(jobs, state, scene)
@@ -233,7 +238,8 @@ class AzureLoadBalancers:
     async def _converged(
         self, jobs: Sequence[Job], state: State, scene: Scene, work: Work
     ) -> State:
-        return await converge(state, lambda now: plan(jobs, now, scene), work.take)
+        take = partial(self._presence.take, work)
+        return await converge(state, lambda now: plan(jobs, now, scene), take)
 
     def _scene(self, cluster: ClusterIdentity, jobs: Sequence[Job]) -> Scene:
         listers = self._arm.context.listers

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from proreus.cloudprovider.load_balancers import Pending
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.providers.azure import operations
-from proreus.providers.azure.api import Arm, Resource
+from proreus.providers.azure.api import Arm, Resource, Waiting
 from proreus.providers.azure.balancing.memberships import (
     model_interfaces,
     other_balancer,
@@ -32,6 +33,7 @@ Change = Callable[[State], State]
 """A function from the state observed before a step to the state after it."""
 
 _AT_ONCE: Final = 10
+_SOON: Final = 2.0
 _LEFT_OUT: Final = frozenset({Reason.NOT_FOUND, Reason.INVALID})
 
 
@@ -97,7 +99,10 @@ class Work:
         etag = str(call.document.get("etag", ""))
         await self._arm.put(operations.LOAD_BALANCER_PUT, id_, call.document, etag=etag)
         # Azure fills in addresses and more; the next write needs its new ETag.
-        found = await self._arm.get(operations.LOAD_BALANCER_GET, id_)
+        found = await self._arm.find(operations.LOAD_BALANCER_GET, id_)
+        if found is None:
+            text = f"Azure does not show the load balancer {call.name} yet, which it has written"
+            raise Waiting(Pending(_SOON, text))
         return lambda now: now.having(balancers={**now.balancers, call.name: found})
 
     async def _put_group(self, call: PutGroup) -> Change:

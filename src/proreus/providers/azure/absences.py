@@ -1,0 +1,41 @@
+"""Doubt that a resource is gone because one answer of Azure says so.
+
+What is written whole would lose what the write does not name, if it is there all the same. Azure
+Resource Manager copies what it knows between regions, so that another region may answer 404 for a
+while.
+"""
+
+from typing import Final
+
+CONFIRM: Final = 10.0
+"""Seconds for which Azure must say that a resource is gone which was there."""
+
+
+class Absences:
+    """A memory of the resources that were there, and since when they are missing."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._there: set[str] = set()
+        self._missing: dict[str, float] = {}
+
+    def shown(self, name: str) -> None:
+        """Note that a resource is there, or may be: a write has had no clear answer."""
+        self._there.add(name)
+        self._missing.pop(name, None)
+
+    def deleted(self, name: str) -> None:
+        """Note that a resource is gone, since it was deleted here."""
+        self._there.discard(name)
+
+    def doubt(self, name: str, now: float, *, is_known: bool = False) -> float:
+        """Return the seconds for which a resource that is missing now may be there all the same.
+
+        Args:
+            name: The name of the resource.
+            now: The time in seconds, on any clock that only goes forward.
+            is_known: Whether anything else tells that it was there.
+        """
+        if name not in self._there and not is_known:
+            return 0.0
+        return max(CONFIRM - (now - self._missing.setdefault(name, now)), 0.0)

@@ -1,0 +1,86 @@
+"""Make no load balancer in the place of one that may be there.
+
+A load balancer is written whole, so that one would lose the rules of all Services that are not in
+the pass.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.load_balancers import Pending
+from proreus.cloudprovider.refused import Refused
+from proreus.providers.azure.absences import Absences
+from proreus.providers.azure.api import Waiting
+from proreus.providers.azure.balancing.documents import named_ids
+from proreus.providers.azure.balancing.parts import Scene, State
+from proreus.providers.azure.balancing.steps import DeleteBalancer, PutBalancer, Step
+from proreus.providers.azure.balancing.work import Change, Work
+from proreus.providers.azure.machines import ip_configurations, part
+
+_POOLS: Final = "loadBalancerBackendAddressPools"
+
+
+class Presence:
+    """A memory of the load balancers that were there."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._absences = Absences()
+
+    def check(self, state: State, scene: Scene, now: float) -> None:
+        """Let nothing be made in the place of a load balancer that may be there.
+
+        Args:
+            state: The observed state.
+            scene: The facts that do not change within the pass.
+            now: The time in seconds, on any clock that only goes forward.
+
+        Raises:
+            Waiting: One that was there, or that other objects name, is not shown now.
+        """
+        known = named(state, scene)
+        for name, one in state.balancers.items():
+            if one is not None:
+                self._absences.shown(name)
+            elif left := self._absences.doubt(name, now, is_known=name in known):
+                text = f"Azure does not show the load balancer {name}, which was there: it is asked"
+                raise Waiting(Pending(left, f"{text} again before another one is made"))
+
+    async def take(self, work: Work, state: State, step: Step) -> Change:
+        """Take a step, and note which load balancers are there after it.
+
+        Raises:
+            CloudError: Azure refuses the step, or does not answer.
+        """
+        call = step.call
+        try:
+            change = await work.take(state, step)
+        except CloudError as error:
+            # It may be there, unless Azure has refused it.
+            if isinstance(call, PutBalancer) and not isinstance(error, Refused):
+                self._absences.shown(call.name)
+            raise
+        if isinstance(call, PutBalancer):
+            self._absences.shown(call.name)
+        elif isinstance(call, DeleteBalancer):
+            self._absences.deleted(call.name)
+        return change
+
+
+def named(state: State, scene: Scene) -> frozenset[str]:
+    """Return the load balancers that addresses and interfaces say they are in, by name. Pure."""
+    ids = set(_users(state))
+    place = scene.place
+    return frozenset(one for one in place.balancers if place.balancer_id(one).lower() in ids)
+
+
+def _users(state: State) -> Iterator[str]:
+    """Return the ids of load balancers that other objects name, in small letters."""
+    for address in state.addresses.values():
+        user = str((part(address, "ipConfiguration") or {}).get("id", "")).lower()
+        yield user.partition("/frontendipconfigurations/")[0]
+    for interface in state.interfaces.values():
+        for configuration in ip_configurations(interface):
+            for pool in named_ids(configuration, _POOLS):
+                yield pool.partition("/backendaddresspools/")[0]
