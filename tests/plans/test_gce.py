@@ -647,6 +647,14 @@ def test_a_rule_waits_while_the_pool_has_another_affinity() -> None:
     assert calls(plan(want, before, PLACE)) == [Delete(Kind.POOL, NAME)]
 
 
+def test_a_rule_whose_pool_is_not_shown_stays() -> None:
+    """Google deletes no pool to which a rule leads, so it is there."""
+    before = ready(desired(), without=((Kind.POOL, NAME),))
+    made = [call.kind for call in calls(plan(desired(), before, PLACE)) if isinstance(call, Insert)]
+    assert made == [Kind.POOL]
+    assert not any(isinstance(call, Delete) for call in calls(plan(desired(), before, PLACE)))
+
+
 def test_a_rule_waits_while_the_backend_service_has_another_protocol() -> None:
     want = desired((80, "UDP"), options=INTERNAL)
     before = ready(desired(options=INTERNAL), without=((Kind.RULE, NAME),))

@@ -76,7 +76,8 @@ def _is_obsolete(desired: Desired, observed: Observed, want: Rule, rule: Rule) -
     if first is not None and first.address != rule.address:
         return True
     pool = observed.pool(desired.name)
-    return desired.pool is not None and (pool is None or _has_other_affinity(desired, pool))
+    # Google keeps a pool to which a rule leads: one that is not shown is there all the same.
+    return desired.pool is not None and pool is not None and _has_other_affinity(desired, pool)
 
 
 def _first(desired: Desired, observed: Observed, rule: Rule) -> Rule | None:
