@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
@@ -34,6 +35,7 @@ from proreus.cloudprovider import (
     tls_context,
     xml_body,
 )
+from proreus.cloudprovider.requests import Body
 from proreus.testing.controlplane.certificates import Authority
 
 from .served import Handler, client, context, served
@@ -590,6 +592,46 @@ async def test_no_secret_stands_in_errors_values_or_logs(caplog: pytest.LogCaptu
     texts = [*errors, *map(repr, made), *(record.getMessage() for record in caplog.records)]
     assert not [text for text in texts if TOKEN in text or "planted" in text]
     assert len(errors) >= 5
+
+
+PASSWORD = "planted-pass/word+1"
+
+
+def soap_login() -> ET.Element:
+    root = ET.Element("{urn:vim25}Login")
+    ET.SubElement(root, "{urn:vim25}password").text = PASSWORD
+    return root
+
+
+@pytest.mark.parametrize("type_", ["application/json", "text/xml", "text/form", "text/plain"])
+def test_a_body_in_another_form_than_its_type_has_no_fields(type_: str) -> None:
+    assert not list(Body(b"\xff{", type_).fields())
+
+
+@pytest.mark.parametrize(
+    "holding",
+    [
+        {"headers": {"Cookie": f"session={PASSWORD}"}},
+        {"query": {"Signature": PASSWORD}},
+        {"body": form_body({"username": "admin", "password": PASSWORD})},
+        {"body": json_body({"auth": [{"user": {"name": "admin", "password": PASSWORD}}]})},
+        {"body": xml_body(soap_login())},
+        {"body": Body(PASSWORD.encode(), "text/plain"), "headers": {"X-Key": PASSWORD}},
+    ],
+    ids=["cookie", "query", "form", "JSON", "XML", "text"],
+)
+async def test_no_secret_of_a_request_stands_in_an_error_that_repeats_it(
+    holding: dict[str, Any],
+) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        said = [PASSWORD, *request.headers.values(), request.path_qs, await request.text()]
+        return web.json_response({"code": "E", "message": " ".join(said)}, status=400)
+
+    async with served(echo) as url, client(url) as rest:
+        with pytest.raises(CloudError) as caught:
+            await rest.call(Request("x.login", "POST", "/", **holding), Thing)
+    assert "planted" not in str(caught.value)
+    assert "***" in str(caught.value)
 
 
 def test_azures_headers_in_milliseconds_count_too() -> None:

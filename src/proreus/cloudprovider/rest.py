@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 from yarl import URL
@@ -46,6 +46,10 @@ KEEP_ALIVE: Final = 15.0
 
 _SECRET = re.compile("auth|cookie|key|secret|token", re.IGNORECASE)
 """Names of headers whose values are secret."""
+_SECRET_FIELD = re.compile(
+    "access.?key|api.?key|assertion|credential|pass|secret|signature|token", re.IGNORECASE
+)
+"""Names of fields of queries and bodies whose values are secret."""
 
 
 class _TokenRefused(Unauthenticated):
@@ -300,13 +304,19 @@ class RestClient:
     def _secrets(self, unsigned: Request, signed: Request) -> Iterator[str]:
         """Return the secret texts of a request, which errors may repeat.
 
-        They are what credential and signature added, and headers whose names say so.
+        They are what credential and signature added, and headers and fields whose names say so.
         """
-        added = _texts(signed) - _texts(unsigned)
-        headers = (*self._headers.items(), *unsigned.headers.items())
-        added |= {value for name, value in headers if _SECRET.search(name)}
-        for value in sorted(added, key=len, reverse=True):
-            yield from (value, value.rpartition(" ")[2])
+        found = _texts(signed) - _texts(unsigned)
+        headers = (*self._headers.items(), *signed.headers.items())
+        found |= {value for name, value in headers if _SECRET.search(name)}
+        body = () if signed.body is None else signed.body.fields()
+        for name, value in (*signed.query.items(), *body):
+            if isinstance(value, str) and _SECRET_FIELD.search(name):
+                found.add(value)
+        for value in sorted(found, key=len, reverse=True):
+            yield from (value, quote(value), quote(value, safe=""))
+            # What stands behind the scheme of a token, or behind the name of a cookie.
+            yield from (value.rpartition(" ")[2], value.partition("=")[2])
 
 
 def _redirect(answer: Answer) -> str:
