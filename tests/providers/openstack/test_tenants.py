@@ -334,7 +334,7 @@ async def test_what_the_owner_left_is_found_again_when_the_other_cluster_has_lef
         assert (left.kind, left.id, left.service_uid) == ("load balancer", made["id"], "uid-a")
         (leak,) = leaks([left], (), (), NOW, 0.0)
         refs = due([leak], OTHER, 60.0, 60.0)
-        assert isinstance(await site.delete_ref(theirs, refs["shop/a"]), Done)
+        assert isinstance(await site.delete_ref(theirs, refs["shop/a/uid-a"]), Done)
     assert not any(site.octavia.of.values())
 
 
