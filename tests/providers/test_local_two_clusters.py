@@ -87,13 +87,16 @@ def said(*command: str) -> str:
 
 
 def kernel() -> list[str]:
-    """Everything that a gateway has in its kernel, but for counters and the time it holds."""
+    """Everything that a gateway has in its kernel, but for counters and the time it holds.
+
+    Of IPv6, which no test here uses, the kernel adds routes once no duplicate has answered.
+    """
     return [
         said("nft", "--stateless", "list", "ruleset").partition("set alive")[0],
         said("ip", "rule"),
-        said("ip", "route", "show", "table", "all"),
+        said("ip", "-4", "route", "show", "table", "all"),
         said("ip", "neigh", "show", "proxy"),
-        said("ip", "-oneline", "addr"),
+        said("ip", "-4", "-oneline", "addr"),
     ]
 
 
