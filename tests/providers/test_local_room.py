@@ -2,18 +2,27 @@
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from proreus.app import readonly
+from proreus.cloudprovider import Ensured
 from proreus.cloudprovider.board import Notice
-from proreus.providers.local.config import Gateway, Vrrp
+from proreus.cloudprovider.desired import desired_load_balancer
+from proreus.providers.local import LocalCloud
+from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig, Vrrp
 from proreus.providers.local.gateways.keepalived import missing
 from proreus.providers.local.gateways.room import Room
+from proreus.providers.local.load_balancers import LocalLoadBalancers
+from proreus.testing import objects
 from proreus.testing.waiting import until
 
 from .local_namespace import own_namespace
+from .local_site import CLUSTER, Objects, context, node
 
 if missing():
     pytest.skip(f"missing: {', '.join(missing())}", allow_module_level=True)
@@ -55,6 +64,11 @@ def in_the_place_of_keepalived(script: str, place: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
 
 
+def announces_nothing() -> None:
+    command = ["ip", "neigh", "flush", "proxy", "protocol", "202"]
+    subprocess.run(command, capture_output=True, check=True)
+
+
 class Board:
     """A board that fails once in a way that nobody foresaw."""
 
@@ -85,6 +99,27 @@ async def test_a_gateway_goes_on_writing_notes_after_an_unforeseen_failure() -> 
         assert not board.failures
     finally:
         await room.close()
+
+
+async def test_a_command_that_only_reads_takes_no_part() -> None:
+    """Such as `proreus plan` beside a manager that is away: it ran a keepalived of its own."""
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    config = LocalConfig(pools={"default": PoolConfig(addresses=("10.9.255.0/24",))})
+    before = LocalLoadBalancers(context(), config)
+    await before.start()
+    service = objects.service("web", uid="uid-of-web")
+    policy = before.host_policy(service)
+    lb = desired_load_balancer(service, [node("one", "10.9.0.11")], policy, CLUSTER)
+    assert isinstance((await before.ensure([lb]))[lb.ref.uid], Ensured)
+    await before.close()
+    announces_nothing()  # which would be refused before
+    cloud = LocalCloud(msgspec.structs.replace(config, gateway=GATEWAY))
+    listers = {"services": Objects(), "nodes": Objects()}
+    async with readonly.started(cloud, CLUSTER, listers, flags={}) as started:
+        assert started.load_balancers is not None
+        assert len(await started.load_balancers.list_owned(CLUSTER)) == 1
+        await asyncio.sleep(1.5)
+        assert programs_here("keepalived") == []
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 2.0], ids=["begun", "starting", "running"])

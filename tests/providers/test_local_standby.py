@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import ClusterIdentity, Context, Ensured, LoadBalancer
+from proreus.cloudprovider.context import CallHooks
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import LoadBalancerIngress, ServicePort
 from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig
@@ -38,9 +39,13 @@ def _namespace() -> Iterator[None]:
         yield
 
 
-def balancers(cluster: ClusterIdentity, hold: float = 0.0) -> LocalLoadBalancers:
+def balancers(
+    cluster: ClusterIdentity, hold: float = 0.0, hooks: CallHooks | None = None
+) -> LocalLoadBalancers:
     listers = {"services": Objects(), "nodes": Objects()}
-    given = Context(cluster, now=lambda: datetime.now(UTC), events=NoEvents(), listers=listers)
+    given = Context(
+        cluster, now=lambda: datetime.now(UTC), events=NoEvents(), listers=listers, hooks=hooks
+    )
     gateway = Gateway(hold=timedelta(seconds=hold))
     return LocalLoadBalancers(given, msgspec.structs.replace(CONFIG, gateway=gateway))
 
@@ -115,6 +120,35 @@ async def test_a_standby_keeps_in_the_kernel_what_the_leader_refuses_to_change()
         assert list(served().values()) == ["service4-uid-of-a"]
     finally:
         await standby.close()
+
+
+class Cancelling:
+    """Hooks that cancel the task which makes a call of this operation."""
+
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
+
+    def before(self, service: str, operation: str, *, read: bool) -> None:
+        del service, read
+        task = asyncio.current_task()
+        if operation == self._operation and task is not None:
+            task.cancel()
+
+    def after(self, record: object) -> None: ...
+
+
+@pytest.mark.parametrize("operation", ["is_held", "show", "announce_addresses"])
+async def test_a_start_that_is_cancelled_leaves_nothing_running(operation: str) -> None:
+    before = balancers(CLUSTER, hold=30.0)
+    await before.start()
+    lb = web(before, CLUSTER, "web")
+    assert isinstance((await before.ensure([lb]))[lb.ref.uid], Ensured)
+    await before.close()
+    running = asyncio.all_tasks()
+    gateway = balancers(CLUSTER, hold=30.0, hooks=Cancelling(operation))
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(gateway.start())
+    assert asyncio.all_tasks() == running
 
 
 async def test_a_gateway_goes_on_after_a_program_could_not_be_run(

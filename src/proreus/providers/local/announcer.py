@@ -56,9 +56,10 @@ class Announcer:
         self._follower: Background | None = None
 
     def start(self) -> None:
-        """Follow what VRRP says."""
+        """Follow what VRRP says, and what it may have said lately."""
         if (room := self._room) is not None:
             self._unlisten = room.listen(self._news.set)
+            self._news.set()
             self._follower = Background("local-vrrp", lambda: self._follow_vrrp(room))
 
     async def close(self) -> None:

@@ -94,14 +94,15 @@ class LocalLoadBalancers:
             log.error("Both clusters go on for now: %s", problem)
         for text in network.beyond(self._pools, shown.interfaces, self._gateway.interfaces):
             log.warning("Addresses are not announced: %s", text)
-        self._follow(state)
-        self._announcer.start()
         self._announcer.follow(state, shown)
         try:
             await self._announcer.announce(self._announcer.announced)
-            await self._open_room()
+            await self._open_room(state)
         except CloudError as error:  # a command that only reads, or the lease is lost
             log.info("The addresses in the kernel were not announced: %s", error)
+        # From here on nothing waits: a start that is cancelled leaves nothing behind that runs.
+        self._follow(state)
+        self._announcer.start()
         self._background = (
             Background("local-gateway", self._keep),
             Background("local-counters", self._count),
@@ -287,7 +288,7 @@ class LocalLoadBalancers:
             self._follow(state)
             self._announcer.follow(state, shown)
             self._announcer.weigh(self._verdicts.values(), holds=self._holds)
-            await self._open_room()
+            await self._open_room(state)
 
     async def _apply(self, state: State, shown: Observed) -> None:
         """Apply a state: first routes, then the rules that use them; deletions in reverse."""
@@ -328,13 +329,13 @@ class LocalLoadBalancers:
         self._verdicts[target] = condition
         self._news.set()
 
-    async def _open_room(self) -> None:
+    async def _open_room(self, state: State) -> None:
         """Let other gateways give us shares of the addresses, now that the kernel has them all.
 
         Raises:
             CloudError: This process may not act, such as a command that only reads.
         """
-        if self._room is not None and self._state.balancers and not self._room.is_open:
+        if self._room is not None and state.balancers and not self._room.is_open:
             await self._calls.write("meet_gateways", lambda: None)  # as it takes their addresses
             self._room.open()
 

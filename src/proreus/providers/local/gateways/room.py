@@ -91,7 +91,7 @@ class Room:
 
     def open(self) -> None:
         """Begin to take part, if that has not begun yet: the kernel has what it needs."""
-        if not self._opened and not missing():
+        if not self.is_open and not missing():
             self._opened = time.monotonic()
             self._start("local-keepalived", self._keepalived.run, grace=LEAVES_WITHIN)
             self._start("local-addresses", self._listen)
@@ -117,7 +117,7 @@ class Room:
 
     def holding(self, own_addresses: Collection[str]) -> Holding:
         """Return what may be announced by the machine's own addresses."""
-        settled = bool(self._opened) and time.monotonic() - self._opened >= self._election
+        settled = self.is_open and time.monotonic() - self._opened >= self._election
         shares = plan.held(own_addresses, self._interfaces)
         return Holding(shares, self._withheld & shares, settled, self.is_heard())
 
