@@ -1,8 +1,10 @@
 """A gateway's place among others: what runs in it goes on after failures, and ends with it."""
 
 import asyncio
+import logging
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from proreus.cloudprovider.board import Notice
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.providers.local import LocalCloud
 from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig, Vrrp
-from proreus.providers.local.gateways.keepalived import missing
+from proreus.providers.local.gateways.keepalived import PATIENCE, missing
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.load_balancers import LocalLoadBalancers
 from proreus.testing import objects
@@ -120,6 +122,65 @@ async def test_a_command_that_only_reads_takes_no_part() -> None:
         assert len(await started.load_balancers.list_owned(CLUSTER)) == 1
         await asyncio.sleep(1.5)
         assert programs_here("keepalived") == []
+
+
+OTHER_MANAGER = """
+import asyncio
+from proreus.providers.local.config import Gateway, Vrrp
+from proreus.providers.local.gateways.room import Room
+
+async def main():
+    Room(Gateway(interfaces=("here",), vrrp=Vrrp(enabled=True)), "other").open()
+    print("open", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.long
+async def test_a_second_manager_on_a_machine_says_which_one_is_in_its_way(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It waited without a word."""
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OTHER_MANAGER, stdout=asyncio.subprocess.PIPE
+    )
+    room = Room(GATEWAY, "gateway")
+    try:
+        assert other.stdout is not None
+        assert await other.stdout.readline() == b"open\n"
+        await until("its keepalived runs", lambda: programs_here("keepalived"))
+        room.open()
+        await until("it is told", room.obstacles)
+        (problem,) = room.obstacles()
+        assert f"the process {other.pid} (" in problem
+        assert "let only one manager with vrrp run on a machine" in problem
+        await asyncio.sleep(2 * PATIENCE)
+        assert [one.levelno for one in caplog.records if "VRRP waits" in one.message] == [
+            logging.ERROR
+        ]
+        other.kill()
+        await other.wait()
+        await until("nothing is in its way", lambda: not room.obstacles())
+        await until("its own runs", lambda: programs_here("keepalived"))
+    finally:
+        if other.returncode is None:
+            other.kill()
+        await room.close()
+
+
+@pytest.mark.long
+async def test_a_change_of_the_cloud_config_is_no_second_manager() -> None:
+    old, new = Room(GATEWAY, "gateway"), Room(GATEWAY, "gateway")
+    old.open()
+    await until("the old one runs", lambda: programs_here("keepalived"))
+    new.open()
+    await asyncio.sleep(PATIENCE + 1.0)
+    assert new.obstacles() == ()
+    await old.close()
+    await until("the new one runs", lambda: programs_here("keepalived"))
+    await new.close()
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 2.0], ids=["begun", "starting", "running"])

@@ -11,7 +11,9 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -31,6 +33,10 @@ killed its own child takes leave.
 """
 LEAVES_WITHIN: Final = 5.0
 """Seconds that `run` takes at most to end once it is cancelled."""
+PATIENCE: Final = 2 * LEAVES_WITHIN
+"""Seconds that another manager's keepalived gets to end before it is in the way."""
+_CREDENTIALS: Final = struct.Struct("3i")
+_ASKING: Final = 64
 
 
 def missing() -> tuple[str, ...]:
@@ -43,6 +49,7 @@ class Keepalived:
 
     Attributes:
         is_running: Whether the program runs.
+        obstacle: What keeps it from running, with the remedy; "" if nothing does.
     """
 
     def __init__(
@@ -57,6 +64,7 @@ class Keepalived:
                 that there are other gateways.
         """
         self.is_running = False
+        self.obstacle = ""
         self._configuration = configuration
         self._farewell = farewell
         self._handicap = 0
@@ -85,9 +93,7 @@ class Keepalived:
     async def run(self) -> None:
         """Run the program, again when it has ended, until cancelled."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
-            # Of this network namespace: after a change of the cloud-config the last one still runs.
-            while not _is_bound(lock):  # noqa: ASYNC110 - maybe it is another process's
-                await asyncio.sleep(_LOOK)
+            await self._locked(lock)
             while True:
                 with tempfile.TemporaryDirectory(prefix="proreus-keepalived-") as place:
                     try:
@@ -95,6 +101,25 @@ class Keepalived:
                     except OSError as error:
                         log.warning("keepalived could not be run: %s", error)
                 await asyncio.sleep(_PAUSE)
+
+    async def _locked(self, lock: socket.socket) -> None:
+        """Wait until no other keepalived of a manager runs in this network namespace.
+
+        After a change of the cloud-config the last provider's still runs for a while.
+        """
+        begun, holder = time.monotonic(), os.getpid()
+        while not _is_bound(lock):
+            if self.obstacle and _has_gone(holder):
+                begun, self.obstacle = time.monotonic(), ""  # and maybe a third one was quicker
+            if time.monotonic() - begun >= PATIENCE and not self.obstacle:
+                begun, holder = time.monotonic(), _holder()
+                if holder != os.getpid():
+                    self.obstacle = _in_the_way(holder)
+                    log.error("VRRP waits: %s", self.obstacle)
+            await asyncio.sleep(_LOOK)
+        if self.obstacle:
+            log.info("VRRP begins: the other manager is out of the way")
+        self.obstacle = ""
 
     async def _run_once(self, place: Path) -> None:
         """Run the program until it ends.
@@ -180,4 +205,34 @@ def _is_bound(lock: socket.socket) -> bool:
         lock.bind(_LOCK)
     except OSError:
         return False
+    lock.listen(_ASKING)  # so that others can ask whose it is
     return True
+
+
+def _holder() -> int:
+    """Return the process that has the lock; 0 if that cannot be seen from here."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(0.0)
+        try:
+            asking.connect(_LOCK)
+            found = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return 0
+    return int(_CREDENTIALS.unpack(found)[0])
+
+
+def _has_gone(holder: int) -> bool:
+    return holder > 0 and not Path(f"/proc/{holder}").exists()
+
+
+def _in_the_way(holder: int) -> str:
+    """Say which process runs a keepalived here already, with the remedy."""
+    who = "whose process cannot be seen from here"
+    if holder:
+        who = f"the process {holder}"
+        with contextlib.suppress(OSError):
+            who += f" ({Path(f'/proc/{holder}/comm').read_text(encoding='utf-8').strip()})"
+    return (
+        f"another manager on this machine, {who}, runs keepalived for its own gateway vrrp: let"
+        " only one manager with vrrp run on a machine, and end the other one"
+    )

@@ -75,13 +75,16 @@ class Room:
         self._wake = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
 
-    @staticmethod
-    def obstacles() -> tuple[str, ...]:
+    def obstacles(self) -> tuple[str, ...]:
         """Return what keeps this gateway from taking part, each with the remedy."""
-        return tuple(
-            f"the program {name} is missing: install the packages keepalived and util-linux on the"
-            " gateway, or take enabled out of gateway vrrp"
-            for name in missing()
+        obstacle = self._keepalived.obstacle
+        return (
+            *(
+                f"the program {name} is missing: install the packages keepalived and util-linux on"
+                " the gateway, or take enabled out of gateway vrrp"
+                for name in missing()
+            ),
+            *((obstacle,) if obstacle else ()),
         )
 
     @property
