@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proreus.cloudprovider import ClusterIdentity, Context, Ensured, LoadBalancer
+from proreus.cloudprovider import CloudError, ClusterIdentity, Context, Ensured, LoadBalancer
 from proreus.cloudprovider.context import CallHooks
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import LoadBalancerIngress, ServicePort
@@ -149,6 +149,29 @@ async def test_a_start_that_is_cancelled_leaves_nothing_running(operation: str) 
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(gateway.start())
     assert asyncio.all_tasks() == running
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "why"),
+    [("#!/bin/sh\n", 0o644, "Permission denied"), ("\0", 0o755, "Exec format error")],
+)
+async def test_a_program_that_cannot_be_run_is_an_error_of_the_cloud_with_the_remedy(
+    content: str, mode: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a fault of the provider, which hides what is wrong from the Service."""
+    program = tmp_path / "ip"
+    program.write_text(content)
+    program.chmod(mode)
+    gateway = balancers(CLUSTER)
+    await gateway.start()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    try:
+        lb = web(gateway, CLUSTER, "web")
+        with pytest.raises(CloudError, match=f"program ip cannot be run: {why}; see that root"):
+            raise (await gateway.ensure([lb]))[lb.ref.uid]  # type: ignore[misc]  # or it fails
+    finally:
+        monkeypatch.undo()
+        await gateway.close()
 
 
 async def test_a_gateway_goes_on_after_a_program_could_not_be_run(

@@ -214,6 +214,11 @@ def _run(command: Sequence[str], given: str = "") -> "subprocess.CompletedProces
         raise CloudError(
             f"the program {command[0]} is missing: install nftables and iproute2 on the gateway"
         ) from None
+    except OSError as error:  # as while its package is upgraded, or memory is short
+        raise CloudError(
+            f"the program {command[0]} cannot be run: {error.strerror}; see that root can run it on"
+            " the gateway, and that memory and processes are not used up"
+        ) from error
     except subprocess.TimeoutExpired:
         raise CloudError(f"{command[0]} gave no answer in {PATIENCE:g} s") from None
 
