@@ -1,12 +1,11 @@
 """Run the command `proreus clusters`: print what a provider's capability `clusters` answers."""
 
-import sys
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from proreus.app import command_line, ending, flags, readonly
+from proreus.app import command_line, ending, flags, printed, readonly
 from proreus.app.clouds.config import problems as wrong_clouds
 from proreus.app.clouds.several import flags_of, members_of
 from proreus.app.cluster_identity import read_identity
@@ -81,13 +80,11 @@ async def _print(question: Question, options: Options, config: ClientConfig) -> 
     except CloudConfigError as exc:
         return ending.refused(PROGRAM, exc.problems, REFUSED)
     except CloudError as exc:
-        print(f"{PROGRAM}: the call to the cloud failed: {exc}", file=sys.stderr)
-        return FAILED
+        return ending.refused(PROGRAM, (f"the call to the cloud failed: {exc}",), FAILED)
     except KubeError as exc:
-        print(f"{PROGRAM}: the request to the API server failed: {exc}", file=sys.stderr)
-        return FAILED
+        return ending.refused(PROGRAM, (f"the request to the API server failed: {exc}",), FAILED)
     for line in lines:
-        print(line)
+        print(printed.line(line))
     return 0
 
 

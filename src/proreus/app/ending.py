@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Iterable
 from types import FrameType
 from typing import Any, Final
 
+from proreus.app.printed import line
 from proreus.runtime import klog, threads
 
 log = klog.logger(__name__)
@@ -57,9 +58,9 @@ def stop_at_signals(stop: asyncio.Event) -> None:
 
 
 def refused(program: str, problems: Iterable[str], code: int) -> int:
-    """Print every problem of a command line or configuration; return the exit code `code`."""
+    """Print every problem, each in a line; return the exit code `code`."""
     for problem in problems:
-        sys.stderr.write(f"{program}: {problem}\n")
+        sys.stderr.write(f"{program}: {line(problem)}\n")
     return code
 
 

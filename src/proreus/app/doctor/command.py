@@ -1,6 +1,5 @@
 """Run the command `proreus doctor`."""
 
-import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -44,8 +43,8 @@ async def _examine(options: DoctorOptions, config: ClientConfig) -> int:
     try:
         observed = await observe(options, config)
     except KubeError as exc:
-        print(f"{PROGRAM}: the request to the API server failed: {exc}", file=sys.stderr)
-        return COULD_NOT_LOOK
+        problem = f"the request to the API server failed: {exc}"
+        return ending.refused(PROGRAM, (problem,), COULD_NOT_LOOK)
     diagnosis = diagnose(observed, node=options.node, service=options.service)
     print(report.as_json(diagnosis) if options.json else report.as_text(diagnosis))
     return diagnosis.exit_code

@@ -3,6 +3,7 @@
 import msgspec
 
 from proreus.app.doctor.diagnosis import Diagnosis
+from proreus.app.printed import line
 
 
 def as_json(diagnosis: Diagnosis) -> str:
@@ -13,13 +14,13 @@ def as_json(diagnosis: Diagnosis) -> str:
 def as_text(diagnosis: Diagnosis) -> str:
     """Return a paragraph for each finding, then what was left out."""
     parts = [
-        f"{finding.about}{_of(finding.cloud)}: {finding.problem} [{finding.check}]\n"
-        f"    seen:   {finding.evidence}\n"
-        f"    remedy: {finding.remedy}\n"
+        f"{line(f'{finding.about}{_of(finding.cloud)}: {finding.problem} [{finding.check}]')}\n"
+        f"    seen:   {line(finding.evidence)}\n"
+        f"    remedy: {line(finding.remedy)}\n"
         for finding in diagnosis.findings
     ]
-    parts += [f"could not read {text}\n" for text in diagnosis.unread]
-    parts += [f"note: {text}\n" for text in diagnosis.notes]
+    parts += [f"could not read {line(text)}\n" for text in diagnosis.unread]
+    parts += [f"note: {line(text)}\n" for text in diagnosis.notes]
     count = len(diagnosis.findings)
     looked = f"{_many(diagnosis.nodes, 'node')}, {_many(diagnosis.services, 'Service')}"
     if count:

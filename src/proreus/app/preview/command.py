@@ -1,6 +1,5 @@
 """Run the command `proreus plan`."""
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -56,10 +55,8 @@ async def _plan(options: PlanOptions, config: ClientConfig) -> int:
     try:
         preview = await observe(options, config)
     except CloudError as exc:
-        print(f"{PROGRAM}: the call to the cloud failed: {exc}", file=sys.stderr)
-        return FAILED
+        return ending.refused(PROGRAM, (f"the call to the cloud failed: {exc}",), FAILED)
     except KubeError as exc:
-        print(f"{PROGRAM}: the request to the API server failed: {exc}", file=sys.stderr)
-        return FAILED
+        return ending.refused(PROGRAM, (f"the request to the API server failed: {exc}",), FAILED)
     print(report.as_json(preview) if options.json else report.as_text(preview))
     return preview.exit_code

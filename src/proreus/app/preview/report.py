@@ -5,6 +5,7 @@ from collections import Counter
 import msgspec
 
 from proreus.app.preview.changes import Preview
+from proreus.app.printed import line
 
 _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
@@ -20,7 +21,7 @@ def as_text(preview: Preview) -> str:
     for change in preview.changes:
         cloud = f" (cloud {change.cloud})" if change.cloud else ""
         parts.append(f"{_SIGNS[change.action]} {change.about}{cloud}")
-        parts += [f"    {line}" for line in change.lines]
+        parts += [f"    {text}" for text in change.lines]
         if change.waits_for:
             parts.append(f"    waits: {change.waits_for}")
     parts += [f"! {text}" for text in preview.held]
@@ -38,4 +39,4 @@ def as_text(preview: Preview) -> str:
             if preview.held or preview.unread
             else "no changes: everything is as it should be"
         )
-    return "\n".join(parts)
+    return "\n".join(map(line, parts))

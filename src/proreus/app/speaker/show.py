@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from proreus.app import readonly
+from proreus.app import printed, readonly
 from proreus.app.speaker.options import SpeakerOptions
 from proreus.app.speaker.settings import SettingsFile, passwords
 from proreus.app.speaker.speaker import peers_of
@@ -53,9 +53,9 @@ async def show(options: SpeakerOptions, settings: SettingsFile, cluster: ClientC
         try:
             shown = await _read(options, settings, client)
         except KubeError as exc:
-            print(f"the request to {cluster.server} failed: {exc}")
+            print(printed.line(f"the request to {cluster.server} failed: {exc}"))
             return 1
-    print("\n".join(lines(shown)))
+    print("\n".join(map(printed.line, lines(shown))))
     return 0 if shown.is_well else 1
 
 

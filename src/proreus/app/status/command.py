@@ -119,8 +119,8 @@ async def _show(options: StatusOptions, config: ClientConfig, pools: Sequence[Po
                     return 0
                 await asyncio.sleep(options.interval)
         except KubeError as exc:
-            print(f"{PROGRAM}: the request to {config.server} failed: {exc}", file=sys.stderr)
-            return 1
+            problem = f"the request to {config.server} failed: {exc}"
+            return ending.refused(PROGRAM, (problem,), 1)
 
 
 async def _observer(

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from proreus.app import printed
 from proreus.app.status.summary import (
     GatewayRow,
     Inside,
@@ -34,7 +35,7 @@ def render(summary: Summary, *, width: int = 100, rows: int = 20, everything: bo
     lines += _section("SERVICES", summary.services, rows, everything=everything)
     lines.append(f"ROUTES     {_routes(summary.nodes)}")
     lines += _inside(summary.inside, rows)
-    return "\n".join(line[:width].rstrip() for line in lines) + "\n"
+    return "\n".join(printed.line(line)[:width].rstrip() for line in lines) + "\n"
 
 
 def _served(gateway: GatewayRow) -> str:
