@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from proreus.cloudprovider import CloudError, Done, Ensured, InvalidRequest, Route
+from proreus.cloudprovider.errors import CallTimeout
 from proreus.kube.objects import ServicePort
+from proreus.providers.azure.api import Arm
+from proreus.providers.azure.balancing.load_balancers import AzureLoadBalancers
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .balancing import (
@@ -13,6 +16,7 @@ from .balancing import (
     answers,
     balancer,
     delete,
+    desired,
     ensure,
     everything,
     machines,
@@ -28,7 +32,7 @@ from .balancing import (
 from .emulator import seed
 from .emulator.server import Emulator, Fault
 from .emulator.store import compute, network
-from .site import CLUSTER, ID, context, started
+from .site import CLUSTER, ID, config, context, started
 
 ADDITIONAL = "azure-additional-public-ips"
 
@@ -160,15 +164,40 @@ async def test_a_service_that_azure_refuses_lastingly_keeps_no_other_one_from_it
 ) -> None:
     """Such as one with a DNS label that somebody else in the region has."""
     nodes = machines(azure)
-    azure.works = 1
+    azure.works = int("asynchronous" in refusal)
     label = {"azure-dns-label-name": "taken"}
-    services = [service(n, label if n == 3 else {}, namespace=f"team-{n}") for n in range(1, 6)]
+    services = [service(n, label if n == 3 else {}, namespace=f"team-{n}") for n in range(1, 4)]
     name = name_of(services[2].metadata.uid)
     azure.faults.append(Fault("PUT", "publicIPAddresses", times=-1, name=name, **refusal))
     async with started(azure) as provider:
         found = dict(await answers(provider, nodes, *services))
     assert not isinstance(found.pop("web-3"), Ensured)
     assert {type(one) for one in found.values()} == {Ensured}
+
+
+async def test_what_is_no_service_s_fault_is_not_looked_for_among_them(azure: Emulator) -> None:
+    """Neither the time without an answer nor another cluster's load balancer."""
+    nodes = machines(azure)
+    services = [service(n) for n in range(1, 9)]
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service())
+        stored = azure.store.of[network("loadBalancers", "kubernetes").lower()]
+        stored["tags"]["proreus_cluster-uid"] = "another"
+        azure.counted()
+        found = await answers(provider, nodes, *services)
+        assert all("another" in str(one) for one in found.values())
+        assert azure.counted()["GET", "Microsoft.Network/loadBalancers"] == 2
+        lbs = [desired(provider, one, nodes) for one in services]
+    arm = Arm(config(azure.url), context(nodes=nodes), timeout=0.1)
+    try:
+        await arm.connect()
+        azure.delay = 0.5
+        late = await AzureLoadBalancers(arm).ensure(lbs)
+    finally:
+        azure.delay = 0.0
+        await arm.close()
+    assert {type(one) for one in late.values()} == {CallTimeout}
+    assert azure.counted()["GET", "Microsoft.Network/loadBalancers"] <= 4
 
 
 async def test_a_public_ip_of_another_cluster_s_service_of_the_same_name_is_refused(

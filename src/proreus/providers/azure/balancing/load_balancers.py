@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Se
 from functools import partial
 from typing import Final, TypeVar
 
-from proreus.cloudprovider.errors import CloudError, Throttled, Unauthenticated
+from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled, Unauthenticated
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
@@ -299,9 +299,15 @@ def _is_everyones(error: CloudError) -> bool:
     An operation that fails in the end has no status, and its code tells: it may be about one of
     them.
     """
+    if isinstance(error, CallTimeout | _Foreign):
+        return True
     if not isinstance(error, Refused) or error.reason is not Reason.UNKNOWN:
         return False
     return bool(error.status) or error.code in INTERNAL
+
+
+class _Foreign(CloudError):
+    """The error about a load balancer that another cluster has marked."""
 
 
 def _node_ports(services: Iterable[KubeObject], jobs: Iterable[Job]) -> dict[str, frozenset[int]]:
@@ -350,7 +356,7 @@ def _check_owner(state: State, ref: LoadBalancerRef) -> None:
     """
     for one in state.balancers.values():
         if one is not None and marks.is_of_another_cluster(one, ref.cluster):
-            raise CloudError(
+            raise _Foreign(
                 f"the load balancer {one['name']} belongs to {marks.owner(one)}: give this cluster"
                 " another --cluster-name, or loadBalancerName in the cloud-config"
             )
