@@ -11,6 +11,7 @@ from proreus.providers.local.gateways.plan import (
     SHARES,
     Fitness,
     Holding,
+    Namesake,
     Note,
     Share,
     announced,
@@ -20,6 +21,7 @@ from proreus.providers.local.gateways.plan import (
     held,
     is_news,
     key,
+    namesake,
     noted,
     owners,
     priority,
@@ -252,3 +254,41 @@ def test_a_claim_that_names_no_share_is_none(claim: str) -> None:
     address = next(one for one in ADDRESSES if share_of(one) == ONE[1])
     notes = {"a": note(Note(), {ONE}), "b": Note(number=1, claims={claim: 1})}
     assert owners([address], notes, "c") == {address: "a"}
+
+
+def after(*shown: Note | None, own: int = 1, pause: float = 5.0) -> Namesake:
+    """What is known of a namesake once the board has shown these notes, one after the other."""
+    found, now = Namesake(), 100.0
+    for one in shown:
+        found = namesake(found, Note(number=own, by="us"), one, now, 15.0)
+        now += pause
+    return found
+
+
+def theirs(number: int) -> Note:
+    return Note(number=number, by="them")
+
+
+OURS = Note(number=1, by="us")
+
+
+def test_who_goes_on_writing_under_our_name_is_a_namesake() -> None:
+    assert after(theirs(5), OURS, theirs(6), OURS, theirs(7)).is_there
+    assert after(theirs(5), theirs(6), theirs(7), OURS).is_there, "ours was seen last"
+    assert after(theirs(5), OURS, Note(number=6), None, Note(number=7)).is_there, "an old version"
+
+
+def test_what_the_last_process_has_left_is_no_namesake() -> None:
+    assert not after(*[theirs(5)] * 20).is_there
+    assert not after(theirs(5), theirs(6), OURS).is_there, "it was about to end"
+    assert not after(*map(theirs, range(20)), own=0).is_there, "we have posted nothing yet"
+    assert not after(OURS, Note(number=2, by="us"), None).is_there
+    assert noted(OURS, (), {}, reaches=True, addresses=()).by == "us"
+
+
+def test_a_namesake_that_is_silent_for_a_while_is_forgotten() -> None:
+    notes = [theirs(5), theirs(6), theirs(7)]
+    assert after(*notes, OURS, OURS).is_there
+    assert not after(*notes, OURS, OURS, OURS, OURS).is_there
+    assert not after(*notes, *[theirs(7)] * 4).is_there, "its last note is no news"
+    assert not after(*notes, *[OURS] * 4, theirs(7)).is_there

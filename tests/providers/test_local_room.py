@@ -77,7 +77,7 @@ class Board:
     def __init__(self) -> None:
         self.posted: dict[str, str] = {}
         self.failures = 1
-        self._news = asyncio.Event()
+        self.news = asyncio.Event()
 
     async def post(self, name: str, text: str) -> None:
         if self.failures:
@@ -89,7 +89,8 @@ class Board:
         return {name: Notice(text, 0.0) for name, text in self.posted.items()}
 
     async def changed(self) -> None:
-        await self._news.wait()
+        await self.news.wait()
+        self.news.clear()
 
 
 async def test_a_gateway_goes_on_writing_notes_after_an_unforeseen_failure() -> None:
@@ -99,6 +100,23 @@ async def test_a_gateway_goes_on_writing_notes_after_an_unforeseen_failure() -> 
     try:
         await until("a note is there", lambda: "gateway" in board.posted)
         assert not board.failures
+    finally:
+        await room.close()
+
+
+async def test_two_gateways_of_one_name_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    room, board = Room(GATEWAY, "gateway"), Board()
+    board.failures = 0
+    room.meet(board)
+    try:
+        await until("ours is there", lambda: "gateway" in board.posted)
+        for number in range(1, 7):
+            board.posted["gateway"] = f'{{"number": {number}, "by": "another"}}'
+            board.news.set()
+            await asyncio.sleep(0.3)
+        told = [one for one in caplog.records if "gateway's name, gateway" in one.getMessage()]
+        assert [one.levelno for one in told] == [logging.ERROR]
+        assert "gateway vrrp name" in told[0].getMessage()
     finally:
         await room.close()
 

@@ -34,6 +34,7 @@ Announcement = tuple[str, str]
 _FIRST_OCTETS: Final = "127.118"
 _HIGHEST_PRIORITY: Final = 254  # 255 is for a router that owns the address
 _SHOWN: Final = 20
+_SURE: Final = 3
 _NUMBERS: Final = {str(one): one for one in range(SHARES)}
 HANDICAP: Final = -253
 """What is added to the priorities of a gateway that is not fit: one that is, comes first."""
@@ -69,6 +70,7 @@ class Note(msgspec.Struct, frozen=True):
         more: How many addresses it announces besides those in `addresses`.
         named: The names of all gateways in this gateway's cloud-config.
         at: When the note was written, as Unix time; only for people to read.
+        by: A word of the process that has written the note, which no other has.
     """
 
     number: int = 0
@@ -79,6 +81,26 @@ class Note(msgspec.Struct, frozen=True):
     more: int = 0
     named: tuple[str, ...] = ()
     at: float = 0.0
+    by: str = ""
+
+
+class Namesake(msgspec.Struct, frozen=True):
+    """What is known of another process that posts its notes under this gateway's name.
+
+    Attributes:
+        number: The number of its last note.
+        notes: How many of its notes have taken the place of ours.
+        at: When the last one did, on the clock of `namesake`.
+    """
+
+    number: int = 0
+    notes: int = 0
+    at: float = 0.0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is another one for sure, and not the last process, which was about to end."""
+        return self.notes >= _SURE
 
 
 class Fitness(msgspec.Struct, frozen=True):
@@ -243,7 +265,26 @@ def noted(
         addresses=tuple(shown[:_SHOWN]),
         more=max(0, len(shown) - _SHOWN),
         named=before.named,
+        by=before.by,
     )
+
+
+def namesake(
+    before: Namesake, own: Note, shown: Note | None, now: float, lifetime: float
+) -> Namesake:
+    """Return what is known of a namesake, by what the board shows under this gateway's name.
+
+    Args:
+        before: What was known.
+        own: The last note that has been posted; its number is 0 if there is none yet.
+        shown: The note on the board; None if there is none that can be read.
+        now: The time in seconds.
+        lifetime: The seconds after which one that posts nothing is forgotten.
+    """
+    if shown is not None and shown.by != own.by and shown.number != before.number:
+        # Until ours was there, it may be what the last process has left.
+        return Namesake(shown.number, before.notes + 1 if own.number else 0, now)
+    return before if now - before.at < lifetime else Namesake(before.number)
 
 
 def is_news(before: Note, after: Note, others: Mapping[str, Note]) -> bool:

@@ -6,6 +6,7 @@ It lasts as long as the provider, in replicas that lead and in those that stand 
 import asyncio
 import contextlib
 import logging
+import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
@@ -19,7 +20,7 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.providers.local.config import Gateway
 from proreus.providers.local.gateways import plan
 from proreus.providers.local.gateways.keepalived import LEAVES_WITHIN, Keepalived, missing
-from proreus.providers.local.gateways.plan import Holding, Note, Share
+from proreus.providers.local.gateways.plan import Holding, Namesake, Note, Share
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ RENEWED_EVERY: Final = 5.0
 LIFETIME: Final = 15.0
 """Seconds after which a note that is not renewed is that of a dead gateway."""
 
+_PROCESS: Final = secrets.token_hex(4)
 _ADDRESSES_CHANGE: Final = 0x10  # RTMGRP_IPV4_IFADDR
 _ELECTION: Final = 6
 """Advertisement intervals that the first election takes at most, with some to spare."""
@@ -65,8 +67,9 @@ class Room:
         self._opened = 0.0
         self._work: list[Background] = []
         self._board: Board | None = None
-        self._own = Note(number=int(time.time() * 1000), named=vrrp.gateways)
-        self._posted = Note()
+        self._own = Note(number=int(time.time() * 1000), named=vrrp.gateways, by=_PROCESS)
+        self._posted = Note(by=_PROCESS)
+        self._namesake = Namesake()
         self._posted_at = 0.0
         self._withheld: frozenset[Share] = frozenset()
         self._holds: frozenset[Share] = frozenset()
@@ -187,6 +190,7 @@ class Room:
                     await self._wake.wait()
             await asyncio.sleep(_TOGETHER)
             self._wake.clear()
+            self._look_for_a_namesake(board)
             others = dict(self._others())
             self._keepalived.meet(others=bool(others))
             seen = {name: note.number for name, note in others.items()}
@@ -215,6 +219,24 @@ class Room:
         while True:
             await board.changed()
             self._wake.set()
+
+    def _look_for_a_namesake(self, board: Board) -> None:
+        """Say once if another gateway has this one's name: the two overwrite each other's notes."""
+        notice, shown = board.notices().get(self.name), None
+        if notice is not None:
+            with contextlib.suppress(msgspec.DecodeError):
+                shown = msgspec.json.decode(notice.text, type=Note)
+        before, now = self._namesake, time.monotonic()
+        self._namesake = plan.namesake(before, self._posted, shown, now, LIFETIME)
+        if self._namesake.is_there and not before.is_there:
+            log.error(
+                "Another manager writes its notes under this gateway's name, %s, so neither knows"
+                " of the other: give each machine a host name of its own, or each manager another"
+                " gateway vrrp name in its cloud-config; on one machine run one manager",
+                self.name,
+            )
+        elif before.is_there and not self._namesake.is_there:
+            log.info("No other manager writes notes under this gateway's name any more")
 
     def _others(self) -> Iterator[tuple[str, Note]]:
         for name, notice in self._board.notices().items() if self._board is not None else ():
