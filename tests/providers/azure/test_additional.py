@@ -124,6 +124,9 @@ async def test_an_address_that_the_status_shows_already_stays(azure: Emulator) -
     shown = service(1, {ADDITIONAL: "10.9.0.9"}, ingress=["20.0.0.1", "10.9.0.9"])
     async with started(azure, known(nodes, [shown])) as provider:
         assert "10.9.0.9" in (await ensure(provider, nodes, shown))["web-1"]
+    async with started(azure, known(nodes, [])) as provider:
+        await delete(provider, shown)
+    assert not rules(azure)
 
 
 async def test_whoever_denies_all_others_is_heard_by_services_at_the_same_address(

@@ -39,7 +39,9 @@ def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Ind
     for job in jobs:
         shown = {point.ip for point in job.ref.last_ingress}
         for address in job.options.additional if job.lb is not None else ():
-            why = "" if address in shown else refusal_of(job, address, state, scene, known)
+            if address in shown:
+                continue
+            why = refusal_of(job, address, state, scene, known) or _not_public(job, address, scene)
             if why:
                 raise InvalidRequest(
                     f"annotation {ANNOTATION_ADDITIONAL}: {address}: {why}: leave it out"
@@ -54,8 +56,12 @@ def refusal_of(job: Job, address: str, state: State, scene: Scene, known: Index)
         return ""
     if node:
         return f"it is an address of the node {node}"
-    if reason := refusal(_owners(ref, address, state, scene, known), ref, tenants, (address,)):
-        return reason
+    return refusal(_owners(ref, address, state, scene, known), ref, tenants, (address,))
+
+
+def _not_public(job: Job, address: str, scene: Scene) -> str:
+    if scene.place.config.tenants.lists(job.ref.namespace, (address,)):
+        return ""
     found = ip_address(address)
     return "it is no public address" if any(found in one for one in _NOT_PUBLIC) else ""
 
