@@ -1,7 +1,10 @@
 import asyncio
+import itertools
+import logging
 
 import pytest
 
+from proreus.runtime import metrics
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.tasks import supervise
 from proreus.testing.clock import virtual_time
@@ -92,3 +95,35 @@ async def test_cancelling_the_supervisor_ends_the_task() -> None:
         await task
     assert flaky.starts == [0]
     assert not flaky.told
+
+
+@virtual_time
+async def test_an_expected_failure_is_a_warning_and_no_crash(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    flaky = Flaky(0, 0, 20, 0)
+
+    async def run() -> None:
+        await supervise(
+            "away", flaky.run, backoff=BACKOFF, on_crash=flaky.on_crash, expected=(OSError,)
+        )
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(100):
+            await run()
+    assert flaky.starts == [0, 1, 3, 24, 26], "as after crashes, counted anew after the cap"
+    assert {error for _, error in flaky.told} == {None}
+    assert {one.levelno for one in caplog.records} == {logging.WARNING}
+    assert metrics.REGISTRY.get_sample_value("proreus_crashes_total", {"task": "away"}) is None
+
+
+@virtual_time
+async def test_chance_takes_away_of_the_delay_what_the_jitter_allows() -> None:
+    flaky = Flaky(*[0] * 20)
+    jittery = Backoff(first=8, cap=8, jitter=0.5)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1000):
+            await supervise("jittery", flaky.run, backoff=jittery, on_crash=flaky.on_crash)
+    gaps = [after - before for before, after in itertools.pairwise(flaky.starts)]
+    assert all(4 <= gap <= 8 for gap in gaps)
+    assert len(set(gaps)) > 1

@@ -6,17 +6,14 @@ An error that the work raises harms nothing else: the work begins again, after a
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.runtime import klog, priority
+from proreus.runtime import priority
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.priority import Priority
 from proreus.runtime.tasks import supervise
-
-log = klog.logger(__name__)
 
 BACKOFF: Final = Backoff(first=1.0, cap=60.0, jitter=0.5)
 
@@ -51,30 +48,13 @@ class Background:
 
     async def _run(self) -> None:
         priority.current.set(Priority.RESYNC)
-        await supervise(self._name, self._attempts, backoff=BACKOFF, on_crash=lambda _: None)
-
-    async def _attempts(self) -> None:
-        """Do the work, again whenever the cloud has failed."""
-        loop, failures = asyncio.get_running_loop(), 0
-        while True:
-            begun = loop.time()
-            try:
-                await self._contained()
-            except CloudError as error:
-                if loop.time() - begun > BACKOFF.cap:
-                    failures = 0
-                delay = BACKOFF.delay(failures, random.random())  # noqa: S311 - jitter
-                failures += 1
-                klog.warning(
-                    log,
-                    "The provider's background work failed; it begins again",
-                    err=error,
-                    task=self._name,
-                    restart_seconds=round(delay, 2),
-                )
-                await asyncio.sleep(delay)
-            else:
-                return
+        await supervise(
+            self._name,
+            self._contained,
+            backoff=BACKOFF,
+            on_crash=lambda _: None,
+            expected=(CloudError,),
+        )
 
     async def _contained(self) -> None:
         """Do the work; what would end the task becomes an exception that is dealt with."""

@@ -1,6 +1,7 @@
 """Restart tasks that crash, and keep tasks from ending the process."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
@@ -16,11 +17,18 @@ async def supervise(
     *,
     backoff: Backoff,
     on_crash: Callable[[Exception | None], None],
+    expected: tuple[type[Exception], ...] = (),
 ) -> None:
     """Run `factory()` until it returns; when it raises, start it again after the backoff.
 
-    `on_crash` gets what was raised, and None once the task has run for `backoff.cap` seconds
-    since; from then on its failures are counted anew. `Health.flag` makes such a function.
+    Args:
+        name: The name of the task in logs, and in `proreus_crashes_total`.
+        factory: Makes what is run.
+        backoff: How long to wait after failures. They are counted anew once the task has run for
+            `backoff.cap` seconds.
+        on_crash: Called with what was raised, and with None once the failures are counted anew.
+            `Health.flag` makes such a function.
+        expected: Errors that are no crash, but such as the cloud's: a warning in the log.
     """
     loop = asyncio.get_running_loop()
     failures = 0
@@ -38,9 +46,9 @@ async def supervise(
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            crash: Exception = RuntimeError(f"the work cancelled itself: {exc!r}")
+            raised: Exception = RuntimeError(f"the work cancelled itself: {exc!r}")
         except Exception as exc:  # noqa: BLE001 - whatever it is, the task is started again
-            crash = exc
+            raised = exc
         else:
             if failures:
                 on_crash(None)
@@ -48,11 +56,15 @@ async def supervise(
         finally:
             if timer is not None:
                 timer.cancel()
-        delay = backoff.delay(failures)
+        delay = backoff.delay(failures, random.random())  # noqa: S311 - jitter
         failures += 1
-        metrics.CRASHES.labels(name).inc()
-        klog.exception(log, "A task crashed", err=crash, task=name, restart_seconds=round(delay, 2))
-        on_crash(crash)
+        told: dict[str, Any] = {"err": raised, "task": name, "restart_seconds": round(delay, 2)}
+        if isinstance(raised, expected):
+            klog.warning(log, "A task failed and begins again", **told)
+        else:
+            metrics.CRASHES.labels(name).inc()
+            klog.exception(log, "A task crashed", **told)
+            on_crash(raised)
         await asyncio.sleep(delay)
 
 
