@@ -36,7 +36,7 @@ test "$1" = child || "$0" child &
 while true; do sleep 1; done
 """
 SLOW = """#!/bin/sh
-trap 'trap "" TERM; sleep 1.5; touch {done}; exit 0' TERM
+trap 'trap "" TERM; sleep 1.2; touch {done}; exit 0' TERM
 while true; do sleep 0.05; done
 """
 
@@ -201,7 +201,17 @@ async def test_a_change_of_the_cloud_config_is_no_second_manager() -> None:
     await new.close()
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.05, 2.0], ids=["begun", "starting", "running"])
+@pytest.mark.parametrize("turns", range(8))
+async def test_nothing_of_keepalived_is_left_however_early_a_room_is_closed(turns: int) -> None:
+    room = Room(GATEWAY, "gateway")
+    room.open()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await room.close()
+    assert programs_here("keepalived", "setpriv") == []
+
+
+@pytest.mark.parametrize("seconds", [0.05, 2.0], ids=["starting", "running"])
 async def test_nothing_of_keepalived_is_left_once_a_room_is_closed(seconds: float) -> None:
     room = Room(GATEWAY, "gateway")
     room.open()

@@ -135,16 +135,24 @@ class Keepalived:
         script.chmod(0o700)
         text = self._configuration(str(place / "handicap"), str(script))
         file.write_text(text, encoding="utf-8")
-        program = await asyncio.create_subprocess_exec(
-            # It would go on alone if the manager were killed, and say that all is well.
-            *("setpriv", "--pdeathsig", "TERM", "keepalived", "--dont-fork", "--log-console"),
-            *(f"--use-file={file}", "--vrrp", "--no-syslog"),
-            *(f"--pid={place / 'main.pid'}", f"--vrrp_pid={place / 'vrrp.pid'}"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
+                # It would go on alone if the manager were killed, and say that all is well.
+                *("setpriv", "--pdeathsig", "TERM", "keepalived", "--dont-fork", "--log-console"),
+                *(f"--use-file={file}", "--vrrp", "--no-syslog"),
+                *(f"--pid={place / 'main.pid'}", f"--vrrp_pid={place / 'vrrp.pid'}"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
         )
+        try:
+            program = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # In the middle of its start asyncio would kill the program, and not its child.
+            await _undisturbed(_ended_once_begun(starting))
+            raise
         last: deque[str] = deque(maxlen=3)
         self.is_running = True
         try:
@@ -172,6 +180,11 @@ async def _ended(program: asyncio.subprocess.Process) -> None:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)
+
+
+async def _ended_once_begun(starting: "asyncio.Task[asyncio.subprocess.Process]") -> None:
+    with contextlib.suppress(OSError):
+        await _ended(await starting)
 
 
 async def _has_ended(
