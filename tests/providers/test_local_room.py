@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -199,6 +201,35 @@ async def test_a_change_of_the_cloud_config_is_no_second_manager() -> None:
     await old.close()
     await until("the new one runs", lambda: programs_here("keepalived"))
     await new.close()
+
+
+def removed_after_a_second(place: Path, config: Path) -> None:
+    """Remove what is older than a second, as systemd's timer does after ten days in /tmp."""
+    config.write_text(f"d {place} 0755 root root 1s\n")
+    subprocess.run(["systemd-tmpfiles", "--clean", str(config)], check=True)
+
+
+@pytest.mark.skipif(not shutil.which("systemd-tmpfiles"), reason="systemd-tmpfiles is missing")
+async def test_files_of_keepalived_stay_however_old_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the farewell a gateway whose manager is killed after ten days goes on answering."""
+    place = tmp_path / "tmp"
+    (place / "old").mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    room = Room(GATEWAY, "gateway")
+    room.open()
+    try:
+        await until("it runs", lambda: [*place.glob("*/main.pid")])
+        before = {*place.glob("proreus-keepalived-*/*")}
+        assert {one.name for one in before} >= {"farewell", "handicap", "keepalived.conf"}
+        await asyncio.sleep(2.5)
+        await asyncio.to_thread(removed_after_a_second, place, tmp_path / "tmpfiles.conf")
+        assert not (place / "old").exists()
+        assert {*place.glob("proreus-keepalived-*/*")} >= before
+    finally:
+        await room.close()
+    assert [*place.iterdir()] == []
 
 
 @pytest.mark.parametrize("turns", range(8))

@@ -6,6 +6,7 @@ lines are in the manager's log, those of its end as a warning.
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import shutil
@@ -15,7 +16,7 @@ import struct
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,9 +96,9 @@ class Keepalived:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
             await self._locked(lock)
             while True:
-                with tempfile.TemporaryDirectory(prefix="proreus-keepalived-") as place:
+                with _directory() as place:
                     try:
-                        await self._run_once(Path(place))
+                        await self._run_once(place)
                     except OSError as error:
                         log.warning("keepalived could not be run: %s", error)
                 await asyncio.sleep(_PAUSE)
@@ -165,6 +166,21 @@ class Keepalived:
             self.is_running = False
             await _undisturbed(_ended(program))
             self._place = None
+
+
+@contextlib.contextmanager
+def _directory() -> Iterator[Path]:
+    """Make a directory that stays although it becomes old.
+
+    Of /tmp systemd-tmpfiles removes what is, but not what has a lock (tmpfiles.d(5)).
+    """
+    with tempfile.TemporaryDirectory(prefix="proreus-keepalived-") as place:
+        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield Path(place)
+        finally:
+            os.close(directory)
 
 
 async def _ended(program: asyncio.subprocess.Process) -> None:
