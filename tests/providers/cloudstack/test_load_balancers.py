@@ -32,7 +32,7 @@ from proreus.providers.cloudstack.balancing.owners import CLAIM
 from .emulator.refusals import Refusal
 from .emulator.server import Emulator
 from .lb_site import DNS, HTTP, HTTPS, NAME, UID, LBSite, lb_site
-from .site import CLUSTER
+from .site import CLUSTER, started
 
 OTHER_UID = "5e000000-0000-4000-8000-0000000000b2"
 
@@ -767,3 +767,32 @@ async def test_one_that_lists_leave_out_is_not_made_once_more(emulator: Emulator
         site.world.ips[id_] = address
         assert (await site.made(desired)).ingress == (point,)
         assert site.world.rules.keys() == rules.keys()
+
+
+async def test_a_machine_that_a_list_leaves_out_stays_in_the_rules(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with lb_site(emulator) as site:
+        await site.made(site.desired())
+        desired = site.desired(HTTP, HTTPS)
+    answered = emulator._answer
+
+    def hiding(command: str, parameters: Any) -> dict[str, Any]:
+        found = answered(command, parameters)
+        if command == "listVirtualMachines":
+            shown = found.get("virtualmachine", [])
+            found["virtualmachine"] = [one for one in shown if one["id"] != site.machines[0]]
+            found["count"] = len(found["virtualmachine"])
+        return found
+
+    monkeypatch.setattr(emulator, "_answer", hiding)
+    async with started(emulator) as provider:
+        assert provider.load_balancers is not None
+        while isinstance(answer := (await provider.load_balancers.ensure([desired]))[UID], Pending):
+            pass
+        assert isinstance(answer, Ensured)
+        assert not answer.rejected
+    assert {name: rule["members"] for name, rule in site.rules().items()} == {
+        f"{NAME}-tcp-80": set(site.machines),
+        f"{NAME}-tcp-443": set(site.machines[1:]),
+    }

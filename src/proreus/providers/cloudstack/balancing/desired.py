@@ -30,11 +30,13 @@ class Placed(msgspec.Struct, frozen=True):
         network: The id of the hosts' network; "" if there is none.
         members: The ids of the hosts' machines.
         rejected: By node, why other nodes cannot be hosts.
+        unseen: The ids of hosts' machines that CloudStack does not show, but that rules have.
     """
 
     network: str
     members: frozenset[str]
     rejected: Mapping[str, str]
+    unseen: frozenset[str] = frozenset()
 
 
 def placed(
@@ -43,7 +45,8 @@ def placed(
     """Find the network and the machines of a Service's hosts.
 
     All rules of a Service are in one network. That is where it has rules, if any host is there,
-    or else the first network of most hosts; those that are not in it are rejected.
+    or else the first network of most hosts; those that are not in it are rejected. A machine that
+    is not shown, and that rules have, stays in them: CloudStack takes it out when it expunges it.
 
     Args:
         lb: The desired load balancer, as the framework describes it.
@@ -52,11 +55,16 @@ def placed(
     """
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     rejected: dict[str, str] = {}
+    rules = tuple(rules)
+    in_rules = frozenset[str]().union(*(one.members for one in rules))
+    unseen: set[str] = set()
     for host in lb.hosts:
         id_ = parsed(host.provider_id)
         machine = machines.get(id_) if id_ else None
         if id_ is None:
             rejected[host.node] = f"{host.provider_id} is not a machine of CloudStack"
+        elif machine is None and id_ in in_rules:
+            unseen.add(id_)
         elif machine is None:
             rejected[host.node] = "CloudStack has no such machine"
         elif machine.get("state") in GONE:
@@ -71,8 +79,10 @@ def placed(
     used = _wanted(lb)
     if used is not None:
         ids = {host.node: parsed(host.provider_id) for host in lb.hosts}
-        members &= {str(ids[node]) for node in used if node in ids}
-    return Placed(network, frozenset(members), rejected)
+        serving = {str(ids[node]) for node in used if node in ids}
+        members &= serving
+        unseen &= serving
+    return Placed(network, frozenset(members), rejected, frozenset(unseen))
 
 
 def _wanted(lb: LoadBalancer) -> frozenset[str] | None:
@@ -130,6 +140,7 @@ def desired_balancer(
         network,
         can_change_sources=version >= CHANGED_SINCE,
         affinity_seconds=lb.affinity_seconds if network.has_stickiness else None,
+        unseen=place.unseen,
     )
 
 

@@ -138,6 +138,7 @@ class Desired(msgspec.Struct, frozen=True):
         can_change_sources: Whether this CloudStack can change the sources of a rule.
         affinity_seconds: How long after its last connection a client is bound to a machine; None if
             clients are not bound, or the network cannot bind them.
+        unseen: The ids of machines that stay in the rules that have them, and get into no others.
     """
 
     rules: tuple[Rule, ...]
@@ -146,6 +147,7 @@ class Desired(msgspec.Struct, frozen=True):
     network: Network
     can_change_sources: bool
     affinity_seconds: int | None = None
+    unseen: frozenset[str] = frozenset()
 
 
 class Observed(msgspec.Struct, frozen=True):

@@ -309,7 +309,7 @@ def _details(desired: Desired, observed: Observed) -> Iterator[Step]:
     for rule in observed.rules:
         if new := desired.members - rule.members:
             yield Assign(rule.id, tuple(sorted(new)))
-        if old := rule.members - desired.members:
+        if old := rule.members - desired.members - desired.unseen:
             yield Unassign(rule.id, tuple(sorted(old)))
         if desired.affinity_seconds is not None and not rule.policies:
             yield Stick(rule.id, desired.affinity_seconds)
