@@ -20,6 +20,7 @@ from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.providers.local import LocalCloud
 from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig, Vrrp
 from proreus.providers.local.gateways.keepalived import PATIENCE, missing
+from proreus.providers.local.gateways.plan import HANDICAP
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.load_balancers import LocalLoadBalancers
 from proreus.testing import objects
@@ -230,6 +231,30 @@ async def test_files_of_keepalived_stay_however_old_they_are(
     finally:
         await room.close()
     assert [*place.iterdir()] == []
+
+
+async def test_a_gateway_goes_on_although_its_keepalived_cannot_be_told_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with a full disk: it gave no results of health checks to the kernel, nor wrote notes."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    room, board = Room(GATEWAY, "gateway"), Board()
+    board.failures = 0
+    room.open()
+    try:
+        await until("it runs", lambda: [*tmp_path.glob("*/main.pid")])
+        (place,) = tmp_path.glob("proreus-keepalived-*")
+        place.rename(tmp_path / "elsewhere")
+        room.weigh(is_fit=False)
+        assert "keepalived could not be told" in caplog.text
+        board.posted["other"] = '{"number": 1}'
+        room.meet(board)
+        await until("a note is there", lambda: "gateway" in board.posted)
+        (tmp_path / "elsewhere").rename(place)
+        await until("it is told", lambda: (place / "handicap").read_text() == f"{HANDICAP}\n")
+        await until("of others, too", (place / "others").exists)
+    finally:
+        await room.close()
 
 
 @pytest.mark.parametrize("turns", range(8))

@@ -71,25 +71,34 @@ class Keepalived:
         self._handicap = 0
         self._has_others = False
         self._place: Path | None = None
+        self._told: tuple[int, bool] | None = None
 
     def weigh(self, handicap: int) -> None:
         """Add a number to all priorities from now on."""
         self._handicap = handicap
-        self._write()
+        self._tell()
 
     def meet(self, *, others: bool) -> None:
         """Note whether there are other gateways, to which addresses can be left."""
-        if others is not self._has_others:
-            self._has_others = others
+        self._has_others = others
+        self._tell()
+
+    def _tell(self) -> None:
+        """Write for the program what it does not know yet; next time, if that is impossible."""
+        try:
             self._write()
+        except OSError as error:
+            log.warning("keepalived could not be told how this gateway is: %s", error)
 
     def _write(self) -> None:
-        if self._place is not None:
+        news = (self._handicap, self._has_others)
+        if self._place is not None and news != self._told:
             (self._place / "handicap").write_text(f"{self._handicap}\n", encoding="ascii")
             if self._has_others:
                 (self._place / "others").touch()
             else:
                 (self._place / "others").unlink(missing_ok=True)
+            self._told = news
 
     async def run(self) -> None:
         """Run the program, again when it has ended, until cancelled."""
@@ -129,7 +138,7 @@ class Keepalived:
             OSError: The program cannot be started.
         """
         file = place / "keepalived.conf"
-        self._place = place
+        self._place, self._told = place, None
         self._write()
         script = place / "farewell"
         script.write_text(self._farewell(str(place / "others")), encoding="utf-8")
