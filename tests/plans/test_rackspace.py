@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -98,6 +98,15 @@ GUARDED = replace(WEB, access=frozenset({ALLOW, DENY}))
         ("a port that is being deleted", desired(WEB, TLS),
          having(there(), there(TLS, 8, status="PENDING_DELETE")), []),
         ("twice the same", desired(), having(there(), there(WEB, 8)), [f"DELETE {LB}/8"]),
+        ("another address that is older than what stays", desired(),
+         having(there(TLS, 1), there(DNS, 2, (OTHER,)), there(WEB, 3)), [f"DELETE {LB}/2"]),
+        ("another address that is younger than what stays", desired(),
+         having(there(TLS, 1), there(WEB, 3), there(DNS, 4, (OTHER,))),
+         [f"DELETE {LB}/1", f"DELETE {LB}/4"]),
+        ("another address, older, and UDP in the way of HTTP", desired(HTTP),
+         having(there(DNS, 1), there(DNS, 2, (OTHER,)), there(WEB, 3)), [f"DELETE {LB}/2"]),
+        ("another address, older, that cannot go", desired(HTTP),
+         having(there(DNS, 1), there(DNS, 2, (OTHER,), status="ERROR"), there(WEB, 3)), []),
         ("two addresses", desired(WEB, TLS), having(there(), there(TLS, 8, (OTHER,))),
          [f"POST {LB}"]),
         ("from inside to outside", desired(), having(there(WEB, 7, (INSIDE,))), [f"POST {LB}"]),
@@ -264,13 +273,27 @@ EXISTING = st.builds(
 
 @limits(max_examples=40)
 @given(
-    st.lists(SETTINGS, min_size=1, max_size=3, unique_by=lambda one: one.key),
-    st.lists(EXISTING, max_size=4, unique_by=lambda one: one.id),
-    st.sampled_from([15, 16, 25]),
+    settings=st.lists(SETTINGS, min_size=1, max_size=3, unique_by=lambda one: one.key),
+    existing=st.lists(EXISTING, max_size=4, unique_by=lambda one: one.id),
+    most=st.sampled_from([15, 16, 25]),
+    is_killed=st.booleans(),
+)
+@example(
+    settings=[HTTP],
+    existing=[there(WEB, 3), there(DNS, 1), there(DNS, 2, (OTHER,))],
+    most=25,
+    is_killed=False,
+)
+@example(
+    settings=[WEB],
+    existing=[there(WEB, 3), there(TLS, 1), there(TLS, 2, (OTHER,))],
+    most=25,
+    is_killed=True,
 )
 def test_steps_end_as_desired_and_the_address_stays(
-    settings: list[Settings], existing: list[Existing], most: int
+    settings: list[Settings], existing: list[Existing], most: int, *, is_killed: bool
 ) -> None:
+    """Also if the manager is killed after the first step of each round."""
     tcp = {one.port: one.protocol for one in settings if one.key[0] == "tcp"}
     settings = [one for one in settings if one.key[0] == "tcp" or tcp.get(one.port) != "HTTP"]
     wanted = desired(*settings, most=most)
@@ -279,18 +302,19 @@ def test_steps_end_as_desired_and_the_address_stays(
         check_observed(wanted, observed)
     except InvalidRequest:
         return
-    before = addresses_that_fit(observed)
-    for _ in range(60):
+    before, held = addresses_that_fit(observed), addresses(wanted, observed)
+    for _ in range(120):
         found = plan(wanted, observed)
         if not found:
             break
         assert len({step.call.balancer for step in found if step.call.balancer}) == len(
             [step for step in found if step.call.balancer]
         )
-        for step in found:
+        for step in found[:1] if is_killed else found:
             observed = renumbered(step.after(observed))
         if before:
             assert addresses_that_fit(observed) & before
+        assert addresses(wanted, observed) == held or not held
     assert is_settled(wanted, observed)
     assert sorted(one.settings.key for one in observed.existing) == sorted(
         one.key for one in settings

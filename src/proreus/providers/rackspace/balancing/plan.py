@@ -42,7 +42,9 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
     kept, surplus = _sorted(desired, observed)
     beside = [one for one in surplus if one.vip_ids & _address(desired, observed)]
     in_the_way = [one for one in beside if any(_conflicts(one, new) for new in desired.balancers)]
-    cleared = [steps.delete(one) for one in in_the_way if one.status == ACTIVE and kept]
+    rivals = _rivals(desired, observed)
+    leaving = rivals if in_the_way and rivals else in_the_way
+    cleared = [steps.delete(one) for one in leaving if one.status == ACTIVE and kept]
     made = _creations(desired, observed, kept)
     changed = (
         step
@@ -54,7 +56,7 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
     if first:
         return first
     if all(_is_there(settings, kept) for settings in desired.balancers):
-        return tuple(steps.delete(one) for one in surplus if one.status == ACTIVE)
+        return tuple(steps.delete(one) for one in rivals or surplus if one.status == ACTIVE)
     return ()
 
 
@@ -148,6 +150,25 @@ def _address(desired: Desired, observed: Observed) -> frozenset[int]:
     fitting = [one for one in _alive(observed) if desired.place.fits(one)]
     oldest = min(fitting, key=lambda one: one.id, default=None)
     return desired.place.shared if oldest is None else oldest.vip_ids
+
+
+def _rivals(desired: Desired, observed: Observed) -> list[Existing]:
+    """Return surplus load balancers on other addresses that are older than all that stay.
+
+    The address of the Service is that of the oldest one: if that goes before these, whether it is in
+    the way or surplus, the next oldest would bring another address.
+    """
+    kept, surplus = _sorted(desired, observed)
+    address = _address(desired, observed)
+    oldest = min((one.id for one in kept.values()), default=0)
+    return [
+        one
+        for one in surplus
+        if one.id < oldest
+        and one.status != GOING
+        and one.vip_ids != address
+        and desired.place.fits(one)
+    ]
 
 
 def _alive(observed: Observed) -> list[Existing]:
