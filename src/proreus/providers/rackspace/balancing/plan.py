@@ -155,8 +155,8 @@ def _address(desired: Desired, observed: Observed) -> frozenset[int]:
 def _rivals(desired: Desired, observed: Observed) -> list[Existing]:
     """Return surplus load balancers on other addresses that are older than all that stay.
 
-    The address of the Service is that of the oldest one: if that goes before these, whether it is in
-    the way or surplus, the next oldest would bring another address.
+    The address of the Service is that of the oldest one: if that goes before these, whether it is
+    in the way or surplus, the next oldest would bring another address.
     """
     kept, surplus = _sorted(desired, observed)
     address = _address(desired, observed)
