@@ -1,7 +1,7 @@
 """Parse CIDRs into values, so that equal networks compare equal however they are written."""
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
@@ -38,6 +38,16 @@ def is_within(inner: Network, outer: Network) -> bool:
     if isinstance(inner, IPv4Network):
         return isinstance(outer, IPv4Network) and inner.subnet_of(outer)
     return isinstance(outer, IPv6Network) and inner.subnet_of(outer)
+
+
+def is_in_any(inner: Network, outers: Iterable[Network]) -> bool:
+    """Tell whether `inner` is within one of `outers`, such as the cluster CIDRs."""
+    return any(is_within(inner, outer) for outer in outers)
+
+
+def overlap(one: Network, other: Network) -> bool:
+    """Tell whether two networks share an address; those of two families never do."""
+    return one.version == other.version and one.overlaps(other)
 
 
 def pod_cidrs(node: Node) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ Field names follow the Kubernetes API in Python's case.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import msgspec
 
@@ -343,6 +343,14 @@ def key(obj: KubeObject) -> str:
     """Return the cache key: `namespace/name`, or `name` for cluster-wide objects."""
     meta = obj.metadata
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+_LATE: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def by_age(node: Node) -> tuple[datetime, str]:
+    """Return a key that sorts the oldest node first; two of one second go by name."""
+    return node.metadata.creation_timestamp or _LATE, node.metadata.name
 
 
 def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:

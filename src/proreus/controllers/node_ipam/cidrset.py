@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from proreus.controllers.networks import Network, is_within, network
+from proreus.controllers.networks import Network, is_in_any, is_within, network
 
 _MOST_HOLDERS: Final = 255
 """The number of holders from which on a block stays taken for good."""
@@ -161,7 +161,7 @@ class Blocks:
         mine = self._reserved.get(uid, Reservation(()))
         for cidr in cidrs:
             net = network(cidr)
-            if net is None or not any(is_within(net, cidr_set.cluster) for cidr_set in self._sets):
+            if net is None or not is_in_any(net, self.clusters):
                 outside.append(cidr)
             if net is not None and not self._hold(net) and net not in mine.blocks:
                 shared.append(cidr)

@@ -13,7 +13,7 @@ pod CIDRs once.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -23,21 +23,21 @@ from proreus.controllers.events import PlannedEvent
 from proreus.controllers.networks import (
     Network,
     cluster_cidrs,
-    is_within,
+    is_in_any,
     network,
+    overlap,
     pod_cidrs,
 )
 from proreus.controllers.node_ipam.cidrset import Claim, Range
 from proreus.kube import patch as patches
 from proreus.kube.errors import RefusedByGate, ServerError, StatusError, Unreachable
 from proreus.kube.messages import scrub
-from proreus.kube.objects import Condition, Node, condition
+from proreus.kube.objects import Condition, Node, by_age, condition
 from proreus.kube.patch import Patch
 
 CONDITION: Final = "PodCIDRsAllocated"
 ALLOCATED: Final = "PodCIDRsAllocated"
 
-_LATE: Final = datetime.max.replace(tzinfo=UTC)
 DEFAULT_MASKS: Final = {4: 24, 6: 64}
 MOST_BITS: Final = {4: 24, 6: 16}
 """The most blocks of one cluster CIDR, as a power of two; Go limits IPv6 only."""
@@ -193,19 +193,17 @@ def unassignable(node: Node, nodes: Iterable[Node], clusters: Sequence[Network])
     that is not the cluster's, nor one to which an older node has a right.
     """
     nets = {net: text for text in pod_cidrs(node) if (net := network(text)) is not None}
-    outside = [text for net, text in nets.items() if not _is_in(net, clusters)]
+    outside = [text for net, text in nets.items() if not is_in_any(net, clusters)]
     if outside:
         known = ", ".join(map(str, clusters))
         text = f"The node's pod CIDR {outside[0]} is not in --cluster-cidr ({known})"
         return Trouble(Reason.OUTSIDE, text)
     for other in nodes:
-        if other.metadata.uid == node.metadata.uid or _age(other) > _age(node):
+        if other.metadata.uid == node.metadata.uid or by_age(other) > by_age(node):
             continue
         for held in pod_cidrs(other):
             theirs = network(held)
-            if theirs is not None and any(
-                net.version == theirs.version and net.overlaps(theirs) for net in nets
-            ):
+            if theirs is not None and any(overlap(net, theirs) for net in nets):
                 text = f"The node {other.metadata.name} has the pod CIDR {held}, and is older"
                 return Trouble(Reason.SHARED, text)
     return None
@@ -228,16 +226,8 @@ def releasable(node: Node, nodes: Iterable[Node], clusters: Sequence[Network]) -
     return tuple(
         cidr
         for cidr in pod_cidrs(node)
-        if (net := network(cidr)) is not None and net not in held and _is_in(net, clusters)
+        if (net := network(cidr)) is not None and net not in held and is_in_any(net, clusters)
     )
-
-
-def _is_in(net: Network, clusters: Iterable[Network]) -> bool:
-    return any(is_within(net, cluster) for cluster in clusters)
-
-
-def _age(node: Node) -> tuple[datetime, str]:
-    return node.metadata.creation_timestamp or _LATE, node.metadata.name
 
 
 def decide(mode: Mode, node: Node, in_cloud: InCloud | Exception) -> Decision:

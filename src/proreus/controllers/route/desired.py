@@ -2,18 +2,15 @@
 
 from bisect import bisect, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.routes import Route
-from proreus.controllers.networks import Network, endpoint, is_within, network, pod_cidrs
+from proreus.controllers.networks import Network, endpoint, is_in_any, network, pod_cidrs
 from proreus.controllers.route.conditions import shows_routes
 from proreus.controllers.route.policy import LABEL_EXCLUDE
-from proreus.kube.objects import Node
-
-_LATE = datetime.max.replace(tzinfo=UTC)
+from proreus.kube.objects import Node, by_age
 
 
 class DesiredRoute(msgspec.Struct, frozen=True):
@@ -99,7 +96,7 @@ def desired_routes(
     clouds, and those that have no pod CIDR or no provider id *yet*, since nobody knows what
     they will need.
     """
-    ordered = sorted(nodes, key=_age)
+    ordered = sorted(nodes, key=by_age)
     left_alone = frozenset(
         node.metadata.name
         for node in ordered
@@ -150,7 +147,7 @@ class _Claims:
 
     def claim(self, net: Network | None, node: str) -> str:
         """Claim a CIDR for a node, older nodes first; return why it cannot have it, or ""."""
-        if net is None or not any(is_within(net, cluster) for cluster in self._clusters):
+        if net is None or not is_in_any(net, self._clusters):
             return f"it is not in --cluster-cidr ({', '.join(map(str, self._clusters))})"
         starts = self._starts.setdefault(net.version, [])
         first = max(0, bisect(starts, int(net.network_address)) - 1)
@@ -188,10 +185,6 @@ def _networks(node: Node) -> list[Network]:
 def _endpoints(node: Node) -> list[str]:
     addresses = [endpoint(address.address) for address in node.status.addresses]
     return [*addresses, node.spec.provider_id] if node.spec.provider_id else addresses
-
-
-def _age(node: Node) -> tuple[datetime, str]:
-    return node.metadata.creation_timestamp or _LATE, node.metadata.name
 
 
 def _read(node: Node) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ import msgspec
 
 from proreus.cloudprovider.routes import Route
 from proreus.controllers.events import PlannedEvent, scrub
-from proreus.controllers.networks import Network, endpoint, is_within
+from proreus.controllers.networks import Network, endpoint, is_within, overlap
 from proreus.controllers.route.attempts import Attempt, Key, Unit
 from proreus.controllers.route.conditions import NetworkState
 from proreus.controllers.route.desired import DesiredRoute, DesiredRoutes, Problem
@@ -250,7 +250,7 @@ def _may_go(
         net in clusters
         or _is_unknown(route)
         or (net not in desired.routes and endpoint(route.target or "") in desired.shielded_targets)
-        or any(net.overlaps(cidr) for cidr in desired.shielded if cidr.version == net.version)
+        or any(overlap(net, cidr) for cidr in desired.shielded)
         or (net in desired.claimed and net not in desired.routes)
         or any(cidr != net and is_within(cidr, net) for cidr in desired.claimed)
     )

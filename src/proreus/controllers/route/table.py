@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from proreus.cloudprovider.routes import Route
-from proreus.controllers.networks import Network, is_within, network
+from proreus.controllers.networks import Network, is_in_any, network
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ def listed(
     }
     for route in routes:
         net = network(route.destination)
-        if net is None or net in kept or not any(is_within(net, cluster) for cluster in clusters):
+        if net is None or net in kept or not is_in_any(net, clusters):
             continue
         found[net] = (*found.get(net, ()), route)
     return Table(found, began, settling)

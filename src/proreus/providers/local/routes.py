@@ -7,14 +7,13 @@ and its next hop is an address of the node. A node that is this very machine nee
 import hashlib
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.routes import Route
-from proreus.kube.objects import Node
+from proreus.kube.objects import Node, by_age
 from proreus.providers.local.config import RoutesConfig
 from proreus.providers.local.netlink import KernelRoute, RouteTable, own_addresses
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 _FIRST_METRIC: Final = 1 << 24
 _IP_TYPES: Final = ("InternalIP", "ExternalIP")
-_LATE: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class LocalRoutes:
@@ -150,16 +148,12 @@ def _holders(nodes: Sequence[Node]) -> dict[tuple[str, str], Node]:
     its own new Node.
     """
     holders: dict[tuple[str, str], Node] = {}
-    for node in sorted(nodes, key=_age):
+    for node in sorted(nodes, key=by_age):
         if id_ := node.spec.provider_id:
             cidrs = filter(None, node.spec.pod_cidrs or (node.spec.pod_cidr,))
             for cidr in ("", *map(_canonical, cidrs)):
                 holders.setdefault((id_, cidr), node)
     return holders
-
-
-def _age(node: Node) -> tuple[datetime, str]:
-    return node.metadata.creation_timestamp or _LATE, node.metadata.name
 
 
 def _addresses(node: Node) -> list[str]:
