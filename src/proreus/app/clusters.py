@@ -79,10 +79,8 @@ async def _print(question: Question, options: Options, config: ClientConfig) -> 
         lines = await _answers(question, options, config)
     except CloudConfigError as exc:
         return ending.refused(PROGRAM, exc.problems, REFUSED)
-    except CloudError as exc:
-        return ending.refused(PROGRAM, (f"the call to the cloud failed: {exc}",), FAILED)
-    except KubeError as exc:
-        return ending.refused(PROGRAM, (f"the request to the API server failed: {exc}",), FAILED)
+    except (CloudError, KubeError) as exc:
+        return ending.could_not_ask(PROGRAM, exc, FAILED)
     for line in lines:
         print(printed.line(line))
     return 0

@@ -15,6 +15,8 @@ from types import FrameType
 from typing import Any, Final
 
 from proreus.app.printed import line
+from proreus.cloudprovider import CloudError
+from proreus.kube.errors import KubeError
 from proreus.runtime import klog, threads
 
 log = klog.logger(__name__)
@@ -62,6 +64,12 @@ def refused(program: str, problems: Iterable[str], code: int) -> int:
     for problem in problems:
         sys.stderr.write(f"{program}: {line(problem)}\n")
     return code
+
+
+def could_not_ask(program: str, error: CloudError | KubeError, code: int) -> int:
+    """Print which of cloud and API server could not be asked; return the exit code `code`."""
+    asked = "call to the cloud" if isinstance(error, CloudError) else "request to the API server"
+    return refused(program, (f"the {asked} failed: {error}",), code)
 
 
 def _end_soon(loop: asyncio.AbstractEventLoop, code: int) -> None:

@@ -43,8 +43,7 @@ async def _examine(options: DoctorOptions, config: ClientConfig) -> int:
     try:
         observed = await observe(options, config)
     except KubeError as exc:
-        problem = f"the request to the API server failed: {exc}"
-        return ending.refused(PROGRAM, (problem,), COULD_NOT_LOOK)
+        return ending.could_not_ask(PROGRAM, exc, COULD_NOT_LOOK)
     diagnosis = diagnose(observed, node=options.node, service=options.service)
     print(report.as_json(diagnosis) if options.json else report.as_text(diagnosis))
     return diagnosis.exit_code

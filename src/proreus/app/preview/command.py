@@ -54,9 +54,7 @@ def main(argv: Sequence[str]) -> int:
 async def _plan(options: PlanOptions, config: ClientConfig) -> int:
     try:
         preview = await observe(options, config)
-    except CloudError as exc:
-        return ending.refused(PROGRAM, (f"the call to the cloud failed: {exc}",), FAILED)
-    except KubeError as exc:
-        return ending.refused(PROGRAM, (f"the request to the API server failed: {exc}",), FAILED)
+    except (CloudError, KubeError) as exc:
+        return ending.could_not_ask(PROGRAM, exc, FAILED)
     print(report.as_json(preview) if options.json else report.as_text(preview))
     return preview.exit_code
