@@ -14,6 +14,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, refusal
 from proreus.providers.azure.balancing.addresses import owners_of
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
+from proreus.providers.azure.balancing.desired import each_port, ports_by_protocol
 from proreus.providers.azure.balancing.guard import Strip
 from proreus.providers.azure.balancing.index import Index
 from proreus.providers.azure.balancing.parts import Claim, Job, Scene, State
@@ -73,17 +74,15 @@ def strip_of(job: Job, targets: Iterable[str], scene: Scene, known: Index) -> St
     """
     wanted, ref = frozenset(filter(None, targets)), job.ref
     others = known.others_ports(ref.name, wanted, at_nodes=not job.options.floats)
-    kept = {protocol: set(ports) for protocol, ports in others.items()}
-    denies = False
-    for claim in _others(ref, wanted, scene):
-        denies = denies or claim.denies
-        for protocol, ports in claim.ports.items():
-            kept.setdefault(protocol, set()).update(ports)
+    theirs = tuple(_others(ref, wanted, scene))
+    kept = (
+        one for ports in (others, *(claim.ports for claim in theirs)) for one in each_port(ports)
+    )
     return Strip(
         wanted,
-        {protocol: frozenset(ports) for protocol, ports in kept.items()},
+        ports_by_protocol(kept),
         prefix=f"{ref.name}-",
-        keeps_denied=denies,
+        keeps_denied=any(claim.denies for claim in theirs),
     )
 
 

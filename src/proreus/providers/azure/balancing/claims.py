@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.kube.objects import KubeObject, Service
 from proreus.providers.azure.balancing.annotations import PREFIX, additional_in
-from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS
+from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, ports_by_protocol
 from proreus.providers.azure.balancing.parts import Claim, Job
 
 _AT_NODES = f"{PREFIX}azure-disable-load-balancer-floating-ip"
@@ -47,14 +47,14 @@ def _of(service: Service) -> Iterator[tuple[str, Claim]]:
 def _claim(service: Service, *, is_shown: bool) -> Claim:
     meta = service.metadata
     at_nodes = meta.annotations.get(_AT_NODES, "").lower() == "true"
-    ports: dict[str, set[int]] = {}
-    for one in service.spec.ports:
-        number = one.node_port if at_nodes else one.port
-        ports.setdefault(RULE_PROTOCOLS.get(one.protocol, "*"), set()).add(number)
+    ports = (
+        (RULE_PROTOCOLS.get(one.protocol, "*"), one.node_port if at_nodes else one.port)
+        for one in service.spec.ports
+    )
     return Claim(
         default_load_balancer_name(meta.uid),
         meta.namespace,
-        {protocol: frozenset(found) for protocol, found in ports.items()},
+        ports_by_protocol(ports),
         is_shown,
         meta.annotations.get(_DENIES, "").lower() == "true",
     )

@@ -1,6 +1,6 @@
 """Compute frontends, rules and probes of a Service, with the official names. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -301,6 +301,19 @@ def _probe_port(lb: LoadBalancer, text: str) -> int:
         f"annotation service.beta.kubernetes.io/port_…_health-probe_port: {text} is not a port of"
         " the Service: give one of spec.ports by name or number, or a number"
     )
+
+
+def ports_by_protocol(ports: Iterable[tuple[str, int]]) -> dict[str, frozenset[int]]:
+    """Gather ports, each with Azure's word for its protocol, by protocol."""
+    found: dict[str, set[int]] = {}
+    for protocol, port in ports:
+        found.setdefault(protocol, set()).add(port)
+    return {protocol: frozenset(numbers) for protocol, numbers in found.items()}
+
+
+def each_port(ports: Mapping[str, Iterable[int]]) -> Iterator[tuple[str, int]]:
+    """Yield all ports of a mapping by protocol, each with its protocol."""
+    return ((protocol, port) for protocol, numbers in ports.items() for port in numbers)
 
 
 def transports(lb: LoadBalancer, *, floats: bool) -> dict[str, list[int]]:

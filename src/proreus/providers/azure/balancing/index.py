@@ -7,7 +7,7 @@ import msgspec
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.balancers import listed
-from proreus.providers.azure.balancing.desired import base_of
+from proreus.providers.azure.balancing.desired import base_of, ports_by_protocol
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.parts import State
 from proreus.providers.azure.machines import Resource, part, properties
@@ -58,11 +58,8 @@ class Index(msgspec.Struct, frozen=True):
     ) -> dict[str, frozenset[int]]:
         """Return the ports by protocol that other Services have on addresses, or on nodes."""
         opened = [one for target in targets for one in self.ports.get(target, ())]
-        found: dict[str, set[int]] = {}
-        for one in (*opened, *(self.node_ports if at_nodes else ())):
-            if one.base != base:
-                found.setdefault(one.protocol, set()).add(one.port)
-        return {protocol: frozenset(ports) for protocol, ports in found.items()}
+        every = (*opened, *(self.node_ports if at_nodes else ()))
+        return ports_by_protocol((one.protocol, one.port) for one in every if one.base != base)
 
 
 def frontend_address(one: Resource, state: State) -> str:

@@ -39,7 +39,12 @@ from proreus.providers.azure.balancing.annotations import (
 )
 from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.claims import claims
-from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, Place, is_of
+from proreus.providers.azure.balancing.desired import (
+    RULE_PROTOCOLS,
+    Place,
+    is_of,
+    ports_by_protocol,
+)
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.observation import Observer
 from proreus.providers.azure.balancing.parts import Job, Scene, State
@@ -312,12 +317,13 @@ class _Foreign(CloudError):
 
 def _node_ports(services: Iterable[KubeObject], jobs: Iterable[Job]) -> dict[str, frozenset[int]]:
     """Return the node ports of Services that are not in a pass, by Azure's words for protocols."""
-    uids, found = {job.ref.uid for job in jobs}, dict[str, set[int]]()
-    for service in services:
-        if isinstance(service, Service) and service.metadata.uid not in uids:
-            for port in service.spec.ports:
-                found.setdefault(RULE_PROTOCOLS.get(port.protocol, "*"), set()).add(port.node_port)
-    return {protocol: frozenset(ports) for protocol, ports in found.items()}
+    uids = {job.ref.uid for job in jobs}
+    return ports_by_protocol(
+        (RULE_PROTOCOLS.get(port.protocol, "*"), port.node_port)
+        for service in services
+        if isinstance(service, Service) and service.metadata.uid not in uids
+        for port in service.spec.ports
+    )
 
 
 def _last_options(ref: LoadBalancerRef) -> Options:

@@ -13,6 +13,7 @@ from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.config import PoolType
 from proreus.providers.azure.ids import machine_id, resource_id
 from proreus.providers.azure.machines import by_id, part, properties, set_of
+from proreus.providers.azure.operations import Operation
 
 _COMPUTE: Final = "/providers/Microsoft.Compute"
 _NETWORK: Final = "/providers/Microsoft.Network"
@@ -109,10 +110,7 @@ class Observer:
                 f"Azure's lists lack {len(missing)} public IPs that load balancers have, such as"
                 f" {missing[0]}: nothing is changed until they are whole"
             )
-        asked = await asyncio.gather(
-            *(self._arm.find(operations.PUBLIC_IP_GET, id_) for id_ in missing)
-        )
-        return known | {id_: dict(one) for id_, one in zip(missing, asked, strict=True) if one}
+        return known | await self._each(operations.PUBLIC_IP_GET, missing)
 
     async def _interfaces(
         self, jobs: Sequence[Job], pools: Mapping[str, Sequence[str]]
@@ -188,9 +186,13 @@ class Observer:
         )
         listed_ = {id_: one for found in lists for id_, one in by_id(found).items()}
         missing = sorted(alone - listed_.keys())[:MOST_ALONE]
-        asked = await asyncio.gather(*(self._arm.find(operations.VM_GET, id_) for id_ in missing))
-        known = {**listed_, **{id_: one for id_, one in zip(missing, asked, strict=True) if one}}
+        known = listed_ | await self._each(operations.VM_GET, missing)
         return {id_: set_of(one) for id_, one in known.items()}
+
+    async def _each(self, operation: Operation, ids: Sequence[str]) -> dict[str, Resource]:
+        """Ask for resources one by one; those that are not there are left out."""
+        asked = await asyncio.gather(*(self._arm.find(operation, id_) for id_ in ids))
+        return {id_: one for id_, one in zip(ids, asked, strict=True) if one}
 
     def _machines(self, jobs: Sequence[Job]) -> set[str]:
         hosts = (host for job in jobs if job.lb is not None for host in job.lb.hosts)

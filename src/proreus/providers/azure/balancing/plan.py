@@ -23,6 +23,7 @@ from proreus.providers.azure.balancing.balancers import (
     listed,
     spots,
 )
+from proreus.providers.azure.balancing.desired import each_port, ports_by_protocol
 from proreus.providers.azure.balancing.homes import settled
 from proreus.providers.azure.balancing.index import Index, frontend_address, index
 from proreus.providers.azure.balancing.links import (
@@ -193,11 +194,8 @@ def _strip_nodes(jobs: Sequence[Job], scene: Scene, known: Index) -> guard.Strip
     Node ports of Services that are not in the pass stay open: another manager may balance them.
     """
     bases = {job.ref.name for job in jobs}
-    kept = {protocol: set(found) for protocol, found in scene.node_ports.items()}
-    for one in known.node_ports:
-        if one.base not in bases:
-            kept.setdefault(one.protocol, set()).add(one.port)
-    ports = {protocol: frozenset(found) for protocol, found in kept.items()}
+    others = ((one.protocol, one.port) for one in known.node_ports if one.base not in bases)
+    ports = ports_by_protocol((*each_port(scene.node_ports), *others))
     # A kubelet can claim any address for its Node.
     own = frozenset(scene.node_addresses) - known.addresses
     return guard.Strip(own, ports, keeps_denied=bool(ports))
