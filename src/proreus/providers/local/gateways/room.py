@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.background import GRACE, Background
-from proreus.cloudprovider.board import Board
+from proreus.cloudprovider.board import Board, Notice
 from proreus.cloudprovider.errors import CloudError
 from proreus.providers.local.config import Gateway
 from proreus.providers.local.gateways import plan
@@ -222,10 +222,8 @@ class Room:
 
     def _look_for_a_namesake(self, board: Board) -> None:
         """Say once if another gateway has this one's name: the two overwrite each other's notes."""
-        notice, shown = board.notices().get(self.name), None
-        if notice is not None:
-            with contextlib.suppress(msgspec.DecodeError):
-                shown = msgspec.json.decode(notice.text, type=Note)
+        notice = board.notices().get(self.name)
+        shown = None if notice is None else _note(notice)
         before, now = self._namesake, time.monotonic()
         self._namesake = plan.namesake(before, self._posted, shown, now, LIFETIME)
         if self._namesake.is_there and not before.is_there:
@@ -240,10 +238,8 @@ class Room:
 
     def _others(self) -> Iterator[tuple[str, Note]]:
         for name, notice in self._board.notices().items() if self._board is not None else ():
-            if name != self.name and notice.age < LIFETIME:
-                # Of another version, or edited by hand: it is as if it were not there.
-                with contextlib.suppress(msgspec.DecodeError):
-                    yield name, msgspec.json.decode(notice.text, type=Note)
+            if name != self.name and notice.age < LIFETIME and (note := _note(notice)) is not None:
+                yield name, note
 
     def _weigh(self, others: Mapping[str, Note]) -> None:
         found = plan.withheld(self.name, self._posted, others, self._holds)
@@ -255,3 +251,11 @@ class Room:
             )
         self._withheld = found
         self._tell_listeners()
+
+
+def _note(notice: Notice) -> Note | None:
+    """Return what a notice says; None if another version wrote it, or somebody edited it."""
+    try:
+        return msgspec.json.decode(notice.text, type=Note)
+    except msgspec.DecodeError:
+        return None
