@@ -81,6 +81,11 @@ class CloudsSite:
             await self.base.register_node(machine, ready=True, providerID=provider_id)
         return made
 
+    async def join_one_each(self) -> None:
+        """Start a machine in either cloud, e1 and w1, with its provider id."""
+        await self.join_with_id("east", "e1")
+        await self.join_with_id("west", "w1")
+
     async def service(self, name: str, cloud: str = "", **spec: Any) -> None:
         """Create a Service of type LoadBalancer that names a cloud, or none."""
         annotations = {"proreus.io/cloud": cloud} if cloud else {}

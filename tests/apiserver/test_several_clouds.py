@@ -233,8 +233,7 @@ async def test_a_cloud_that_cannot_be_started_holds_up_only_what_may_be_its_own(
 async def test_services_go_to_the_cloud_that_class_annotation_or_default_name(
     site: CloudsSite,
 ) -> None:
-    await site.join_with_id("east", "e1")
-    await site.join_with_id("west", "w1")
+    await site.join_one_each()
     flags = (
         "--load-balancer-cloud=west",
         "--load-balancer-classes=east=example.com/east,example.com/any",
@@ -270,8 +269,7 @@ async def test_hosts_are_the_nodes_of_the_clouds_own(site: CloudsSite) -> None:
 async def test_a_service_that_names_another_cloud_moves_and_leaves_nothing_behind(
     site: CloudsSite,
 ) -> None:
-    await site.join_with_id("east", "e1")
-    await site.join_with_id("west", "w1")
+    await site.join_one_each()
     async with site.manager() as manager:
         await site.base.initialised()
         await site.service("web", "east")
@@ -300,8 +298,7 @@ async def test_a_service_keeps_its_load_balancer_when_somebody_takes_the_record_
     site: CloudsSite,
 ) -> None:
     """As tools do that replace a Service by what their file says of it."""
-    await site.join_with_id("east", "e1")
-    await site.join_with_id("west", "w1")
+    await site.join_one_each()
     async with site.manager() as manager:
         await site.base.initialised()
         await site.service("web", "west")
@@ -381,8 +378,7 @@ async def test_a_service_that_names_no_cloud_there_is_says_so(site: CloudsSite) 
 async def test_the_cloud_config_of_one_changes_and_the_other_is_not_touched(
     site: CloudsSite,
 ) -> None:
-    await site.join_with_id("east", "e1")
-    await site.join_with_id("west", "w1")
+    await site.join_one_each()
     async with site.manager() as manager:
         await site.base.initialised()
         site.config("west", timeout="7.0")
@@ -406,8 +402,7 @@ west: |
   token = "{west.token}"
 """
     file.write_text(text)
-    await site.join_with_id("east", "e1")
-    await site.join_with_id("west", "w1")
+    await site.join_one_each()
     async with site.manager(config=str(file)) as manager:
         await site.base.initialised("e1", "w1")
         file.write_text(text.replace("region = west", "region = west\n  timeout = 7.0"))
