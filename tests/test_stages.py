@@ -67,11 +67,17 @@ def test_no_stage_begins_that_could_outlive_the_deadline() -> None:
     assert names(stages.chosen(order, time.monotonic() + 60)) == ["short", "short"]
 
 
-def test_the_time_to_get_programs_counts_before_the_deadline() -> None:
+def test_a_stage_begins_only_if_its_programs_can_be_found_in_time() -> None:
     one = stages.Stage("it", "what it proves", ("true",), 10, (), prepare=("true",))
     order = stages.Due((one,), ())
     assert names(stages.chosen(order, time.monotonic() + 60)) == []
-    assert names(stages.chosen(order, time.monotonic() + stages.PREPARING + 60)) == ["it"]
+    assert names(stages.chosen(order, time.monotonic() + stages.PREPARED + 60)) == ["it"]
+
+
+def test_programs_that_would_take_the_time_of_the_stage_pass_it_by() -> None:
+    prepare = ("sleep", "60")
+    one = stages.Stage("it", "what it proves", ("true",), 10, (), prepare=prepare)
+    assert stages.run(one, time.monotonic() + one.limit + 0.1) is stages.Outcome.PASSED_BY
 
 
 @pytest.mark.parametrize(("code", "outcome"), [(1, "FAILED"), (77, "PASSED_BY")])

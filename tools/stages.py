@@ -11,6 +11,7 @@ code 77, is passed by, and is counted in the last line.
 """
 
 import argparse
+import math
 import os
 import signal
 import subprocess
@@ -30,6 +31,8 @@ GRACE: Final = 60.0
 """Seconds that a stage has to clean up after its limit, before it is killed."""
 PREPARING: Final = 600
 """Seconds that a stage may take to get its programs; it is passed by without them."""
+PREPARED: Final = 60
+"""Seconds that it takes at most to find them all there, as on a machine that had them before."""
 ROTATING: Final = 600
 """Seconds of stages that no change made due, in one run of CI."""
 
@@ -75,9 +78,9 @@ class Stage(NamedTuple):
         return 3 * self.usual
 
     @property
-    def longest(self) -> int:
-        """Seconds after which it has ended, whatever happens."""
-        return self.limit + (PREPARING if self.prepare else 0)
+    def room(self) -> int:
+        """Seconds for which it is begun; what it needs to build its programs it takes if it may."""
+        return self.limit + (PREPARED if self.prepare else 0)
 
 
 class Outcome(Enum):
@@ -424,10 +427,11 @@ def head() -> str:
     return _git("rev-parse", "HEAD").stdout.strip()
 
 
-def run(stage: Stage) -> Outcome:
-    """Prepare and run a stage, and end it at its limit."""
+def run(stage: Stage, deadline: float = math.inf) -> Outcome:
+    """Prepare and run a stage, and end it at its limit, which is before the deadline."""
     say(f"{stage.name}: {stage.proves} (usually {stage.usual} s, at most {stage.limit} s)")
-    if stage.prepare and (code := _run(stage.prepare, limit=PREPARING)) != 0:
+    before = min(PREPARING, deadline - time.monotonic() - stage.limit)
+    if stage.prepare and (code := _run(stage.prepare, limit=before)) != 0:
         return Outcome.PASSED_BY if code in {None, LACKING} else Outcome.FAILED
     code = _run(stage.command, limit=stage.limit)
     if code is None:
@@ -464,11 +468,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def chosen(order: Due, deadline: float) -> Iterator[Stage]:
     """Return the stages that fit before the deadline, asked one after another as time goes by."""
     for stage in order.changed:
-        if time.monotonic() + stage.longest <= deadline:
+        if time.monotonic() + stage.room <= deadline:
             yield stage
     left = ROTATING
     for stage in order.rest:
-        if stage.usual <= left and time.monotonic() + stage.longest <= deadline:
+        if stage.usual <= left and time.monotonic() + stage.room <= deadline:
             left -= stage.usual
             yield stage
 
@@ -478,12 +482,14 @@ def say(line: str) -> None:
     print(f"== {line}", flush=True)
 
 
-def run_all(stages: Iterable[Stage], among: Sequence[Stage], passed: Passed) -> int:
+def run_all(
+    stages: Iterable[Stage], among: Sequence[Stage], passed: Passed, deadline: float = math.inf
+) -> int:
     """Run stages, then say how each of those they are among ended; 1 if any failed."""
     ends: dict[str, tuple[Outcome, float]] = {}
     for stage in stages:
         begun = time.monotonic()
-        outcome = run(stage)
+        outcome = run(stage, deadline)
         ends[stage.name] = (outcome, time.monotonic() - begun)
         if outcome is Outcome.PASSED:
             passed.add(stage)
@@ -524,7 +530,8 @@ def main(arguments: Sequence[str]) -> int:
     order = due(stages, changes, int(head(), 16))
     say("due: " + (", ".join(stage.name for stage in order.changed) or "none"))
     say("the rest: " + (", ".join(stage.name for stage in order.rest) or "none"))
-    return run_all(chosen(order, time.monotonic() + options.ci), stages, passed)
+    deadline = time.monotonic() + options.ci
+    return run_all(chosen(order, deadline), stages, passed, deadline)
 
 
 def _parser() -> argparse.ArgumentParser:
