@@ -1,6 +1,8 @@
 """Questions about a batch, of which some fail."""
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Collection, Mapping
 
 import pytest
@@ -39,9 +41,20 @@ async def test_an_error_that_is_none_of_the_clouds_is_not_taken_for_an_answer() 
     async def broken() -> None:
         raise ValueError("a fault")
 
-    assert await attempt(found(["a"])) == {"a": "there"}
+    assert await attempt(found, ["a"]) == {"a": "there"}
     with pytest.raises(ValueError, match="a fault"):
-        await attempt(broken())
+        await attempt(broken)
+
+
+async def test_an_attempt_that_is_cancelled_before_it_begins_leaves_nothing_behind() -> None:
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        waiting = asyncio.gather(attempt(found, ["a"]), attempt(found, ["b"]))
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        gc.collect()
+    assert not [str(one.message) for one in heard]
 
 
 class AllOrNone:

@@ -8,7 +8,7 @@ what the cloud says of that very machine; what a list left out is unknown, or as
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Ownership
@@ -18,6 +18,7 @@ from proreus.kube.objects import Node
 Item = TypeVar("Item", bound=Any)
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
+P = ParamSpec("P")
 
 Question = tuple[Collection[str], Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]]
 """Ids or names, and the function that asks about them."""
@@ -47,10 +48,16 @@ def in_parts(items: Iterable[Item], size: int) -> list[list[Item]]:
     return [ordered[first : first + size] for first in range(0, len(ordered), size)]
 
 
-async def attempt(work: Awaitable[Answer]) -> Answer | CloudError:
-    """Await the work; return its answer, or the CloudError that it raises."""
+async def attempt(
+    work: Callable[P, Awaitable[Answer]], *args: P.args, **kwargs: P.kwargs
+) -> Answer | CloudError:
+    """Call `work` with the arguments; return its answer, or the CloudError that it raises.
+
+    It takes a function, since a task of it may be cancelled before it begins: a coroutine would
+    then never be awaited.
+    """
     try:
-        return await work
+        return await work(*args, **kwargs)
     except CloudError as error:
         return error
 
@@ -62,7 +69,7 @@ async def ask_all(*questions: Question) -> list[Any]:
         CloudError: All questions that were about anything failed: the batch is to be tried again as
             a whole.
     """
-    answers = await asyncio.gather(*(attempt(ask(about)) for about, ask in questions))
+    answers = await asyncio.gather(*(attempt(ask, about) for about, ask in questions))
     relevant = [answer for answer, (about, _) in zip(answers, questions, strict=True) if about]
     failed = [answer for answer in relevant if isinstance(answer, CloudError)]
     if failed and len(failed) == len(relevant):

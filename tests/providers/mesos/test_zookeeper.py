@@ -128,7 +128,7 @@ async def test_the_session_of_a_leader_that_is_cut_off_expires_and_the_next_one_
 
             async def is_found() -> bool:
                 # What a session leaves goes a moment after it.
-                found = await attempt(one(provider, node("n1", agent)))
+                found = await attempt(one, provider, node("n1", agent))
                 return isinstance(found, Instance)
 
             await until("the next leader is found", is_found, 30.0)
@@ -149,7 +149,7 @@ async def test_a_zookeeper_that_hangs_holds_up_nothing_but_deletions(
         zookeeper.resume()
 
         async def is_told() -> bool:
-            return await attempt(one(provider, node("n2", gone))) == NotFound(tombstone=True)
+            return await attempt(one, provider, node("n2", gone)) == NotFound(tombstone=True)
 
         # The masters' sessions may have expired meanwhile; they register again.
         await electorate.close()
@@ -174,7 +174,7 @@ async def test_a_zookeeper_that_is_started_again_is_asked_again(
 
         async def is_told() -> bool:
             # The session of the leader before lasts until it expires.
-            return await attempt(one(provider, node("n1", agent))) == NotFound()
+            return await attempt(one, provider, node("n1", agent)) == NotFound()
 
         await until("it is gone", is_told, 30.0)
 

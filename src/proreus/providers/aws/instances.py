@@ -116,7 +116,7 @@ async def _listed(api: Api, ids: Collection[str]) -> dict[str, Answer]:
     found = _with_unknown(ids, shown)
     left_out = [id_ for id_, one in found.items() if isinstance(one, CloudError)]
     alone = random.sample(left_out, min(MOST_ALONE, len(left_out)))
-    answers = await asyncio.gather(*(attempt(_asked(api, {id_})) for id_ in alone))
+    answers = await asyncio.gather(*(attempt(_asked, api, {id_}) for id_ in alone))
     for id_, answer in zip(alone, answers, strict=True):
         found |= {id_: answer} if isinstance(answer, CloudError) else answer
     return found

@@ -61,7 +61,7 @@ class AzureInstances:
         wanted = [one.id for one in targets if one.id is not None]
         async with Questions(self._arm, wanted, self._domains) as questions:
             answers = await asyncio.gather(
-                *(attempt(self._look_up(questions, one)) for one in targets)
+                *(attempt(self._look_up, questions, one) for one in targets)
             )
         failed = [one for one in answers if isinstance(one, CloudError)]
         if failed and all(

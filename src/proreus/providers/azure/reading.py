@@ -217,7 +217,7 @@ class Questions:
             CloudError: The question was answered with an error: the same error each time.
         """
         if key not in self._answers:
-            self._answers[key] = self._group.create_task(attempt(ask()))
+            self._answers[key] = self._group.create_task(attempt(ask))
         answer = await self._answers[key]
         if isinstance(answer, CloudError):
             raise answer

@@ -99,7 +99,7 @@ class Reader:
             return read
         why = doubt(read)
         again: Mapping[Machine, Described] | CloudError
-        again = await attempt(self._all(whole=True)) if why is None else why
+        again = await attempt(self._all, whole=True) if why is None else why
         if isinstance(again, CloudError):
             return {**read, **dict.fromkeys(rest, again)}
         return {**read, **{key: again.get(key) for key in rest}}
@@ -108,7 +108,7 @@ class Reader:
         self, keys: Collection[Machine]
     ) -> Mapping[Machine, Described | CloudError | None]:
         ordered = sorted(keys)
-        answers = await asyncio.gather(*(attempt(self._one(key)) for key in ordered))
+        answers = await asyncio.gather(*(attempt(self._one, key) for key in ordered))
         return dict(zip(ordered, answers, strict=True))
 
     async def _all(self, *, whole: bool = False) -> dict[Machine, Described]:

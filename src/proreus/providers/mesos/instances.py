@@ -104,7 +104,7 @@ class MesosInstances:
         missing = {name: one.id for name, one in found.items() if isinstance(one, Unlisted)}
         if not missing:
             return {}
-        proof = await attempt(self._api.prove())
+        proof = await attempt(self._api.prove)
         if isinstance(proof, CloudError):
             return dict.fromkeys(missing, proof)
         seen = self._sightings

@@ -24,6 +24,7 @@ SINGLES: Final = 4
 _AT_ONCE = 10
 
 T = TypeVar("T")
+About = TypeVar("About")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -111,12 +112,12 @@ class Servers:
         self, keys: Collection[str], ask: Callable[[str], Awaitable[T]]
     ) -> dict[str, T | CloudError]:
         ordered = sorted(keys)
-        answers = await asyncio.gather(*(attempt(self._slot(ask(key))) for key in ordered))
+        answers = await asyncio.gather(*(attempt(self._slot, ask, key) for key in ordered))
         return dict(zip(ordered, answers, strict=True))
 
-    async def _slot(self, work: Awaitable[T]) -> T:
+    async def _slot(self, ask: Callable[[About], Awaitable[T]], about: About) -> T:
         async with self._slots:
-            return await work
+            return await ask(about)
 
 
 def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:

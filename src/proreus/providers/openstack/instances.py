@@ -54,7 +54,7 @@ class OpenStackInstances:
             if not isinstance(one, NotFound | CloudError)
         }
         wires, types = await asyncio.gather(
-            attempt(self._reader.wires(servers)), self._types(servers.values())
+            attempt(self._reader.wires, servers), self._types(servers.values())
         )
         answers: dict[str, InstanceAnswer] = {}
         for node in nodes:

@@ -93,5 +93,5 @@ class Reader(Servers):
             parameters = {by: of, "fields": fields}
             return await self._api.listed("neutron", operation, what, what, parameters)
 
-        parts = await asyncio.gather(*(self._slot(part(of)) for of in in_parts(ids, MOST_IDS)))
+        parts = await asyncio.gather(*(self._slot(part, of) for of in in_parts(ids, MOST_IDS)))
         return [one for found in parts for one in found]

@@ -122,7 +122,7 @@ class OVirtInstances:
             return {}, {}
         clusters = {one.cluster for one in machines} - {""}
         types = {one.instance_type for one in machines} - {""}
-        return await attempt(self._places.known(clusters, types))
+        return await attempt(self._places.known, clusters, types)
 
     def _answer(self, node: Node, machine: Machine, named: _Named | CloudError) -> InstanceAnswer:
         labels = _labels(node, machine, named)

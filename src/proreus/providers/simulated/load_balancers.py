@@ -72,14 +72,14 @@ class SimulatedLoadBalancers:
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Read once, then write what differs: nothing if all is as desired."""
-        answers = await asyncio.gather(*(attempt(self._ensure(lb)) for lb in desired))
+        answers = await asyncio.gather(*(attempt(self._ensure, lb) for lb in desired))
         return {lb.ref.uid: answer for lb, answer in zip(desired, answers, strict=True)}
 
     async def preview(
         self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """Read once, and return what `ensure` would write."""
-        answers = await asyncio.gather(*(attempt(self._preview(lb)) for lb in desired))
+        answers = await asyncio.gather(*(attempt(self._preview, lb) for lb in desired))
         return {lb.ref.uid: answer for lb, answer in zip(desired, answers, strict=True)}
 
     async def _preview(self, desired: LoadBalancer) -> Sequence[PartChange]:
@@ -94,7 +94,7 @@ class SimulatedLoadBalancers:
 
     async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Delete what carries the Service's marks, found by name (never stale) and by tags."""
-        answers = await asyncio.gather(*(attempt(self._delete(lb)) for lb in refs))
+        answers = await asyncio.gather(*(attempt(self._delete, lb) for lb in refs))
         return {lb.uid: answer for lb, answer in zip(refs, answers, strict=True)}
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:

@@ -158,7 +158,7 @@ class VSphereInstances:
         }
 
     async def _shown(self) -> dict[str, Snapshot | CloudError]:
-        asked = (attempt(place.inventory.current()) for place in self._places.values())
+        asked = (attempt(place.inventory.current) for place in self._places.values())
         shown = dict(zip(self._places, await asyncio.gather(*asked), strict=True))
         failed = [one for one in shown.values() if isinstance(one, CloudError)]
         if len(failed) == len(shown):
@@ -169,7 +169,7 @@ class VSphereInstances:
         """Ask each vCenter in other ways about machines that its inventory lacks."""
         if not uuids:
             return {}
-        asked = (attempt(place.inventory.prove(uuids)) for place in self._places.values())
+        asked = (attempt(place.inventory.prove, uuids) for place in self._places.values())
         proofs = dict(zip(self._places, await asyncio.gather(*asked), strict=True))
         answers = {}
         for uuid in sorted(uuids):
@@ -184,7 +184,7 @@ class VSphereInstances:
         name, ref = self._seen.get(uuid, ("", None))
         if ref is None or name not in self._places:
             return None
-        return await attempt(self._places[name].inventory.uuid_of(ref))
+        return await attempt(self._places[name].inventory.uuid_of, ref)
 
     async def _zones(
         self,
@@ -205,7 +205,7 @@ class VSphereInstances:
             mine = [node for node, one in matched.values() if one.vcenter == name]
             if place.tags is not None and mine:
                 is_waited_for = any(LABEL_ZONE not in node.metadata.labels for node in mine)
-                tagged[name] = await attempt(place.tags.marks(FRESH if is_waited_for else AGE))
+                tagged[name] = await attempt(place.tags.marks, FRESH if is_waited_for else AGE)
         zones: dict[str, Marks | CloudError] = {}
         for name, (node, one) in matched.items():
             marks, snapshot = tagged[one.vcenter], shown[one.vcenter]
