@@ -229,11 +229,15 @@ async def test_nothing_is_left_of_a_life_in_which_aws_throttles_fails_and_forget
 
 
 @pytest.mark.long
-async def test_nothing_is_left_of_the_life_of_500_nodes_and_50_services(
-    control_plane: ControlPlane, aws: StrictAWS, tmp_path: Path
+@pytest.mark.parametrize(
+    ("nodes", "services"), [(200, 20), pytest.param(500, 50, id="large")], ids=str
+)
+async def test_nothing_is_left_of_the_life_of_many_nodes(
+    control_plane: ControlPlane, aws: StrictAWS, tmp_path: Path, nodes: int, services: int
 ) -> None:
     async with set_up(control_plane, tmp_path) as site:
-        await live(Life(site, aws, tmp_path, 1800.0), nodes=500, services=50, leaving=20)
+        life = Life(site, aws, tmp_path, 1800.0)
+        await live(life, nodes, services, leaving=nodes // 25)
 
 
 @pytest.mark.long
