@@ -317,6 +317,33 @@ async def test_a_service_keeps_its_load_balancer_when_somebody_takes_the_record_
     assert await site.balanced("web") == address
 
 
+async def test_a_service_keeps_its_load_balancer_whatever_others_write_of_its_cloud(
+    site: CloudsSite,
+) -> None:
+    """As when the file of a Service comes from another cluster, or has a mistake in it."""
+    await site.join_with_id("east", "e1")
+    await site.join_with_id("west", "w1")
+    async with site.manager():
+        await site.base.initialised()
+        await site.service("web", "west")
+        address = await site.balanced("web")
+        made = await site.clouds["west"].admin.parts()
+        for other in ("north", "east"):
+            await site.annotate("web", cloud_in_use=other)
+            await until("the record is right again", lambda: is_in_use(site, "west"))
+        wrong = {"proreus.io/cloud": "north", "proreus.io/cloud-in-use": None}
+        body = {"metadata": {"annotations": wrong, "finalizers": None}}
+        await site.client.patch(SERVICES, "web", Patch(PatchType.MERGE, body), "default")
+        await until("the record is back", lambda: is_in_use(site, "west"))
+        await site.annotate("web", cloud="east")  # which is meant
+        await until("it has moved", lambda: is_in_use(site, "east"))
+        await until("it has left", lambda: no_parts(site, "west"))
+        await until("its address is another", lambda: differs(site, address))
+    deleted = [call for call in await site.calls("west") if call.operation.endswith(".delete")]
+    assert len(deleted) == len(made)
+    assert await site.parts("east") == ["web"]
+
+
 async def is_in_use(site: CloudsSite, cloud: str) -> bool:
     found = await site.base.service("web")
     return in_use(found) == cloud and bool(found.metadata.finalizers)

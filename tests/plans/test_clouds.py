@@ -220,6 +220,9 @@ def test_a_service_is_in_the_cloud_that_made_its_load_balancer_then_in_the_one_i
         ("east", "west", None, "LoadBalancer", True, Placed("west", leaves=True)),
         ("east", "west", None, "LoadBalancer", False, Placed("east")),
         ("", "west", None, "ClusterIP", False, None),
+        # A mistake takes nothing away, with whatever else the tool has taken.
+        ("north", "west", None, "LoadBalancer", False, Placed("west")),
+        ("bare", "west", None, "LoadBalancer", False, Placed("west")),
         # A cloud that there is not.
         ("", "north", None, "LoadBalancer", True, Placed("east")),
         ("", "bare", None, "LoadBalancer", True, Placed("east")),
@@ -239,6 +242,29 @@ def test_the_cloud_that_was_recorded_counts_where_the_record_was_taken_away(
         finalizers=(FINALIZER_LOAD_BALANCER,) if has_finalizer else (),
         type=type_,
         load_balancer_class=class_,
+    )
+    assert place(subject, RULES, former) == expected
+
+
+@pytest.mark.parametrize(
+    ("in_use", "wanted", "former", "type_", "expected"),
+    [
+        ("north", "", "west", "LoadBalancer", Placed("west")),
+        ("east", "", "west", "LoadBalancer", Placed("west")),
+        ("bare", "", "west", "ClusterIP", Placed("west")),
+        ("east", "east", "west", "LoadBalancer", Placed("west", leaves=True)),
+        ("east", "", "north", "LoadBalancer", Placed("east")),
+        ("east", "", "bare", "LoadBalancer", Placed("east")),
+    ],
+)
+def test_a_record_that_somebody_else_has_written_does_not_count(
+    in_use: str, wanted: str, former: str, type_: str, expected: Placed
+) -> None:
+    annotations = {ANNOTATION_CLOUD_IN_USE: in_use, ANNOTATION_CLOUD: wanted}
+    subject = service(
+        annotations={name: value for name, value in annotations.items() if value},
+        finalizers=(FINALIZER_LOAD_BALANCER,),
+        type=type_,
     )
     assert place(subject, RULES, former) == expected
 

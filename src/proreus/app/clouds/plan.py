@@ -214,8 +214,9 @@ def place(service: Service, rules: Rules, former: str = "") -> Placed | Misplace
     Args:
         service: The Service.
         rules: Which cloud makes load balancers for which Services.
-        former: The last cloud that was `recorded` on it, which counts where a tool that replaces
-            the Service by its own file has taken finalizer and annotation away; "" for none.
+        former: The last cloud that was `recorded` on it by a manager, which counts where a tool
+            that replaces the Service by its own file has taken finalizer and annotation away, or
+            has written another cloud's name; "" for none.
     """
     former = former if former in rules.clouds and former not in rules.lacking else ""
     holder = _holder(service, rules, former)
@@ -230,8 +231,8 @@ def place(service: Service, rules: Rules, former: str = "") -> Placed | Misplace
         return Placed(holder) if holder and (former or _is_recorded(service)) else None
     first = _checked(desired, rules)
     if not holder or holder == desired:
-        return first
-    # What is named by mistake must not take away what works.
+        # Without the finalizer, too, what is named by mistake must not take away what works.
+        return Placed(former) if former and isinstance(first, Misplaced) else first
     return Placed(holder, leaves=isinstance(first, Placed))
 
 
@@ -256,7 +257,7 @@ def _holder(service: Service, rules: Rules, former: str) -> str:
     if not has_finalizer(service):
         return ""
     if _is_recorded(service):
-        return service.metadata.annotations[ANNOTATION_CLOUD_IN_USE]
+        return former or service.metadata.annotations[ANNOTATION_CLOUD_IN_USE]
     made_in = rules.classes.get(service.spec.load_balancer_class or "", former or rules.default)
     return "" if made_in in rules.lacking else made_in
 

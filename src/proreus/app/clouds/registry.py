@@ -31,6 +31,7 @@ from proreus.cloudprovider import (
     confirmed_by,
     scope_of,
 )
+from proreus.controllers.service.intake import has_finalizer
 from proreus.kube.objects import Node, Service
 from proreus.runtime.informer import Cache
 from proreus.runtime.view import View
@@ -125,11 +126,20 @@ class Registry(Clouds):
         }
 
     def _note(self, old: Service | None, new: Service | None) -> None:
-        """Remember by uid which cloud was last recorded on a Service, until it lets go of it."""
+        """Remember by uid which cloud was last recorded on a Service, until it lets go of it.
+
+        A manager records another cloud only once the finalizer of the one before is gone. What
+        anybody else writes in between says nothing about where the load balancer is.
+        """
         if new is not None and (cloud := recorded(new)):
-            self._recorded[new.metadata.uid] = cloud
+            is_held = old is not None and has_finalizer(old)
+            if not (is_held and self._can_have(self._recorded.get(new.metadata.uid))):
+                self._recorded[new.metadata.uid] = cloud
         elif (gone := new or old) is not None and (new is None or is_let_go(new)):
             self._recorded.pop(gone.metadata.uid, None)
+
+    def _can_have(self, cloud: str | None) -> bool:
+        return cloud in self._rules.clouds and cloud not in self._rules.lacking
 
     def nodes_of(self, name: str) -> View[Node]:
         """Return the nodes that belong to a cloud, or that nobody is responsible for."""
