@@ -16,7 +16,13 @@ from proreus.cloudprovider.errors import (
     Throttled,
     Unauthenticated,
 )
-from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.cloudprovider.instances import (
+    Instance,
+    InstanceAnswer,
+    InstanceState,
+    NotFound,
+    Ownership,
+)
 from proreus.containment.batches import PROBES, SUSPECTS_ALONE, outage
 from proreus.containment.failed_calls import FailedCalls
 from proreus.containment.faults import Fault, Faults, Kind, Unanswered
@@ -1106,6 +1112,47 @@ def test_what_any_call_has_shown_is_kept_until_the_node_is_forgotten() -> None:
         assert bench.inventory.sighting(node(HERE + "0", "cloud://new")) == Sighting()
         bench.inventory.forget(one.metadata.uid)
         assert bench.inventory.sighting(one) == Sighting()
+
+    clock.run(scenario())
+
+
+def test_a_row_of_answers_without_power_is_that_of_all_calls() -> None:
+    async def scenario() -> None:
+        bench = Bench(the_cloud())
+        (one,) = group(HERE, 1)
+
+        async def seen(answer: InstanceAnswer) -> float | None:
+            bench.cloud.answer = lambda _: answer
+            await bench.inventory.ask_with_witnesses([one], [], ())
+            return bench.inventory.sighting(one).off
+
+        lit = Instance("cloud://w0")
+        dark = Instance("cloud://w0", state=InstanceState.STOPPED, powered_off=True)
+        assert [await seen(dark), await seen(dark)] == [0.0, 0.0]
+        for other in (lit, GONE, NotFound(tombstone=True)):
+            assert await seen(other) is None
+            began = now()
+            assert [await seen(dark), await seen(dark)] == [began, began]
+
+    clock.run(scenario())
+
+
+@pytest.mark.parametrize("late", ["off", "on"])
+def test_a_late_answer_that_shows_power_ends_a_row_without(late: str) -> None:
+    dark = Instance("cloud://w0", state=InstanceState.STOPPED, powered_off=True)
+
+    async def scenario() -> None:
+        bench = Bench(the_cloud())
+        (one,) = group(HERE, 1)
+        bench.cloud.latency = 10.0
+        slow = asyncio.create_task(bench.get([one]))
+        await asyncio.sleep(1.0)
+        bench.cloud.latency = 1.0
+        bench.cloud.answer = lambda _: dark
+        await bench.inventory.ask_with_witnesses([one], [], ())
+        bench.cloud.answer = lambda _: dark if late == "off" else Instance("cloud://w0")
+        await slow
+        assert bench.inventory.sighting(one).off == (1.0 if late == "off" else None)
 
     clock.run(scenario())
 

@@ -94,7 +94,14 @@ class Cluster:
 
     async def silence(self, name: str) -> None:
         """Write what the node monitor writes when a kubelet is silent."""
-        status = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+        await self._is_ready(name, "Unknown")
+
+    async def report(self, name: str) -> None:
+        """Write what a kubelet writes that is well."""
+        await self._is_ready(name, "True")
+
+    async def _is_ready(self, name: str, ready: str) -> None:
+        status = {"conditions": [{"type": "Ready", "status": ready}]}
         patch = Patch(PatchType.MERGE, {"status": status})
         await self._client.patch(NODES, name, patch, subresource="status")
 

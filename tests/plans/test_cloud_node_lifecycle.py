@@ -1,5 +1,6 @@
 """Which nodes are deleted, held back or tainted, for each answer of the cloud."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -32,6 +33,7 @@ from proreus.controllers.cloud_node_lifecycle.evidence import (
     proved,
     updated,
 )
+from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory, Scope, ScopeMemory, Wait
 from proreus.controllers.cloud_node_lifecycle.outlived import ANNOTATION_OUTLIVED
 from proreus.controllers.cloud_node_lifecycle.outstanding import (
@@ -186,6 +188,25 @@ def test_nodes_grow_old_here_from_when_they_are_first_seen_to_wait() -> None:
     now = 9.0
     ages.on_node(waiting, None)
     assert ages.known_for(waiting) == 0.0
+
+
+def test_when_a_node_ceases_to_be_ready_is_remembered_until_it_is_gone() -> None:
+    now = 0.0
+    last = LastReady(lambda: now)
+    ready, silent = up("a"), node("a")
+    last.on_node(None, ready)
+    assert last.ready_until(silent) == -math.inf
+    now = 7.0
+    last.on_node(ready, silent)
+    now = 9.0
+    last.on_node(silent, silent)
+    assert last.ready_until(silent) == 7.0
+    last.on_node(silent, ready)
+    last.on_node(ready, silent)
+    assert last.ready_until(silent) == 9.0
+    last.on_node(silent, None)
+    last.on_node(None, None)
+    assert last.ready_until(silent) == -math.inf
 
 
 def test_go_checks_nodes_of_any_age() -> None:
@@ -648,6 +669,7 @@ class Fleet:
         self.owns: Callable[[Node], Ownership] = owns
         self.scope: Callable[[Node], Scope] = lambda _: ""
         self.sightings: dict[str, Sighting] = {}
+        self.last_ready = LastReady(lambda: self.at)
 
     @property
     def known(self) -> Known:
@@ -655,7 +677,14 @@ class Fleet:
             self.owns,
             self.scope,
             lambda n: self.sightings.get(n.metadata.name, Sighting()),
+            ready_until=self.last_ready.ready_until,
         )
+
+    def was_ready(self, *names: str) -> None:
+        """The kubelets of these nodes have reported, and are silent again."""
+        for one in self.nodes:
+            if one.metadata.name in names:
+                self.last_ready.on_node(up(one.metadata.name), one)
 
     def ask(
         self,
@@ -1123,6 +1152,40 @@ def test_an_answer_that_waits_does_not_count_for_a_machine_that_was_seen_later(h
     one.replace(node("up0"))
     assert [step.delete for step in one.until(10)] == [(), ()]
     assert any(step.delete for step in one.until(30))
+
+
+def test_a_node_that_was_ready_between_two_passes_is_gone_by_later_answers_only() -> None:
+    one = fleet(1, 4)
+    one.after(0)
+    one.at += 10
+    one.was_ready("gone0")
+    assert one.after(20).delete == ()
+    assert deleted(one.after(30)) == ["gone0"]
+
+
+def test_an_answer_during_which_a_node_was_ready_counts_for_nothing() -> None:
+    one = fleet(1, 4)
+    replies = one.ask()
+    one.at += 20
+    one.was_ready("gone0")
+    found = one.decide(replies)
+    assert (found.waiting, evidence_of(found)) == ({}, {})
+    one.after(1, GONE, None, up0=GONE)  # and waits until it is known what became of up0
+    one.at += 1
+    one.was_ready("gone0")
+    one.replace(node("up0", "False"))  # whose machine was dying
+    assert deleted(one.after(1)) == []
+    assert deleted(one.after(29)) == []
+    assert deleted(one.after(1)) == ["gone0", "up0"]
+
+
+def test_a_tombstone_counts_for_a_node_that_was_ready_meanwhile() -> None:
+    """The machine was dying."""
+    one = fleet(1, 4)
+    replies = one.ask(TOMBSTONE)
+    one.at += 20
+    one.was_ready("gone0")
+    assert deleted(one.decide(replies)) == ["gone0"]
 
 
 def test_a_machine_that_any_call_has_shown_is_gone_by_later_answers_only() -> None:

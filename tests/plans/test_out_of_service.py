@@ -14,7 +14,8 @@ from proreus.cloudprovider.instances import (
     NotFound,
     Ownership,
 )
-from proreus.containment.inventory import Observation
+from proreus.containment.inventory import Observation, Sighting
+from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory, ScopeMemory
 from proreus.controllers.cloud_node_lifecycle.out_of_service import marked, returned
 from proreus.controllers.cloud_node_lifecycle.outstanding import is_quiet, stands_out
@@ -78,10 +79,17 @@ class Fleet:
         self.turns = count()
         self.owns = Ownership.YES
         self.scope: str | None = ""
+        self.sightings: dict[str, Sighting] = {}
+        self.last_ready = LastReady(lambda: self.at)
 
     @property
     def known(self) -> Known:
-        return Known(lambda _: self.owns, lambda _: self.scope)
+        return Known(
+            lambda _: self.owns,
+            lambda _: self.scope,
+            lambda one: self.sightings.get(one.metadata.name, Sighting()),
+            ready_until=self.last_ready.ready_until,
+        )
 
     def after(
         self,
@@ -202,6 +210,31 @@ def test_a_kubelet_that_reports_begins_the_row_anew() -> None:
     one.after(5, off0=RUNNING)
     one.replace(node("off0"))
     assert taken(one.until(55)) == []
+
+
+def test_a_kubelet_that_has_reported_between_two_passes_begins_the_row_anew() -> None:
+    one = fleet()
+    one.until(50)
+    one.at += 5
+    one.last_ready.on_node(up("off0"), one.nodes[0])
+    one.after(0)
+    assert taken(one.until(50)) == []
+    one.after(5)
+    assert taken(one.after(5)) == ["off0"]
+
+
+def test_what_any_other_call_has_said_begins_the_row_anew() -> None:
+    one = fleet()
+    one.until(30)
+    one.sightings["off0"] = Sighting(shown=one.at + 7)  # as running, while the pass asked
+    found = one.after(5)
+    assert (taken(found), found.powered_off) == ([], {})
+    one.sightings["off0"] = Sighting(shown=one.at + 5, off=one.at + 5)
+    one.after(5)
+    one.sightings["off0"] = Sighting(shown=one.at + 40, off=one.at + 35)  # once more in between
+    assert why(one.after(40)) == "1 more answers must say that its machine is powered off"
+    assert taken(one.until(55)) == []
+    assert taken(one.after(5)) == ["off0"]
 
 
 @pytest.mark.parametrize("answer", [BROKEN, None])

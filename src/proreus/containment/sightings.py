@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.instances import Instance, NotFound
+from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
 from proreus.containment.batches import Observation, key
 from proreus.kube.objects import Node
 
@@ -19,12 +19,15 @@ class Sighting(msgspec.Struct, frozen=True):
             the last call found it.
         until: The end of the last call that showed the machine: it may have existed until then.
         tombstone: The start of the first call after `shown` that showed the machine as terminated.
+        off: The start of the first call in a row, that of all calls, that showed the machine as
+            powered off; None if the last one said otherwise.
     """
 
     shown: float | None = None
     missing: float | None = None
     until: float | None = None
     tombstone: float | None = None
+    off: float | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -83,12 +86,15 @@ class Sightings:
 def _newest(before: Sighting, observation: Observation) -> Sighting:
     """Add one more answer that is no error to a sighting."""
     if isinstance(observation.answer, Instance):
-        return Sighting(shown=observation.began, until=_until(before, observation))
+        off = None
+        if _is_off(observation.answer):
+            off = observation.began if before.off is None else before.off
+        return Sighting(shown=observation.began, until=_until(before, observation), off=off)
     if isinstance(observation.answer, NotFound) and observation.answer.tombstone:
         first = observation.began if before.tombstone is None else before.tombstone
         return Sighting(shown=before.shown, until=before.until, tombstone=first)
     missing = observation.began if before.missing is None else before.missing
-    return msgspec.structs.replace(before, missing=missing)
+    return msgspec.structs.replace(before, missing=missing, off=None)
 
 
 def _late(before: Sighting, observation: Observation, newest: Observation) -> Sighting:
@@ -99,9 +105,14 @@ def _late(before: Sighting, observation: Observation, newest: Observation) -> Si
     if missing is not None and missing < began:
         missing = newest.began
     shown = max(before.shown or began, began)
+    off = before.off if _is_off(observation.answer) else None
     return msgspec.structs.replace(
-        before, shown=shown, missing=missing, until=_until(before, observation)
+        before, shown=shown, missing=missing, until=_until(before, observation), off=off
     )
+
+
+def _is_off(answer: Instance) -> bool:
+    return answer.powered_off and answer.state is InstanceState.STOPPED
 
 
 def _until(before: Sighting, observation: Observation) -> float:

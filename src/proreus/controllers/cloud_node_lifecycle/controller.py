@@ -13,11 +13,14 @@ import contextlib
 from collections.abc import Mapping
 from datetime import datetime
 
+import msgspec
+
 from proreus.cloudprovider import Instances, scope_of
 from proreus.cloudprovider.instances import InstanceAnswer
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle import out_of_service, plan
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
+from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
 from proreus.controllers.cloud_node_lifecycle.outstanding import (
     Outstanding,
@@ -63,7 +66,11 @@ class CloudNodeLifecycleController:
         self._inventory = env.need(env.inventory, "Instances")
         self._policy = policy_of(env.settings)
         self._ages = Ages(asyncio.get_running_loop().time)
-        self._known = known(self._instances, self._inventory, self._ages.known_for)
+        self._last_ready = LastReady(asyncio.get_running_loop().time)
+        self._known = msgspec.structs.replace(
+            known(self._instances, self._inventory, self._ages.known_for),
+            ready_until=self._last_ready.ready_until,
+        )
         self._memory = Memory()
         self.unknown: frozenset[str] = frozenset()
         """The names of the Ready nodes whose machine the cloud does not know."""
@@ -76,6 +83,7 @@ class CloudNodeLifecycleController:
         self._events = env.events.source(CONTROLLER)
         self._outstanding = Outstanding()
         env.nodes.subscribe(self._ages.on_node)
+        env.nodes.subscribe(self._last_ready.on_node)
         env.nodes.subscribe(self._outstanding.on_node)
         env.nodes.subscribe(self._on_node)
 

@@ -97,10 +97,12 @@ def powered_off(
             evidence.pop(key, None)
         elif reply is None or observation is None or isinstance(observation.answer, CloudError):
             continue
-        elif not _is_off(observation) or not _may_be_marked(node, rules.known):
+        elif not _shows_off(observation, node, rules.known):
             evidence.pop(key, None)
         else:
             entry = evidence.get(key, Evidence())
+            if entry.proved is not None and _had_power(node, entry.proved.first, rules.known):
+                entry = Evidence()
             if not is_wrong and not awake and _is_vouched_for(reply, observation):
                 confirmed.add(key)
                 entry = _proved(entry, observation, policy, decides=reply.question.decides)
@@ -112,6 +114,20 @@ def is_silent(node: Node) -> bool:
     """Tell whether the kubelet reports nothing, by the word of the node lifecycle controller."""
     ready = condition(node.status.conditions, "Ready")
     return ready is not None and ready.status == "Unknown"
+
+
+def _shows_off(observation: Observation, node: Node, known: Known) -> bool:
+    """Tell whether an answer speaks against a node that may be marked, and none is newer."""
+    if not _is_off(observation) or not _may_be_marked(node, known):
+        return False
+    return not _had_power(node, observation.began, known)
+
+
+def _had_power(node: Node, began: float, known: Known) -> bool:
+    """Tell whether another call has said otherwise, or the Node was Ready, since `began`."""
+    sighting = known.sighting(node)
+    is_shown_on = sighting.shown is not None and (sighting.off is None or sighting.off > began)
+    return is_shown_on or known.ready_until(node) > began
 
 
 def _proved(

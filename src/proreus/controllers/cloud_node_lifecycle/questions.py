@@ -34,6 +34,11 @@ def always(_: Node) -> float:
     return math.inf
 
 
+def never(_: Node) -> float:
+    """Return minus infinity as the time until which a node was Ready: none was seen so."""
+    return -math.inf
+
+
 def _one_scope(_: Node) -> Scope:
     return ""
 
@@ -50,12 +55,18 @@ class Known(msgspec.Struct, frozen=True):
         scope: The scope whose credential or listing shows the node's machine.
         sighting: The summary of what all calls until now have shown of the machine.
         known_for: For how many seconds, at least, the Node has existed.
+        ready_until: When the Node was seen to be Ready last, for one that is not Ready now.
     """
 
     owns: Owns
     scope: Callable[[Node], Scope] = _one_scope
     sighting: Callable[[Node], Sighting] = _no_sighting
     known_for: KnownFor = always
+    ready_until: Callable[[Node], float] = never
+
+    def was_there(self, node: Node, began: float) -> bool:
+        """Tell whether the node's machine was there after `began`: shown, or the Node Ready."""
+        return self.sighting(node).is_after(began) or self.ready_until(node) > began
 
 
 class Rules(msgspec.Struct, frozen=True):

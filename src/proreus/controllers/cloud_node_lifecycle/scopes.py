@@ -9,7 +9,7 @@ from math import inf
 import msgspec
 
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound
-from proreus.containment.inventory import Observation, Sighting
+from proreus.containment.inventory import Observation
 from proreus.controllers.cloud_node_lifecycle.breaker import Breaker, judge
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence, doubted, proved, updated
 from proreus.controllers.cloud_node_lifecycle.memory import Scope, ScopeMemory
@@ -146,8 +146,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
     evidence = {
         key: after
         for key, node in fleet.open.items()
-        if (after := _after(memory.evidence.get(key), answers.get(key), known.sighting(node)))
-        is not None
+        if (after := _after(memory.evidence.get(key), answers.get(key), node, known)) is not None
     }
     is_wrong = bool(policy.witnesses and (standing.against or returned))
     before = _valid(memory.views, fleet, answers, known)
@@ -231,10 +230,13 @@ def _lost(
     }
 
 
-def _after(evidence: Evidence | None, answer: Answer | None, sighting: Sighting) -> Evidence | None:
-    """Update the evidence by the answer; drop what is from before any call showed the machine."""
+def _after(
+    evidence: Evidence | None, answer: Answer | None, node: Node, known: Known
+) -> Evidence | None:
+    """Update the evidence by the answer; drop what is from before the machine was there."""
+    sighting = known.sighting(node)
     proofs = evidence.proved if evidence is not None else None
-    if evidence is not None and proofs is not None and sighting.is_after(proofs.first):
+    if evidence is not None and proofs is not None and known.was_there(node, proofs.first):
         evidence = doubted(evidence)
     if evidence is not None and sighting.shown is not None and sighting.tombstone is None:
         evidence = msgspec.structs.replace(evidence, tombstone=False)
@@ -246,16 +248,17 @@ def _valid(
 ) -> Iterator[View]:
     """Return the views without nodes whose machine was there later: shown, or the node Ready."""
     shown = {key for key, answer in answers.items() if _is_shown(answer.observation)}
-    seen = {key: known.sighting(node) for key, node in fleet.open.items() if key not in shown}
+    rest = {key: node for key, node in fleet.open.items() if key not in shown}
     for view in views:
-        absent = (k for k in view.absent & seen.keys() if not seen[k].is_after(view.began))
+        absent = (k for k in view.absent & rest.keys() if not known.was_there(rest[k], view.began))
         yield msgspec.structs.replace(view, absent=frozenset(absent))
 
 
 def _answers(fleet: Fleet, replies: Iterable[Reply], known: Known) -> Mapping[Key, Answer]:
     """Return the last answer about each node in question.
 
-    One that lacks a machine counts for nothing if a later call has shown it already.
+    One that lacks a machine counts for nothing if a later call has shown it already, or if the Node
+    was Ready meanwhile.
     """
     answers: dict[Key, Answer] = {}
     for reply in replies:
@@ -263,8 +266,10 @@ def _answers(fleet: Fleet, replies: Iterable[Reply], known: Known) -> Mapping[Ke
             observations = reply.observations.get(node.metadata.name)
             if observations and key_of(node) in fleet.open:
                 observation = observations[-1]
-                is_lacking = isinstance(observation.answer, NotFound)
-                if is_lacking and known.sighting(node).is_after(observation.began):
+                began, is_lacking = observation.began, isinstance(observation.answer, NotFound)
+                if is_lacking and known.sighting(node).is_after(began):
+                    continue
+                if _is_absent(observation) and known.was_there(node, began):
                     continue
                 panel = _panel(reply, observation)
                 answers[key_of(node)] = Answer(observation, panel, reply.question.decides)
