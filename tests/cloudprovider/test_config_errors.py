@@ -91,10 +91,23 @@ BROKEN: dict[str, tuple[str, str]] = {
     "gcfg: headers that are none": (
         '[Login]\nurl = x\n[Balancer\nport = 0\n[BalancerClass ""]\n[]\n[Login] user = me\n',
         """\
-        f.conf:3: [Balancer]: is not closed: write [Balancer] or [Balancer "subsection"]
-        f.conf:5: [BalancerClass]: the subsection "" is empty: write [BalancerClass]
+        f.conf:3: [Balancer]: the header is not closed: write [section] or [section "subsection"]
+        f.conf:5: [BalancerClass]: the subsection "" is empty: leave the quotation marks out
         f.conf:6: expected a section name
         f.conf:7: [Login]: unexpected text after the section or the value""",
+    ),
+    "gcfg: a secret that goes on in a line of its own, and begins as a header does": (
+        '[Login]\nurl = x\npassword = abc\n[hunter2\n[hunter "2\n[hunter2 ""]\n',
+        """\
+        f.conf:4: the header is not closed: write [section] or [section "subsection"]
+        f.conf:5: the quotation mark is not closed on its line: add a "
+        f.conf:6: the subsection "" is empty: leave the quotation marks out""",
+    ),
+    "gcfg: the same within a quotation mark that is not closed": (
+        '[Login]\nurl = x\npassword = "abc\n[hunter2\n[hunter] 2\n[hunter2 "2] 2"\n[Balancer] ; 2\nx = 1',
+        """\
+        f.conf:3: [Login] password: the quotation mark is not closed on its line: add a "
+        f.conf:8: [Balancer] x: is unknown; known are mode, port, wait, internal, networks, low""",
     ),
     "gcfg: values of the wrong type, also where a later one counts": (
         """\

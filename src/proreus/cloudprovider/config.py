@@ -127,7 +127,8 @@ def read(
     for problem in problems:
         # Another word may be a part of a secret that goes on in a line of its own.
         is_known = problem.key and known.issuperset(map(plain, problem.key.split(".")))
-        place = _join(problem.place, problem.key) if is_known else problem.place
+        around = problem.around(known)
+        place = _join(around, problem.key) if is_known else around
         decoder.problem(problem.line, place, problem.message)
     # Of a text that cannot be read at all, nothing more is to be said.
     config = None

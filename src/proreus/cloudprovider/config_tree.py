@@ -6,7 +6,7 @@ Every scalar stays text: its meaning depends on the field that takes it, not on 
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from enum import StrEnum
 from pathlib import PurePath
@@ -20,6 +20,7 @@ from proreus.kube.messages import yaml_problem
 
 NO_LINE = 0
 """The line of what comes from the environment."""
+_TITLE = re.compile(r"\[([\w-]+)")
 _LONGEST_DECIMAL = 64
 
 
@@ -95,6 +96,14 @@ class Problem(msgspec.Struct, frozen=True):
     place: str
     message: str
     key: str = ""
+
+    def around(self, known: Collection[str]) -> str:
+        """Return the place, unless it is a section of gcfg whose name is not `known`.
+
+        Such a one may be a line of a secret that begins as a section does.
+        """
+        title = _TITLE.match(self.place)
+        return self.place if title is None or plain(title[1]) in known else ""
 
 
 def detect(text: str, source: str) -> Format:

@@ -11,7 +11,7 @@ r"""Reads gcfg, the dialect of git-config in which most cloud-config files are w
 
 Pure syntax: names are kept as they are written, and nothing is known about their meaning. Within
 quotes \n, \t, \b, \" and \\ are escapes; elsewhere a backslash may only end a line. No message ever
-shows a value.
+shows a value, nor a name: that may be a part of a value which goes on in a line of its own.
 """
 
 import re
@@ -22,6 +22,10 @@ _NAME = re.compile(r"[^\W\d_][\w-]*")
 _BLANK = re.compile(r"[ \t\r]*")
 _ASSIGNMENT = re.compile(r"=[ \t]*(?:\"[^\"\n]|[^\s=\"])")
 """A = with a value, as opposed to one at the end of a key in base64."""
+_HEADER = re.compile(
+    r"\[[ \t]*[\w-]+[ \t]*(?:\"[^\"\n]*\"[ \t]*)?\][ \t\r]*(?:[;#].*)?$", re.MULTILINE
+)
+"""A whole header of a section, with nothing after it."""
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
@@ -121,6 +125,9 @@ class _Reader:
         self._end_of_line()
 
     def _header(self) -> None:
+        if self._is_torn and not _HEADER.match(self._text, self._at):
+            self._at = self._line_end()  # The rest of a value, as in `_entry`.
+            return
         self._at += 1
         self._skip_blank()
         self._section, self._is_lost, self._is_torn = "", True, False
@@ -131,9 +138,9 @@ class _Reader:
             subsection = self._quoted()
             self._skip_blank()
             if not subsection:
-                raise _Wrong(f'the subsection "" is empty: write [{name}]')
+                raise _Wrong('the subsection "" is empty: leave the quotation marks out')
         if self._peek() != "]":
-            raise _Wrong(f'is not closed: write [{name}] or [{name} "subsection"]')
+            raise _Wrong('the header is not closed: write [section] or [section "subsection"]')
         self._at += 1
         self._section, self._is_lost = title(name, subsection), False
         self.sections.append((line, name, subsection, []))
