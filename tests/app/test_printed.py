@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from proreus.app import ending, printed
@@ -50,6 +51,25 @@ def test_the_status_shows_no_character_that_controls_the_terminal() -> None:
 
     assert all(line.isprintable() for line in shown)
     assert any(line.endswith(SHOWN) for line in shown)
+
+
+def test_json_has_no_character_that_controls_the_terminal() -> None:
+    finding = Finding(SLY, SLY, SLY, SLY, SLY, SLY)
+    change = Change(SLY, "change", (SLY,), SLY, SLY)
+    given = [
+        (Diagnosis((finding,), (SLY,), (SLY,), 1, 0), doctor.as_json),
+        (Preview((change,), (SLY,), (SLY,), (SLY,)), preview.as_json),
+    ]
+    for value, as_json in given:
+        shown = as_json(value)  # type: ignore[operator]
+        assert all(line.isprintable() for line in shown.split("\n"))
+        assert msgspec.json.decode(shown) == msgspec.json.decode(msgspec.json.encode(value))
+    plain = {"é": "東京\U0001f600", "\x7f": "\U000e0001\u2028"}
+    assert msgspec.json.decode(printed.json(plain)) == plain
+    assert (
+        printed.json(plain)
+        == '{\n  "é": "東京\U0001f600",\n  "\\u007f": "\\udb40\\udc01\\u2028"\n}'
+    )
 
 
 def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,12 @@
 """Print a diagnosis: for people, or as JSON. Pure."""
 
-import msgspec
-
 from proreus.app.doctor.diagnosis import Diagnosis
-from proreus.app.printed import line
+from proreus.app.printed import json, line
 
 
 def as_json(diagnosis: Diagnosis) -> str:
     """Return all findings as one JSON document."""
-    return msgspec.json.format(msgspec.json.encode(diagnosis)).decode()
+    return json(diagnosis)
 
 
 def as_text(diagnosis: Diagnosis) -> str:

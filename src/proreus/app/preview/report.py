@@ -2,17 +2,15 @@
 
 from collections import Counter
 
-import msgspec
-
 from proreus.app.preview.changes import Preview
-from proreus.app.printed import line
+from proreus.app.printed import json, line
 
 _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
 
 def as_json(preview: Preview) -> str:
     """Return the preview as one JSON document."""
-    return msgspec.json.format(msgspec.json.encode(preview)).decode()
+    return json(preview)
 
 
 def as_text(preview: Preview) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from proreus.app import ending, flags, readonly
+from proreus.app import ending, flags, printed, readonly
 from proreus.app.flag_values import above, boolean, duration
 from proreus.app.flags import Flag
 from proreus.app.status import source, speakers, text
@@ -176,7 +176,7 @@ async def _listed(client: Client, options: StatusOptions, pools: Sequence[Pool] 
 
 def _print(summary: Summary, options: StatusOptions, *, once: bool) -> None:
     if options.json:
-        print(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
+        print(printed.json(summary))
         return
     size = shutil.get_terminal_size((160, 40))
     rows = sys.maxsize if once else max(5, size.lines // 3)
