@@ -77,7 +77,8 @@ def plan(lb: LoadBalancer) -> tuple[Balancer, Mapping[str, str]]:
     if color == "ultraviolet":
         raise InvalidRequest("metadata.annotations: nobody sees this color")
     ports = {one.port: one.node_port for one in lb.frontends}
-    return Balancer(lb.ref.name, lb.marks, color, ports), {"n9": "has no address"}
+    rejected = {"n9": "has no address"} if color == "green" else {}
+    return Balancer(lb.ref.name, lb.marks, color, ports), rejected
 
 
 def balancers(cloud: Cloud) -> LoadBalancers:
@@ -111,7 +112,7 @@ async def preview(cloud: Cloud, desired: LoadBalancer) -> object:
 async def test_an_object_is_made_once_and_changed_only_where_it_differs() -> None:
     cloud = Cloud()
     part = f"balancer {desired_lb().ref.name}"
-    answer = Ensured((LoadBalancerIngress(ip="192.0.2.1"),), {"n9": "has no address"})
+    answer = Ensured((LoadBalancerIngress(ip="192.0.2.1"),))
     assert await preview(cloud, desired_lb()) == (PartChange("create", part),)
     assert await ensure(cloud, desired_lb()) == answer
     assert await ensure(cloud, desired_lb()) == answer
@@ -122,6 +123,16 @@ async def test_an_object_is_made_once_and_changed_only_where_it_differs() -> Non
     assert await ensure(cloud, desired_lb("blue")) == answer
     assert cloud.writes == ["create", "replace"]
     assert [one.color for one in cloud.balancers.values()] == ["blue"]
+
+
+async def test_nodes_are_rejected_by_name_each_time_since_no_fingerprint_shows_them() -> None:
+    cloud, green = Cloud(), desired_lb("green")
+    for _ in range(2):
+        answer = await ensure(cloud, green)
+        assert isinstance(answer, Ensured)
+        assert answer.rejected == {"n9": "has no address"}
+        assert balancers(cloud).fingerprint(green) == ""
+    assert cloud.writes == ["create"]
 
 
 async def test_an_object_without_an_address_is_pending() -> None:

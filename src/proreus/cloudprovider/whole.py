@@ -138,7 +138,9 @@ class _Verbs(msgspec.Struct, Generic[T], frozen=True):
         return [self._owned(found) for found in await self.list_marked(cluster)]
 
     def fingerprint(self, lb: LoadBalancer) -> str:
-        return self._digest(self.plan(lb)[0])
+        planned, rejected = self.plan(lb)
+        # Nothing in the cloud shows which nodes are rejected: only `ensure` tells that.
+        return "" if rejected else self._digest(planned)
 
     def _owned(self, observed: T) -> OwnedObject:
         marks = self.marks(observed)
