@@ -325,6 +325,44 @@ async def test_a_given_load_balancer_with_other_users_is_refused(emulator: Emula
         assert set(site.ports(given)) == {("TCP", 80)}
 
 
+async def test_a_private_address_of_another_vpc_is_no_proof_that_a_load_balancer_is_in_use(
+    emulator: Emulator,
+) -> None:
+    """Private addresses are the same in many VPCs, and an operator's load balancer has this one."""
+    async with lb_site(emulator) as site:
+        internal = {"load-balancer-internal-vpc": "true"}
+        ip = (await site.made(site.desired(asked=internal))).ingress[0].ip
+        elsewhere = site.world.add_subnet(site.world.add_vpc())
+        theirs = site.world.add_balancer(elsewhere, "bank", address=ip)
+        site.world.listeners[theirs]["TCP", 22] = {
+            "listenerType": "TCP", "listenerPort": 22, "backendPort": 22,
+            "scheduler": "RoundRobin",
+        }  # fmt: skip
+        before = dict(site.world.balancers[theirs])
+        asked = {**internal, "load-balancer-id": theirs}
+        answer = await site.settled(site.desired(asked=asked, shown=ip))
+        assert isinstance(answer, InvalidRequest)
+        assert "TCP/22" in str(answer)
+        assert site.world.balancers[theirs] == before
+        assert set(site.ports(theirs)) == {("TCP", 22)}
+
+
+async def test_a_load_balancer_that_the_official_manager_used_for_the_service_is_followed(
+    emulator: Emulator,
+) -> None:
+    """The Service's ports have changed while no manager ran."""
+    async with lb_site(emulator) as site:
+        given = site.world.add_balancer(site.subnet, "mine")
+        site.world.listeners[given]["TCP", 22] = {
+            "listenerType": "TCP", "listenerPort": 22, "backendPort": 30022,
+            "scheduler": "RoundRobin",
+        }  # fmt: skip
+        ip = str(site.world.balancers[given]["address"])
+        asked = {"load-balancer-internal-vpc": "true", "load-balancer-id": given}
+        await site.made(site.desired(asked=asked, shown=ip))
+        assert set(site.ports(given)) == {("TCP", 80)}
+
+
 @pytest.mark.parametrize(
     ("name", "whose"),
     [

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer
+from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
 from proreus.providers.baidu.balancing import owners
 from proreus.providers.baidu.balancing.annotations import HASH, PREFIX, ROUND_ROBIN, Options
 from proreus.providers.baidu.balancing.parts import HTTP, TCP, UDP, Balancer, Desired, Eip, Listener
@@ -247,6 +247,21 @@ def check_eip(eip: Eip | None, options: Options) -> None:
     ]
     if changed:
         raise InvalidRequest("; ".join(changed))
+
+
+def is_in_use(balancer: Balancer, ref: LoadBalancerRef, vpc: str) -> bool:
+    """Tell whether a Service's status shows that it uses a load balancer already.
+
+    Other VPCs may have the same private addresses, so one counts in the VPC of the hosts only.
+
+    Args:
+        balancer: The load balancer that the Service names.
+        ref: The Service.
+        vpc: The VPC of the cloud-config, or else of the hosts; "" if neither is known.
+    """
+    private = balancer.address if vpc and balancer.vpc == vpc else ""
+    shown = {point.ip for point in ref.last_ingress}
+    return not shown.isdisjoint({balancer.public_ip, private} - {""})
 
 
 def check_given(balancer: Balancer, desired: Desired) -> None:

@@ -46,6 +46,7 @@ from proreus.providers.baidu.balancing.desired import (
     check_given,
     check_subnet,
     desired_balancer,
+    is_in_use,
     placed,
     subnet_for,
 )
@@ -167,9 +168,8 @@ class BaiduLoadBalancers:
         subnet = await self._subnet(options, place) if balancer is None else ""
         desired = desired_balancer(lb, options, self._config, place, subnet)
         if balancer is not None:
-            shown = {point.ip for point in lb.ref.last_ingress}
-            is_in_use = bool(shown & {balancer.address, balancer.public_ip} - {""})
-            if options.given and not (case.is_proven or is_in_use):
+            home = placed(lb, machines, self._config.vpc_id).vpc
+            if options.given and not (case.is_proven or is_in_use(balancer, lb.ref, home)):
                 check_given(balancer, desired)
             check_eip(case.observed.bound_to(balancer.id), options)
         return _Case(desired, case.observed, place)
