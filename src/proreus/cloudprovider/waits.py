@@ -92,5 +92,5 @@ class Missed:
         if now - self._since.setdefault(ref.uid, now) < self._seconds:
             raise Working(
                 "the cloud does not show the load balancer whose address the Service has: it is"
-                " looked for once more before another one is made"
+                " looked for once more before it counts as gone"
             )

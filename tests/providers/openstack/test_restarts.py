@@ -16,6 +16,7 @@ from aiohttp.typedefs import Handler
 from proreus.cloudprovider import CloudError, Done, Ensured, Pending
 from proreus.kube.objects import Service, ServicePort, ServiceStatus
 from proreus.providers.openstack import OpenStackCloud
+from proreus.testing.clock import virtual_time
 
 from .balancing import (
     INTERNAL,
@@ -288,6 +289,7 @@ def shown(one: Json) -> Json:
     return {name: value for name, value in one.items() if name not in said}
 
 
+@virtual_time
 async def test_an_official_one_in_an_error_can_bear_no_marks_and_is_reported() -> None:
     """Octavia gives it no tags; once somebody has deleted it by hand, the rest goes."""
     site = Balancing()
@@ -305,6 +307,7 @@ async def test_an_official_one_in_an_error_can_bear_no_marks_and_is_reported() -
     assert not any(site.octavia.of.values())
 
 
+@virtual_time
 async def test_an_official_address_comes_back_when_its_load_balancer_was_deleted_by_hand() -> None:
     site = Balancing()
     async with served(site.wire), started(site.wire.config()) as provider:

@@ -12,6 +12,7 @@ from proreus.cloudprovider.load_balancers import Done, LoadBalancerRef
 from proreus.kube.objects import Service, ServicePort
 from proreus.providers.openstack import OpenStackCloud
 from proreus.providers.openstack.octavia import owners
+from proreus.testing.clock import virtual_time
 
 from .balancing import SUBNET, SUBNET_V6, Balancing, P, balancing, known
 from .wire import CLUSTER, Json, started
@@ -234,9 +235,10 @@ async def test_a_service_does_not_move_to_another_load_balancer(site: Balancing)
     assert listeners(site) == {80: {"web"}}
 
 
-async def test_an_id_that_does_not_exist_is_reported_unless_it_was_deleted(site: Balancing) -> None:
+@virtual_time
+async def test_an_id_that_does_not_exist_is_reported_unless_it_was_deleted() -> None:
     gone = "20000000-0000-4000-8000-0000000000aa"
-    async with started(site.wire.config()) as provider:
+    async with balancing() as site, started(site.wire.config()) as provider:
         answer = await site.ensure(provider, site.service(by_id(gone)))
         assert isinstance(answer, InvalidRequest)
         assert not site.octavia.of["loadbalancers"]

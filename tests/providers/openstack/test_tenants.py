@@ -14,6 +14,7 @@ from proreus.cloudprovider.load_balancers import Done
 from proreus.controllers.service.leaks import due, leaks
 from proreus.kube.objects import LoadBalancerStatus, Service, ServicePort, ServiceStatus
 from proreus.providers.openstack import OpenStackCloud
+from proreus.testing.clock import virtual_time
 
 from .balancing import (
     INTERNAL,
@@ -197,16 +198,15 @@ async def test_a_status_proves_nothing_of_another_once_the_own_one_is_deleted(
         assert all_there(site)["objects"] == before
 
 
-async def test_one_with_the_address_of_another_is_spared_where_the_annotation_names_that(
-    site: Balancing,
-) -> None:
+@virtual_time
+async def test_one_with_the_address_of_another_is_spared_where_the_annotation_names_that() -> None:
     """Somebody has deleted the Service's own one by hand; in networks apart addresses are alike."""
-    theirs = of_a_namesake(site)
-    before = all_there(site)
-    service = known(site.service(by_id(uuid(998))), theirs["vip_address"])
-    async with started(site.wire.config()) as provider:
+    async with balancing() as site, started(site.wire.config()) as provider:
+        theirs = of_a_namesake(site)
+        before = all_there(site)
+        service = known(site.service(by_id(uuid(998))), theirs["vip_address"])
         assert await site.delete(provider, service) == Done(found=False)
-    assert all_there(site) == before
+        assert all_there(site) == before
 
 
 async def test_what_the_owner_left_to_a_neighbour_stays_closed_to_others(site: Balancing) -> None:

@@ -4,7 +4,9 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Final
 
-from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer
+import msgspec
+
+from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
@@ -130,6 +132,12 @@ def new_parts(options: Options, observed: Balancer | None) -> dict[str, str]:
 def family_of(described: Described) -> str:
     """Return the family of a load balancer's address."""
     return version_of(str(described["vip_address"]))
+
+
+def of_family(ref: LoadBalancerRef, family: str) -> LoadBalancerRef:
+    """Return a Service as if it had one family; a host name may stand for either."""
+    points = (one for one in ref.last_ingress if not one.ip or version_of(one.ip) == family)
+    return msgspec.structs.replace(ref, uid=f"{ref.uid}/{family}", last_ingress=tuple(points))
 
 
 def version_of(address: str) -> str:

@@ -79,7 +79,10 @@ def observed(
         listeners: The Service's listeners.
         pools: The Service's pools.
     """
+    pools = tuple(pools)
     by_id = {id_of(pool_): _pool(pool_) for pool_ in pools}
+    # A pool names its listeners, which the list of these may lack.
+    claimed = {id_of(pool_) for pool_ in pools if pool_.get("listeners")}
     found = tuple(_listener(listener_, by_id) for listener_ in listeners)
     used = {listener_.pool.id for listener_ in found if listener_.pool is not None}
     return Balancer(
@@ -87,7 +90,7 @@ def observed(
         fields=described,
         placed={},
         listeners=found,
-        stray=tuple(sorted(set(by_id) - used)),
+        stray=tuple(sorted(set(by_id) - used - claimed)),
         id=id_of(described),
         status=str(described.get("provisioning_status", "")),
     )

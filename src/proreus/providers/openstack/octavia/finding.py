@@ -24,7 +24,10 @@ class Finder:
         self._tenants = config.tenants
 
     async def found(self, ref: LoadBalancerRef) -> list[Described]:
-        """Return all load balancers that the Service uses, the oldest first.
+        """Return all load balancers that the Service uses, the one of each family to keep first.
+
+        Of several that is the one whose address the Service's status shows, since clients know it;
+        else the oldest.
 
         Raises:
             CloudError: The services give no usable answer, or nothing tells which load balancer is
@@ -45,7 +48,11 @@ class Finder:
                 if owners.may_be_used_by(one, ref) and await self._is_shown(one, ref)
             ]
             _check_single(found)
-        return sorted(found, key=lambda one: (str(one.get("created_at")), id_of(one)))
+        found.sort(key=lambda one: (str(one.get("created_at")), id_of(one)))
+        if len({family_of(one) for one in found}) == len(found) or not ref.last_ingress:
+            return found
+        shown = [one for one in found if await self._has_shown_address(one, ref)]
+        return [*shown, *(one for one in found if one not in shown)]
 
     async def named(
         self, lb: LoadBalancer, options: Options, used: list[Described]
@@ -70,6 +77,9 @@ class Finder:
             return None
         problem = "there is no such load balancer in this project"
         if found is not None:
+            of_family = [one for one in used if family_of(one) == family_of(found)]
+            if not of_family and owners.is_proven(found, lb.ref):
+                return found  # the list lacks it
             problem = sharing_problem(lb, options, found, used, self._tenants, most=self._most)
         if found is None or problem:
             raise InvalidRequest(f"annotation {PREFIX}load-balancer-id: {problem}")
@@ -85,6 +95,10 @@ class Finder:
             return False
         if written and any(one.hostname for one in ref.last_ingress):
             return True
+        return await self._has_shown_address(described, ref)
+
+    async def _has_shown_address(self, described: Described, ref: LoadBalancerRef) -> bool:
+        """Tell whether the status has the address of a load balancer, or of its floating IP."""
         known = {one.ip for one in ref.last_ingress if one.ip}
         if str(described.get("vip_address")) in known:
             return True

@@ -34,7 +34,7 @@ from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.refused import Refused
-from proreus.cloudprovider.waits import Waits
+from proreus.cloudprovider.waits import Missed, Waits, Working
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
@@ -42,7 +42,7 @@ from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.addresses import Addresses, Placed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options, read_options, selector
 from proreus.providers.openstack.octavia.cases import Cases, broken, is_needed
-from proreus.providers.openstack.octavia.desired import family_of
+from proreus.providers.openstack.octavia.desired import family_of, of_family
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia, is_immutable
 from proreus.providers.openstack.octavia.parts import Balancer
@@ -102,6 +102,7 @@ class OctaviaLoadBalancers:
         # By the Service's uid: the load balancers that were seen to go, and are not deleted yet.
         self._going: dict[str, set[str]] = {}
         self._waits = Waits(PACE)
+        self._missed = Missed()
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose nodes by labels, if the Service or the cloud-config names any."""
@@ -226,6 +227,10 @@ class OctaviaLoadBalancers:
         """Mark all objects of the Service, so that they are found without its address."""
         with self._turns.begin() as turn:
             found = await self._cases.found(ref)
+            try:
+                self._missed.check(ref, is_there=bool(found))
+            except Working as working:
+                return self._waits.pending(ref.uid, working.reason)
             awaited = await self._withdrawal.mark(ref, found, turn)
         if awaited:
             return self._waits.pending(ref.uid, awaited)
@@ -285,6 +290,10 @@ class OctaviaLoadBalancers:
             if step is not None and not isinstance(step, Wait | Broken):
                 await self._take(step, one.id, (), turn)
         case = await self._cases.find(lb, options, family, every)
+        try:
+            self._missed.check(of_family(lb.ref, family), is_there=case.found is not None)
+        except Working as working:
+            return self._waits.pending(lb.ref.uid, working.reason)
         step, observed = await self._cases.next_step(lb, options, case, case.observed)
         id_ = observed.id if observed is not None else ""
         if isinstance(step, Wait):

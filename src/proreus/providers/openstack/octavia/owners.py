@@ -194,6 +194,12 @@ def is_used_by(described: Described, ref: LoadBalancerRef) -> bool:
     return shared_tag(ref) in tags or (is_former and _is_of(described, ref))
 
 
+def is_proven(described: Described, ref: LoadBalancerRef) -> bool:
+    """Tell whether tags that name the cluster and the Service prove that it uses an object."""
+    tags = set(tags_of(described))
+    return bool(tags & {made_tag(ref), shared_tag(ref)}) and is_used_by(described, ref)
+
+
 def _is_of(described: Described, ref: LoadBalancerRef) -> bool:
     """Tell whether a former mark with the Service's uid means the Service of this cluster.
 
