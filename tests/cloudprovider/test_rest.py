@@ -2,13 +2,16 @@
 
 import asyncio
 import gzip
+import html
+import json
 import logging
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -597,9 +600,9 @@ async def test_no_secret_stands_in_errors_values_or_logs(caplog: pytest.LogCaptu
 PASSWORD = "planted-pass/word+1"
 
 
-def soap_login() -> ET.Element:
+def soap_login(password: str = PASSWORD) -> ET.Element:
     root = ET.Element("{urn:vim25}Login")
-    ET.SubElement(root, "{urn:vim25}password").text = PASSWORD
+    ET.SubElement(root, "{urn:vim25}password").text = password
     return root
 
 
@@ -632,6 +635,37 @@ async def test_no_secret_of_a_request_stands_in_an_error_that_repeats_it(
             await rest.call(Request("x.login", "POST", "/", **holding), Thing)
     assert "planted" not in str(caught.value)
     assert "***" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "password",
+    ['planted"planted', "planted\\planted", "plantedöplanted", "planted<&>planted",
+     "planted \t planted", "planted'planted", "planted\nplanted"],
+)  # fmt: skip
+@pytest.mark.parametrize("make", [json_body, form_body, xml_body])
+async def test_no_secret_stands_in_an_error_in_the_form_that_a_body_gives_it(
+    password: str, make: Callable[[Any], Body]
+) -> None:
+    body = make(soap_login(password) if make is xml_body else {"password": password})
+
+    async def echo(request: web.Request) -> web.Response:
+        text = await request.text()
+        said = [password, text, json.dumps(password), html.escape(password), quote_plus(password)]
+        if make is json_body:  # as Go writes it
+            said.append(
+                text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+            )
+        if request.query:
+            plain = (one for one in said if "<" not in one)  # a page of HTML is not shown at all
+            return web.Response(text=" ".join(plain), status=400)
+        return web.json_response({"code": text, "message": " ".join(said)}, status=400)
+
+    async with served(echo) as url, client(url) as rest:
+        for query in ({}, {"raw": "1"}):
+            with pytest.raises(CloudError) as caught:
+                await rest.call(Request("x.login", "POST", "/", query, body), Thing)
+            assert "planted" not in str(caught.value)
+            assert "planted" not in getattr(caught.value, "text", "")
 
 
 def test_azures_headers_in_milliseconds_count_too() -> None:

@@ -4,12 +4,15 @@ A cloud reports an error by a status and a body of its own form. The provider re
 (`ErrorBody`); what status and body mean is decided here, for all clouds alike.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from html import escape
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -18,6 +21,7 @@ from proreus.cloudprovider.requests import Answer
 
 LONGEST_TEXT: Final = 500
 """Letters of a cloud's text that go into an error, which ends in events and conditions."""
+_AS_GO: Final = {ord(one): f"\\u{ord(one):04x}" for one in "<>&"}
 SHORTEST_SECRET: Final = 8
 """Letters that a header's value must have to be taken out of texts."""
 
@@ -144,8 +148,10 @@ def cloud_error(
     """
     after = after if parsed is None or after is not None else parsed.after
     reason, body = reason_of(status, parsed), parsed or ErrorBody(message=_plain(text))
-    full = _without(secrets, " ".join(body.message.split()))
-    words = [str(part) for part in (status, body.code) if part]
+    hidden = _forms(secrets)
+    # Once as it came, and once in one line, in which a text with other blanks is another one.
+    full = _without(hidden, " ".join(_without(hidden, body.message).split()))
+    words = [str(part) for part in (status, _without(hidden, body.code)) if part]
     message = f"{name}: {' '.join(words)}: {full[:LONGEST_TEXT] or 'no reason given'}"
     if reason is Reason.TOO_MANY_REQUESTS:
         return Throttled(message, after=after)
@@ -176,8 +182,23 @@ def _plain(text: str) -> str:
     return "" if "<" in text else text
 
 
-def _without(secrets: Iterable[str], text: str) -> str:
+def _forms(secrets: Iterable[str]) -> Sequence[str]:
+    """Return the secrets in all forms in which a cloud may repeat them, the longest first."""
+    found: set[str] = set()
     for secret in secrets:
         if len(secret) >= SHORTEST_SECRET:
-            text = text.replace(secret, "***")
+            found |= {secret, " ".join(secret.split()), quote(secret), quote(secret, safe="")}
+            found |= {quote_plus(secret), escape(secret), escape(secret, quote=False)}
+            for is_ascii in (True, False):
+                text = json.dumps(secret, ensure_ascii=is_ascii)[1:-1]
+                # Go writes these so, and what is sent may be escaped twice.
+                found |= {text, json.dumps(text, ensure_ascii=is_ascii)[1:-1]}
+                found |= {text.translate(_AS_GO), escape(text, quote=False)}
+    return sorted(found, key=len, reverse=True)
+
+
+def _without(hidden: Iterable[str], text: str) -> str:
+    for one in hidden:
+        if one in text:
+            text = text.replace(one, "***")
     return text

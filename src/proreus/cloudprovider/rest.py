@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
@@ -313,8 +313,8 @@ class RestClient:
         for name, value in (*signed.query.items(), *body):
             if isinstance(value, str) and _SECRET_FIELD.search(name):
                 found.add(value)
-        for value in sorted(found, key=len, reverse=True):
-            yield from (value, quote(value), quote(value, safe=""))
+        for value in found:
+            yield value
             # What stands behind the scheme of a token, or behind the name of a cookie.
             yield from (value.rpartition(" ")[2], value.partition("=")[2])
 
