@@ -344,6 +344,32 @@ async def test_a_service_keeps_its_load_balancer_whatever_others_write_of_its_cl
     assert await site.parts("east") == ["web"]
 
 
+@pytest.mark.long
+async def test_a_service_whose_record_went_while_no_manager_ran_keeps_its_address(
+    site: CloudsSite,
+) -> None:
+    """The default cloud has nothing of it; and its own does not answer just then."""
+    await site.join_with_id("east", "e1")
+    await site.join_with_id("west", "w1")
+    async with site.manager() as manager:
+        await site.base.initialised()
+        await site.service("web", "west")
+        address = await site.balanced("web")
+        made = await site.clouds["west"].admin.parts()
+        await manager.kill()
+        await site.annotate("web", cloud_in_use=None)
+        await site.clouds["west"].admin.inject(Fault(FaultMode.ERROR, count=0))
+        await manager.start()
+        await until("it is west's again", lambda: is_in_use(site, "west"))
+        await site.says("web", "CloudError")
+        points = (await site.base.service("web")).status.load_balancer.ingress
+        assert [point.ip for point in points] == [address]
+        await site.clouds["west"].admin.clear_faults()
+        await site.says("web", "Ensured")
+        assert await site.balanced("web") == address
+    assert await site.clouds["west"].admin.parts() == made
+
+
 async def is_in_use(site: CloudsSite, cloud: str) -> bool:
     found = await site.base.service("web")
     return in_use(found) == cloud and bool(found.metadata.finalizers)

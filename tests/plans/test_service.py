@@ -830,6 +830,26 @@ def test_the_name_of_the_cloud_goes_with_the_finalizer_unless_another_cloud_has_
 
 
 @pytest.mark.parametrize(
+    ("cloud", "noted", "was_found", "is_emptied"),
+    [
+        ("east", "", False, False),
+        ("east", "west", False, False),
+        ("east", "", True, True),
+        ("east", "east", False, True),
+        ("", "", False, True),
+    ],
+)
+def test_an_address_stays_that_may_be_of_another_cloud_since_ours_has_nothing(
+    cloud: str, noted: str, *, was_found: bool, is_emptied: bool
+) -> None:
+    annotations = {ANNOTATION_CLOUD_IN_USE: noted} if noted else {}
+    moved = service(type="ClusterIP", said=READY, annotations=annotations, ingress=ADDRESS)
+    answer, classes = Done(found=was_found), Classes(cloud=cloud)
+    change = after_delete(moved, answer, NOW, ref=reference(moved), classes=classes)
+    assert ("loadBalancer" in body(change).get("status", {})) is is_emptied
+
+
+@pytest.mark.parametrize(
     ("cloud", "noted", "gone", "is_written"),
     [
         ("east", "", False, True),

@@ -48,6 +48,7 @@ from proreus.controllers.service.intake import (
     Classes,
     has_finalizer,
     is_of_others,
+    is_recorded,
     is_to_have,
 )
 from proreus.controllers.service.plan import (
@@ -178,7 +179,8 @@ def after_delete(
     """
     present = service if service is not None and service.metadata.uid == ref.uid else None
     if isinstance(answer, Done | ImplementedElsewhere):
-        return _deleted(present, now, classes) if present else Change()
+        was_found = not isinstance(answer, Done) or answer.found
+        return _deleted(present, now, classes, was_found=was_found) if present else Change()
     if isinstance(answer, Pending | RetryAfter):
         change = Change(after=answer.after)
     else:
@@ -298,11 +300,12 @@ def _failed(service: Service, error: CloudError, now: datetime, *, is_update: bo
     )
 
 
-def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
+def _deleted(service: Service, now: datetime, classes: Classes, *, was_found: bool) -> Change:
     """Return the change after the load balancer has been deleted.
 
     A Service that wants a load balancer again meanwhile keeps its finalizer. The status of a
-    Service whose class is now another implementation's is left to it.
+    Service whose class is now another implementation's is left to it; so is that of one of which
+    nothing was found and nothing says that it was our cloud's: its address may be another cloud's.
     """
     event = PlannedEvent("Normal", "DeletedLoadBalancer", "Deleted load balancer")
     has_ingress = bool(service.status.load_balancer.ingress)
@@ -314,10 +317,12 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
         status = _status(service, condition=condition, ingress=ingress)
         return Change(status=status, events=(event,))
     finalizers = (FINALIZER_LOAD_BALANCER, *classes.left_finalizers)
+    is_unknown = not was_found and not is_recorded(service, classes)
+    is_left = is_unknown or is_of_others(service, classes)
     return Change(
         status=_status(
             service,
-            ingress=() if has_ingress and not is_of_others(service, classes) else None,
+            ingress=() if has_ingress and not is_left else None,
             removed=tuple(one for one in finalizers if one in service.metadata.finalizers),
             removed_conditions=(CONDITION,) if current_condition(service) else (),
         ),
