@@ -46,7 +46,8 @@ def placed(
 
     All rules of a Service are in one network. That is where it has rules, if any host is there,
     or else the first network of most hosts; those that are not in it are rejected. A machine that
-    is not shown, and that rules have, stays in them: CloudStack takes it out when it expunges it.
+    is not shown, and that rules have, stays in them, and they in their network: CloudStack takes
+    it out when it expunges it.
 
     Args:
         lb: The desired load balancer, as the framework describes it.
@@ -71,7 +72,8 @@ def placed(
             rejected[host.node] = f"its machine is in the state {machine['state']}"
         else:
             found[host.node] = id_, networks_of(machine)
-    network = _network([networks for _, networks in found.values()], rules)
+    of_hosts = [networks for _, networks in found.values()]
+    network = _network(of_hosts, rules, is_pinned=bool(unseen))
     members = {id_ for id_, networks in found.values() if network in networks}
     for node, (_, networks) in found.items():
         if network not in networks:
@@ -96,11 +98,11 @@ def _wanted(lb: LoadBalancer) -> frozenset[str] | None:
     return frozenset(one.node for one in lb.endpoints)
 
 
-def _network(of_hosts: Iterable[tuple[str, ...]], rules: Iterable[Rule]) -> str:
+def _network(of_hosts: Iterable[tuple[str, ...]], rules: Iterable[Rule], *, is_pinned: bool) -> str:
     hosts = [networks for networks in of_hosts if networks and networks[0]]
     there = sorted({one.network for one in rules if one.network})
     for network in there:
-        if not hosts or any(network in networks for networks in hosts):
+        if is_pinned or not hosts or any(network in networks for networks in hosts):
             return network
     counted = Counter(networks[0] for networks in hosts)
     return max(sorted(counted), key=lambda network: counted[network], default="")
@@ -154,6 +156,22 @@ def check_place(place: Placed) -> None:
         raise CloudError(
             "no node of the Service has a machine in a network of CloudStack: "
             + ("; ".join(sorted(set(place.rejected.values()))) or "there are no nodes")
+        )
+
+
+def check_move(former: Network, network: Network) -> None:
+    """Refuse to make rules anew in another network to which their address cannot go.
+
+    Only the tiers of one VPC share addresses.
+
+    Raises:
+        CloudError: The rules would go, and others could not be made.
+    """
+    if not former.vpc or former.vpc != network.vpc:
+        raise CloudError(
+            f"the Service's rules are in the network {former.id}, and no node is there any more:"
+            f" their address cannot go to the network {network.id} of the nodes; bring a node back,"
+            " or make the Service anew, with another address"
         )
 
 

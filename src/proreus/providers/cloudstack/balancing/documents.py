@@ -145,6 +145,18 @@ def items(acl: Iterable[Described], ref: LoadBalancerRef) -> Iterator[Opening]:
                 yield Opening(key, cidrs_of(one), str(one["id"]), is_ours=ours)
 
 
+def is_in_zone(described: Described, zone: str) -> bool:
+    """Tell whether an object is in a zone; "" stands for one that CloudStack has not told."""
+    return not zone or described.get("zoneid") == zone
+
+
+def is_usable_in(address: Described, network: Network) -> bool:
+    """Tell whether rules of a network can be on an address that is acquired. Pure."""
+    there = str(address.get("associatednetworkid") or "")
+    is_here = not there or there == network.id or bool(network.vpc)
+    return str(address.get("vpcid") or "") == network.vpc and is_here
+
+
 def visible(rules: Iterable[Rule]) -> str:
     """Return a digest of what a listing shows of a Service's rules."""
     return digest_of(

@@ -36,11 +36,13 @@ from proreus.providers.cloudstack.balancing.commands import Commands
 from proreus.providers.cloudstack.balancing.desired import (
     Placed,
     check,
+    check_move,
     check_network,
     check_place,
     desired_balancer,
     placed,
 )
+from proreus.providers.cloudstack.balancing.elsewhere import check_elsewhere
 from proreus.providers.cloudstack.balancing.parts import Address, Desired, Observed
 from proreus.providers.cloudstack.balancing.plan import deletion, plan
 from proreus.providers.cloudstack.balancing.preview import after, part_changes
@@ -204,6 +206,9 @@ class CloudStackLoadBalancers:
         check_place(place)
         network = await self._reader.network(place.network)
         check_network(network)
+        former = {one.network for one in rules}
+        if former and network.id not in former:
+            check_move(await self._reader.network(min(former)), network)
         desired = desired_balancer(lb, options, place, network, version)
         observed = await self._reader.observe(lb, rules, network)
         return _Case(desired, observed, place, described)
@@ -227,10 +232,9 @@ class CloudStackLoadBalancers:
         observed, network = await self._reader.observe_rest(ref, rules, waits=waits)
         if deletion(observed, network):
             self._deleted.add(ref.uid)
-        elif ref.uid not in self._deleted:
-            await self._reader.check_elsewhere(ref)
         take = functools.partial(self._commands.take, ref, None)
         await converge(observed, lambda now: deletion(now, network), take)
+        await check_elsewhere(self._reader, ref, self._api.project)
         was_there = ref.uid in self._deleted
         self._deleted.discard(ref.uid)
         self._reader.forget(ref.uid)

@@ -169,7 +169,7 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
     surplus = [one for one in observed.rules if not _can_stay(one, desired, address)]
     for decided in (
         tuple(_marks(address, observed)),
-        _farewell(surplus, desired, observed),
+        _farewell(surplus, desired, observed, address),
         tuple(_unstick(desired, observed)),
         tuple(_rules(desired, observed, address)),
         tuple(_details(desired, observed)),
@@ -231,15 +231,19 @@ def _can_stay(rule: Rule, desired: Desired, address: Address) -> bool:
     return desired.can_change_sources or rule.cidrs == wanted.cidrs
 
 
-def _farewell(surplus: Sequence[Rule], desired: Desired, observed: Observed) -> tuple[Step, ...]:
+def _farewell(
+    surplus: Sequence[Rule], desired: Desired, observed: Observed, address: Address
+) -> tuple[Step, ...]:
     """Close and delete rules that are not desired, or that keep a desired one from being made.
 
     Rules that are made anew at once stay open meanwhile.
     """
     needed = {one.key for one in desired.rules}
     keys = {one.key for one in surplus} - needed
+    # The openings are those of the address that stays, which other Services may share.
+    here = {one.key for one in surplus if one.address == address.id} - needed
     closed = (
-        *(Close(one.id, in_acl=False) for one in observed.openings if one.key in keys),
+        *(Close(one.id, in_acl=False) for one in observed.openings if one.key in here),
         *(Close(one.id, in_acl=True) for one in observed.items if one.key in keys and one.is_ours),
     )
     if closed:

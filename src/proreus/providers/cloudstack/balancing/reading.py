@@ -20,7 +20,7 @@ from proreus.providers.cloudstack.balancing.parts import (
     Opening,
     Rule,
 )
-from proreus.providers.cloudstack.machines import id_of, misplaced
+from proreus.providers.cloudstack.machines import id_of
 
 _FREE, _GOING = "Free", "Releasing"
 
@@ -142,29 +142,20 @@ class Reader:
         )
         return observed, network
 
-    async def check_elsewhere(self, ref: LoadBalancerRef) -> None:
-        """Check that a Service has nothing where the cloud-config does not look.
-
-        A list shows nothing of other projects: without this check, all that was made before
-        `project-id` was changed would be left behind, as if it were gone.
+    async def everywhere(self, ref: LoadBalancerRef) -> list[tuple[str, Described]]:
+        """Return the kind and description of what a Service has in the account and all projects.
 
         Raises:
-            CloudError: The Service has objects there, or CloudStack gives no usable answer.
+            CloudError: CloudStack gives no usable answer.
         """
         rules, addresses = await asyncio.gather(
             self._rules({"keyword": ref.name}, everywhere=True),
             self._addresses(_tag(MARK_SERVICE_UID, ref.uid), everywhere=True),
         )
-        found = [
+        return [
             *(("load balancer rule", one) for one in rules if owners.verdict_of(one, ref).is_ours),
             *(("public address", one) for one in addresses if owners.has_tags_of(one, ref)),
         ]
-        for kind, one in found:
-            if where := misplaced(one, self._api.project):
-                raise CloudError(
-                    f"the Service's {kind} {id_of(one)} {where}: correct project-id in [Global], or"
-                    " delete what is there by hand"
-                )
 
     async def users(self, address: str, rules: Collection[Rule]) -> list[Described]:
         """Return all rules on an address but these, whoever owns them."""
@@ -202,13 +193,11 @@ class Reader:
             return Address(str(first["ipaddress"]), id_of(first), is_ours=True)
         if requested:
             return await self._requested(lb, network, claim)
-        if claim:
-            for one in await self._named(claim, network.zone):
-                if one.get("state") == _FREE:
-                    return Address(claim)
-                if await self._is_unused(one, network.id, network.vpc):
-                    return Address(claim, id_of(one))
-        return await self._free(lb.ref, network)
+        return (
+            await self._used_before(lb.ref, network, claim)
+            or await self._claimed_before(network, claim)
+            or await self._free(lb.ref, network)
+        )
 
     async def _in_use(
         self, ref: LoadBalancerRef, rules: list[Rule], own: list[Described]
@@ -259,7 +248,7 @@ class Reader:
                 f"spec.loadBalancerIP: CloudStack has no public address {ip} for this account or"
                 " project"
             )
-        here = [one for one in found if is_in_zone(one, network.zone)]
+        here = [one for one in found if documents.is_in_zone(one, network.zone)]
         if not here:
             raise InvalidRequest(
                 f"spec.loadBalancerIP: {ip} is an address of the zone {found[0].get('zonename')},"
@@ -270,8 +259,7 @@ class Reader:
             return Address(ip)
         if claim == ip and await self._is_unused(one, network.id, network.vpc):
             return Address(ip, id_of(one))
-        there = str(one.get("associatednetworkid") or ""), str(one.get("vpcid") or "")
-        if there[1] != network.vpc or (there[0] and there[0] != network.id and not network.vpc):
+        if not documents.is_usable_in(one, network):
             raise InvalidRequest(
                 f"spec.loadBalancerIP: {ip} is not an address of the nodes' network {network.id}"
             )
@@ -279,6 +267,34 @@ class Reader:
             raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
         # Whatever an old claim says: somebody else has acquired it.
         return Address(ip, id_of(one), is_shared=claim == ip)
+
+    async def _used_before(
+        self, ref: LoadBalancerRef, network: Network, claim: str
+    ) -> Address | None:
+        """Return the address in the Service's status if somebody else has acquired it.
+
+        The Service named it once, and names it no more. Its last rule is gone, such as where the
+        next one could not be made, and with it all that says so; but the status does.
+        """
+        for ip in sorted({one.ip for one in ref.last_ingress} - {"", claim}):
+            for one in await self._named(ip, network.zone):
+                is_held = one.get("state") not in {_FREE, _GOING} and not one.get("isstaticnat")
+                if not (is_held and documents.is_usable_in(one, network)):
+                    continue
+                there = [one, *await self.users(id_of(one), ())]
+                of_them = [owner for each in there for owner in owners.owners_of(each)]
+                if not refusal(of_them, ref, self._tenants, (id_of(one), ip)):
+                    return Address(ip, id_of(one))
+        return None
+
+    async def _claimed_before(self, network: Network, claim: str) -> Address | None:
+        """Return the claimed address, if it is free or has been acquired and is not in use."""
+        for one in await self._named(claim, network.zone) if claim else ():
+            if one.get("state") == _FREE:
+                return Address(claim)
+            if await self._is_unused(one, network.id, network.vpc):
+                return Address(claim, id_of(one))
+        return None
 
     async def _free(self, ref: LoadBalancerRef, network: Network) -> Address | None:
         """Choose a free address; None where CloudStack shows none and has to choose one itself."""
@@ -354,7 +370,7 @@ class Reader:
     async def _named(self, ip: str, zone: str = "") -> list[Described]:
         """Return what is at an address; zones behind gateways of theirs may have the same ones."""
         found = await self._addresses({"ipaddress": ip, "allocatedonly": "false"})
-        return [one for one in found if is_in_zone(one, zone)]
+        return [one for one in found if documents.is_in_zone(one, zone)]
 
     async def _addresses(
         self, asked: dict[str, str], *, everywhere: bool = False
@@ -376,11 +392,6 @@ class Reader:
     async def _items(self, ref: LoadBalancerRef, asked: dict[str, str]) -> list[Opening]:
         found = await self._api.listed("listNetworkACLs", "networkacl", asked)
         return list(documents.items(found, ref))
-
-
-def is_in_zone(described: Described, zone: str) -> bool:
-    """Tell whether an object is in a zone; "" stands for one that CloudStack has not told."""
-    return not zone or described.get("zoneid") == zone
 
 
 def _tag(key: str, value: str) -> dict[str, str]:

@@ -1,0 +1,102 @@
+"""What a Service has outlives half lists, failures in the middle, and moves of others."""
+
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider.errors import CloudError
+
+from .emulator.server import Emulator
+from .lb_site import HTTPS, NAME, UID, lb_site
+from .site import started
+
+OTHER_UID = "5e000000-0000-4000-8000-0000000000b2"
+
+
+@pytest.mark.parametrize("vpc", [False, True])
+async def test_rules_stay_in_their_network_while_a_list_shows_only_hosts_of_another(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, *, vpc: bool
+) -> None:
+    async with lb_site(emulator, vpc=vpc) as site:
+        far = site.world.add_machines(["far"], site.world.add_network(vpc=vpc))
+        (point,) = (await site.made(site.desired())).ingress
+        desired = site.desired(ids=[*site.machines, *far], shown=point.ip)
+        rules = dict(site.world.rules)
+    answered = emulator._answer
+
+    def hiding(command: str, parameters: Any) -> dict[str, Any]:
+        found = answered(command, parameters)
+        if command == "listVirtualMachines":
+            found["virtualmachine"] = [one for one in found["virtualmachine"] if one["id"] in far]
+            found["count"] = 1
+        return found
+
+    monkeypatch.setattr(emulator, "_answer", hiding)
+    async with started(emulator) as site.provider:
+        answer = await site.made(desired)
+    assert answer.ingress == (point,)
+    assert answer.rejected.keys() == {"node-3"}
+    assert site.world.rules.keys() == rules.keys()
+    assert site.rules()[f"{NAME}-tcp-80"]["members"] == set(site.machines)
+
+
+async def test_rules_outlive_the_last_host_of_their_network(emulator: Emulator) -> None:
+    """An address of an isolated network cannot go with them into another one."""
+    async with lb_site(emulator) as site:
+        far = site.world.add_machines(["far"], site.world.add_network())
+        (point,) = (await site.made(site.desired())).ingress
+        refused = await site.settled(site.desired(ids=far, shown=point.ip))
+        assert isinstance(refused, CloudError)
+        assert set(site.rules()) == {f"{NAME}-tcp-80"}
+        (again,) = (await site.made(site.desired(ids=[*far, *site.machines]))).ingress
+        assert again == point
+
+
+@pytest.mark.parametrize(
+    ("what", "fields", "is_kept"),
+    [
+        ("as it was", {}, True),
+        ("released", {"state": "Free"}, False),
+        ("of one machine now", {"isstaticnat": True}, False),
+        ("of another network now", {"associatednetworkid": UID}, False),
+    ],
+)
+async def test_a_service_keeps_an_address_that_it_does_not_name_any_more(
+    emulator: Emulator, what: str, fields: dict[str, Any], *, is_kept: bool
+) -> None:
+    """Its only rule has gone, and the next one could not be made."""
+    async with lb_site(emulator) as site:
+        id_ = site.give("203.0.113.7")
+        await site.made(site.desired(load_balancer_ip="203.0.113.7"))
+        desired = site.desired(HTTPS, shown="203.0.113.7")
+        emulator.fail("createLoadBalancerRule")
+        assert isinstance(await site.settled(desired), CloudError)
+        assert not site.rules()
+        site.world.ips[id_] |= fields
+        new = [line.part for line in await site.preview(desired) if line.action == "create"]
+        assert (new[0] == f"rule {NAME}-tcp-443") is is_kept, what
+
+
+async def test_an_address_of_the_status_on_which_others_have_rules_now_is_left_to_them(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        site.give("203.0.113.7")
+        theirs = site.desired(uid=OTHER_UID, namespace="bank", load_balancer_ip="203.0.113.7")
+        await site.made(theirs)
+        lines = await site.preview(site.desired(HTTPS, shown="203.0.113.7"))
+        assert lines[0].part == "public address 203.0.113.1"
+
+
+async def test_what_is_in_the_former_project_keeps_a_service_that_has_more_in_the_next(
+    emulator: Emulator,
+) -> None:
+    project = emulator.world.add_project("shop")
+    async with lb_site(emulator) as site:
+        made = site.desired()
+        await site.made(made)
+        async with lb_site(emulator, owner=project) as moved:
+            await moved.made(moved.desired())
+            answer = await moved.deleted(moved.desired())
+            assert isinstance(answer, CloudError)
+            assert "is in the account main" in str(answer)
