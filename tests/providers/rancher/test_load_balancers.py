@@ -18,7 +18,8 @@ from proreus.kube.objects import (
     ServicePort,
 )
 
-from .emulator.server import LOST, Emulator, served
+from .emulator.schemas import Json
+from .emulator.server import LOST, Emulator, Exchange, served
 from .site import DNS, HTTP, HTTPS, NAME, UID, lb_site, node, started
 
 OTHER = "5e000000-0000-4000-9000-000000000002"
@@ -532,6 +533,36 @@ async def test_an_external_service_that_somebody_needs_again_is_not_removed(
         await site.made(two)
         assert site.served(f"lb-{two.ref.name}") == {"443": site.targets(30443)}
         assert len(site.externals()) == 2
+
+
+@pytest.mark.parametrize("what", ["a page", "a list that lags"])
+async def test_an_external_service_stays_whose_link_a_list_leaves_out(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A new process does not know yet who needs it, and a link that goes moves others by a row."""
+    async with lb_site(emulator) as site:
+        await site.made(site.desired())
+        gone = site.desired(HTTPS, uid=OTHER, nodes=site.nodes[:1])
+        await site.made(gone)
+        (hidden,) = (one for one in site.externals().values() if one["name"] == "node-2")
+        listed = Exchange._list
+
+        def halved(exchange: Exchange, type_: str) -> Json:
+            found = listed(exchange, type_)
+            asked = exchange._request.query
+            is_alone = "consumedServiceId" in asked and what == "a page"
+            if type_ == "serviceConsumeMap" and not is_alone:
+                links = found["data"]
+                found["data"] = [one for one in links if one["consumedServiceId"] != hidden["id"]]
+            return found
+
+        if what == "a page" or emulator.versions != ("v1",):  # v1 has nothing but links
+            monkeypatch.setattr(Exchange, "_list", halved)
+        async with started(emulator) as site.provider:
+            await site.made(gone)
+            assert await site.deleted(gone) == Done(found=True)
+        assert set(site.externals()) == {"node-1", "node-2"}
+        assert site.served() == {"80": site.targets(30080)}
 
 
 async def test_a_preview_reads_only_and_says_what_is_made(emulator: Emulator) -> None:

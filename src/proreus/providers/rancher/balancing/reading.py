@@ -1,6 +1,6 @@
 """Observe the load balancer of a Service: its service, its links, and external services."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
@@ -152,9 +152,26 @@ class Reader:
         }
         if not spare:
             return frozenset()
-        maps = await self._api.listed(_MAPS)
-        others = (one for one in maps if str(one.get("serviceId")) != own)
-        return frozenset(spare - {str(one.get("consumedServiceId")) for one in others})
+        spare -= _consumed(await self._api.listed(_MAPS), own)
+        return frozenset(spare - await self._led_to(spare, own))
+
+    async def _led_to(self, ids: Collection[str], own: str) -> frozenset[str]:
+        """Return those of these external services to which any other load balancer leads after all.
+
+        A list in pages passes rows over where others are removed while it is read; so the links to
+        each are asked for alone. Where there are rules, links follow them by themselves, and later.
+
+        Raises:
+            CloudError: Rancher gives no usable answer.
+        """
+        found = frozenset[str]()
+        for id_ in sorted(ids):
+            found |= _consumed(await self._api.listed(_MAPS, consumedServiceId=id_), own)
+        if ids and self._api.version.has_rules:
+            services = await self._api.listed(BALANCERS)
+            read = [documents.balancer(one, self._api.version, None) for one in services]
+            found |= {id_ for one in read if one.id != own for _, _, id_ in one.rules}
+        return found
 
     async def _links(self, id_: str) -> frozenset[str]:
         maps = await self._api.listed(_MAPS, serviceId=id_)
@@ -179,3 +196,9 @@ class Reader:
             f"Rancher's setting {_IMAGE} is empty or is not shown: give the manager the keys of an"
             " environment that may read settings"
         )
+
+
+def _consumed(maps: Iterable[Described], own: str) -> frozenset[str]:
+    """Return the ids of the services that others lead to than the load balancer `own`."""
+    others = (one for one in maps if str(one.get("serviceId")) != own)
+    return frozenset(str(one.get("consumedServiceId")) for one in others)
