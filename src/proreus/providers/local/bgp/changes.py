@@ -21,7 +21,7 @@ _NETWORK: Final = re.compile(rf"network \S+ route-map {ANNOUNCED}")
 _VALUES: Final = re.compile(
     r"(?:ip|ipv6) prefix-list \S+ seq \d+"
     r"|(?:detect-multiplier|transmit-interval|receive-interval|minimum-ttl)"
-    r"|(?:bgp router-id)"
+    r"|(?:bgp router-id|coalesce-time)"
     r"|set (?:community|large-community|local-preference)"
     r"|match (?:ip|ipv6) address"
     r"|neighbor \S+ (?:remote-as|description|password|port|ebgp-multihop|bfd profile|timers connect"

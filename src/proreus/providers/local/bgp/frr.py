@@ -158,6 +158,9 @@ def _globals(node: Node | None) -> Iterator[str]:
     yield "no bgp default ipv4-unicast"
     yield "bgp graceful-restart preserve-fw-state"
     yield "no bgp network import-check"
+    # In a session's first second, FRR announces, but forgets what is withdrawn meanwhile:
+    # `group_announce_route_walkcb` skips peers whose coalesce timer runs.
+    yield "coalesce-time 0"
 
 
 def _classes(
