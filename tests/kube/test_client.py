@@ -154,6 +154,33 @@ async def test_an_error_answer_is_raised_as_its_kind(connect: Connect) -> None:
         assert type(caught.value).__name__ == "Conflict"
 
 
+async def test_no_token_stands_in_an_error_of_a_proxy_that_repeats_the_request(
+    serve: Serve,
+) -> None:
+    async def echo(request: web.BaseRequest) -> web.StreamResponse:
+        said = f"Bad gateway: {dict(request.headers)} {(await request.read()).decode()}"
+        return web.Response(status=502, text=said)
+
+    config = ClientConfig(server=await serve(echo), token="planted-own-token")
+    review = {"spec": {"token": "planted-token-of-somebody"}}
+    errors = []
+    async with Client(config) as client:
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: client.get(NODES, "a"),
+            lambda: client.patch(NODES, "a", CHANGE),
+            lambda: client.send(
+                Request("POST", "/apis/reviews", body=msgspec.json.encode(review)), Node
+            ),
+            lambda: anext(client.stream(Request("GET", "/api/v1/nodes", (("watch", "1"),)))),
+        ]
+        for call in calls:
+            with pytest.raises(ServerError) as caught:
+                await call()
+            errors.append(str(caught.value))
+    assert all("Bad gateway" in text and "***" in text for text in errors)
+    assert not [text for text in errors if "planted" in text]
+
+
 @pytest.mark.parametrize("code", [429, 503])
 @pytest.mark.parametrize("call", CALLS)
 async def test_what_was_not_carried_out_is_tried_again(

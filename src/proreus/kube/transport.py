@@ -6,6 +6,7 @@ less (`kube.writing`).
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -36,6 +37,11 @@ SHORTEST_WAIT = 0.1
 
 STREAM_BUFFER = 1 << 18
 """How many bytes of a stream are read ahead."""
+
+SHORTEST_TOKEN = 8
+"""Letters that a token must have to be taken out of errors."""
+
+_TOKEN = re.compile(rb'"token":"([^"\\]+)"')
 
 Observer = Callable[[Request, int, float], None]
 """An observer of each try: the request, the HTTP status (0: no answer), the seconds to its head."""
@@ -113,7 +119,7 @@ class Transport:
                         return body
                     in_flight = False
                     is_patch = request.method == "PATCH"
-                    error = from_status(code, body, headers, patch=is_patch)
+                    error = from_status(code, self._shown(request, body), headers, patch=is_patch)
                     if may_renew and await self._is_renewed(error, generation):
                         may_renew = False
                         continue
@@ -190,10 +196,18 @@ class Transport:
                 return response
             async with response:
                 body = await _body(request, response)
-            error = from_status(response.status, body, response.headers)
+            error = from_status(response.status, self._shown(request, body), response.headers)
             if not (may_renew and await self._is_renewed(error, generation)):
                 raise error
             may_renew = False
+
+    def _shown(self, request: Request, body: bytes) -> bytes:
+        """Return an answer without tokens of the request, which a proxy may repeat in its own."""
+        own = self._identity.headers.get("Authorization", "").rpartition(" ")[2].encode()
+        for token in (own, *_TOKEN.findall(request.body or b"")):
+            if len(token) >= SHORTEST_TOKEN:
+                body = body.replace(token, b"***")
+        return body
 
     async def _is_renewed(self, error: StatusError, generation: int) -> bool:
         """Tell whether a 401 came and newer credentials are at hand."""
