@@ -24,7 +24,7 @@ from proreus.providers.gce.balancing.parts import (
 from proreus.providers.gce.balancing.steps import Key, Observed
 from proreus.providers.gce.balancing.subsets.desired import subset_keys
 from proreus.providers.gce.balancing.subsets.names import SubsetNames
-from proreus.providers.gce.names import Machine, last_part, machine, machine_in
+from proreus.providers.gce.names import Machine, last_part, machine, machine_in, region_of
 from proreus.providers.gce.place import Place
 
 _ALL_STATES: Final = {"instanceState": "ALL"}
@@ -168,13 +168,17 @@ class Observer:
         return frozenset(machine(zone, last_part(one)) for one in names if one)
 
     async def groups(self, name: str) -> Observed:
-        """Read the instance groups of this name in all zones, with their members.
+        """Read the instance groups of this name in the region's zones, with their members.
+
+        Those of other regions are another cluster's, which has the same id, or this cluster's in
+        another cloud.
 
         Raises:
             CloudError: Google gives no usable answer.
         """
         scopes = await self._zonal(Kind.GROUP, name)
-        zones = _zones_of([one for scope in scopes for one in scope.instance_groups], name)
+        found = _zones_of([one for scope in scopes for one in scope.instance_groups], name)
+        zones = [zone for zone in found if region_of(zone) == self._place.region]
         members = await asyncio.gather(*(self._members(name, zone) for zone in zones))
         return Observed(
             {

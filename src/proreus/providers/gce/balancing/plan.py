@@ -149,8 +149,21 @@ def _checks(desired: Desired, observed: Observed) -> Iterator[Step]:
     yield from _part(desired.form.check, desired.check, observed)
     for family, firewall in desired.check_firewalls.items():
         is_first = family == desired.rules[0].family
-        if desired.shares_check or (is_first and not desired.has_own_external_check):
+        if desired.shares_check:
+            yield from _part(Kind.FIREWALL, _with_tags(firewall, observed), observed)
+        elif is_first and not desired.has_own_external_check:
             yield from _part(Kind.FIREWALL, firewall, observed)
+
+
+def _with_tags(firewall: Firewall, observed: Observed) -> Firewall:
+    """Return a shared firewall rule with the tags that it has: nodes of other clouds may need them.
+
+    It lets nobody through but Google's health checks.
+    """
+    there = observed.parts.get((Kind.FIREWALL, firewall.name))
+    known = there.target_tags if isinstance(there, Firewall) else ()
+    tags = tuple(sorted({*firewall.target_tags, *known}))
+    return msgspec.structs.replace(firewall, target_tags=tags)
 
 
 def _part(kind: Kind, part: Part, observed: Observed) -> Iterator[Step]:
