@@ -243,7 +243,7 @@ def test_a_rule_that_is_made_anew_keeps_its_address(want: Desired) -> None:
     assert isinstance(first, Insert)
     assert first.part == Address(
         name=NAME,
-        description=naming.described("shop/web"),
+        description=naming.described_as_held("shop/web", CLUSTER.uid),
         address=IP,
         address_type="EXTERNAL",
         network_tier="PREMIUM",

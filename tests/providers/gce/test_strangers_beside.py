@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.kube.objects import LoadBalancerIngress
@@ -66,3 +67,18 @@ async def test_a_shared_firewall_rule_keeps_the_tags_of_nodes_in_another_cloud(g
         await east.make(annotations=INTERNAL, **FORMER)
         (name,) = (one for one in gce.names("firewalls") if one.endswith("-node-hc"))
         assert gce.one("firewalls", name)["targetTags"] == ["east", "west"]
+
+
+async def test_an_address_that_another_cluster_holds_for_a_moment_is_refused(
+    lbs: Balancing,
+) -> None:
+    """Nothing uses it while the forwarding rule is made anew, and the namespaces are called alike."""
+    address = await lbs.make()
+    lbs.gce.fail("compute.forwardingRules.insert", status=500)
+    edited = lbs.desired(lbs.service(session_affinity="ClientIP"))
+    assert isinstance(await lbs.answer(edited), CloudError)
+    asked = lbs.service(load_balancer_ip=address, **FORMER)
+    answer = await lbs.answer(lbs.desired(asked, cluster=OTHER))
+    assert isinstance(answer, InvalidRequest)
+    assert "shop/web" in str(answer)
+    assert (await lbs.ensured(edited)).ingress[0].ip == address

@@ -56,7 +56,9 @@ def is_still_free(desired: Desired, reserved: Address | None) -> bool:
     if reserved is None or _others(reserved, desired):
         return False
     owner = naming.owner_in(reserved.description)
-    return owner is None or owner.key == desired.service
+    if owner is None:
+        return True
+    return owner.key == desired.service and owner.cluster_uid in {"", desired.cluster_uid}
 
 
 def is_within_reach(desired: Desired, family: str, reserved: Address) -> bool:
@@ -82,7 +84,7 @@ def held(desired: Desired, name: str, rule: Rule) -> Address:
     """Return the reservation by which a Service keeps the address of a forwarding rule."""
     return Address(
         name=name,
-        description=naming.described(desired.service),
+        description=naming.described_as_held(desired.service, desired.cluster_uid),
         address=rule.ip,
         address_type=INTERNAL if desired.internal else EXTERNAL,
         subnetwork=rule.subnetwork if desired.internal else "",

@@ -72,6 +72,7 @@ class Desired(msgspec.Struct, frozen=True):
         shares_check: Whether the health check is that of all nodes.
         group: The name of the groups of a backend service.
         subset: The inputs of a subset of the nodes, if the load balancer has one.
+        cluster_uid: The UID of the cluster.
     """
 
     form: Form
@@ -88,6 +89,7 @@ class Desired(msgspec.Struct, frozen=True):
     shares_check: bool = True
     group: str = ""
     subset: "Subset | None" = None
+    cluster_uid: str = ""
 
     @property
     def name(self) -> str:
@@ -256,6 +258,7 @@ def desired_parts(
         made,
         firewalls=for_clients(lb, lb.families, setting.network, tuple(tags)),
         machines=frozenset(machines),
+        cluster_uid=lb.ref.cluster.uid,
         requested_address=canonical(lb.requested_address),
         last_addresses=tuple(point.ip for point in lb.ref.last_ingress if point.ip),
         is_tier_given=options.is_tier_given,

@@ -12,6 +12,8 @@ from proreus.cloudprovider.ownership import Owner
 from proreus.providers.gce.balancing.parts import IPV4, IPV6, Form, Kind, Rule
 
 _SERVICE: Final = re.compile(r'"kubernetes\.io/service-name":\s*"([^"/]+)/([^"/]+)"')
+_CLUSTER_KEY: Final = "proreus.io/cluster-uid"
+_CLUSTER: Final = re.compile(rf'"{re.escape(_CLUSTER_KEY)}":\s*"([^"]+)"')
 _AFFINITIES: Final = {True: "ClientIP", False: "None"}
 
 
@@ -92,10 +94,21 @@ def described_for_cluster(cluster_id: str) -> str:
     return f'{{"kubernetes.io/cluster-id":"{cluster_id}"}}'
 
 
+def described_as_held(service: str, cluster_uid: str) -> str:
+    """Return the description of an address that a Service keeps while its rules are made anew.
+
+    It is in use by nothing then, so it says, too, in which cluster the Service is.
+    """
+    return f'{{"kubernetes.io/service-name":"{service}","{_CLUSTER_KEY}":"{cluster_uid}"}}'
+
+
 def owner_in(description: str) -> Owner | None:
     """Return the Service that a description names; None if it names none."""
-    found = _SERVICE.search(description)
-    return Owner(namespace=found[1], service=found[2]) if found else None
+    found, cluster = _SERVICE.search(description), _CLUSTER.search(description)
+    if found is None:
+        return None
+    uid = cluster[1] if cluster else ""
+    return Owner(cluster_uid=uid, namespace=found[1], service=found[2])
 
 
 def parts_of(name: str, rule: Rule | None, forms: Iterable[Form]) -> list[tuple[Kind, str]]:

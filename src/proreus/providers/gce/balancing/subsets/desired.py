@@ -109,6 +109,7 @@ def subset_parts(
         ),
         firewalls=_client_firewalls(lb, setting, names.own, tuple(tags)),
         machines=frozenset(machines),
+        cluster_uid=lb.ref.cluster.uid,
         requested_address=canonical(lb.requested_address),
         last_addresses=tuple(point.ip for point in lb.ref.last_ingress if point.ip),
         shares_check=shared,
