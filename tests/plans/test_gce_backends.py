@@ -12,6 +12,7 @@ from proreus.providers.gce.balancing.addresses import check
 from proreus.providers.gce.balancing.annotations import STANDARD, Options
 from proreus.providers.gce.balancing.desired import Desired, Setting, desired_parts
 from proreus.providers.gce.balancing.firewalls import CHECK_RANGES_V6, NOBODY
+from proreus.providers.gce.balancing.leftovers import forms_beside, leftovers
 from proreus.providers.gce.balancing.needs import needed, unexpected
 from proreus.providers.gce.balancing.parts import (
     IPV4,
@@ -25,7 +26,7 @@ from proreus.providers.gce.balancing.parts import (
     Rule,
 )
 from proreus.providers.gce.balancing.plan import former_form, plan, wanted_form
-from proreus.providers.gce.balancing.steps import Delete, Insert, Observed
+from proreus.providers.gce.balancing.steps import Delete, Insert, Key, Observed
 
 from .test_gce import (
     BACKEND,
@@ -136,6 +137,28 @@ def test_the_form_that_a_load_balancer_had_before_is_known_or_supposed() -> None
     assert former_form(known, None, (Form.POOL, Form.INTERNAL)) is None
     internal = msgspec.structs.replace(desired(options=INTERNAL), last_addresses=(IP,))
     assert former_form(internal, None, tuple(Form)) is None
+
+
+def test_what_is_left_in_the_other_scheme_goes_and_nothing_else() -> None:
+    """Of parts that both have by the same name their scheme tells; the firewall rule is for both."""
+    pool, backend, inside = desired(), desired(options=BACKEND), desired(options=INTERNAL)
+    forms = (Form.POOL, Form.INTERNAL, Form.EXTERNAL)
+    address = {(Kind.ADDRESS, NAME): Address(name=NAME, address=IP, address_type="EXTERNAL")}
+    made = {one.form: ready(one).with_parts(address) for one in (pool, backend, inside)}
+    assert forms_beside(inside, forms) == (Form.POOL, Form.EXTERNAL)
+    assert forms_beside(pool, forms) == forms_beside(backend, forms) == (Form.INTERNAL,)
+    own = {(Kind.ADDRESS, NAME), (Kind.RULE, NAME)}
+
+    def left(want: Desired, form: Form) -> set[Key]:
+        found = leftovers(want, made[form], forms).parts
+        return {key for key in found if key[1].removeprefix("k8s-fw-") == NAME}
+
+    assert left(inside, Form.POOL) == {*own, (Kind.POOL, NAME)}
+    assert left(inside, Form.EXTERNAL) == {*own, (Kind.SERVICE, NAME)}
+    assert left(pool, Form.INTERNAL) == {(Kind.RULE, NAME), (Kind.SERVICE, NAME)}
+    for want in (pool, backend):
+        for form in (Form.POOL, Form.EXTERNAL):
+            assert left(want, form) == set()
 
 
 # IPv6

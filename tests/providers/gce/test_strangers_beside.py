@@ -3,18 +3,19 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
-from proreus.cloudprovider.load_balancers import LoadBalancer
+from proreus.cloudprovider.load_balancers import Done, LoadBalancer
 from proreus.kube.objects import LoadBalancerIngress
-from proreus.providers.gce.balancing.annotations import RBS, TYPE
+from proreus.providers.gce.balancing.annotations import EXTERNAL_ELSEWHERE, RBS, TYPE
 
 from .cloud.server import Gce
-from .cloud.world import PROJECT, REGION
+from .cloud.world import PROJECT, REGION, ZONES
 from .lb_site import Balancing, balancing, lbs
 from .site import PATIENT
-from .test_subsets import RULE, SECTIONS
+from .test_subsets import LOCAL, OWN, RULE, SECTIONS, SUBNETWORK, attached, with_pods
 
 __all__ = ["lbs"]
 
@@ -82,3 +83,107 @@ async def test_an_address_that_another_cluster_holds_for_a_moment_is_refused(
     assert isinstance(answer, InvalidRequest)
     assert "shop/web" in str(answer)
     assert (await lbs.ensured(edited)).ingress[0].ip == address
+
+
+async def test_a_refused_change_of_scheme_takes_nothing_away(lbs: Balancing) -> None:
+    inside: dict[str, Any] = {"load_balancer_ip": "10.128.9.9"}
+    outside: dict[str, Any] = {"load_balancer_ip": "203.0.113.77"}
+    for before, after in (
+        ({"annotations": INTERNAL, **inside}, inside),
+        ({"annotations": INTERNAL}, outside),
+    ):
+        await lbs.make(**before)
+        left = lbs.left()
+        answer = await lbs.answer(lbs.desired(lbs.service(**after)))
+        assert isinstance(answer, InvalidRequest)
+        assert "spec.loadBalancerIP" in str(answer)
+        assert lbs.left() == left
+    address = await lbs.make()
+    left = lbs.left()
+    service = lbs.service(annotations=INTERNAL, load_balancer_ip=address)
+    assert isinstance(await lbs.answer(lbs.desired(service)), InvalidRequest)
+    assert lbs.left() == left
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("pool", "internal"),
+        ("pool", "subset"),
+        ("external", "internal"),
+        ("external", "subset"),
+        ("internal", "pool"),
+        ("internal", "external"),
+        ("subset", "pool"),
+        ("subset", "external"),
+    ],
+)
+async def test_a_process_that_ended_while_the_scheme_changed_leaves_nothing(
+    gce: Gce, before: str, after: str
+) -> None:
+    sections, fields = FORMS[before]
+    async with balancing(gce, SUBNETWORK, sections) as site:
+        address = await site.make(**fields)
+    _, fields = FORMS[after]
+    # With the setting a new internal one would have a subset.
+    subsets = "" if after == "internal" else "subsetting = true\n"
+    sections = f"{PATIENT}[LoadBalancer]\nbackend-services = true\n{subsets}"
+    async with balancing(gce, SUBNETWORK, sections) as site:
+        for method in ("targetPools.delete", "regionBackendServices.delete"):
+            gce.fail(f"compute.{method}", status=500)
+        lb = showing(site.desired(site.service(**fields)), address)
+        assert isinstance(await site.answer(lb), CloudError)
+        assert "forwardingRules" not in site.left()
+        gce.faults.clear()
+        made = await site.ensured(lb)
+        assert await site.ensured(showing(lb, made.ingress[0].ip)) == made
+        await site.delete(**fields)
+        assert site.left() == {}
+
+
+@pytest.mark.parametrize("fields", [{}, LOCAL], ids=["cluster", "local"])
+async def test_without_the_setting_subsets_that_there_are_go_on_and_go_with_their_services(
+    gce: Gce, fields: dict[str, Any]
+) -> None:
+    async with balancing(gce, SUBNETWORK, SECTIONS) as site:
+        lb = site.desired(site.service(annotations=INTERNAL, **fields))
+        address = (await site.ensured(with_pods(lb, "node-1", "node-2"))).ingress[0].ip
+        left = site.left()
+    async with balancing(gce, SUBNETWORK) as site:
+        lb = showing(site.desired(site.service(annotations=INTERNAL, **fields)), address)
+        assert (await site.ensured(lb)).ingress[0].ip == address
+        assert site.left() == left
+        assert attached(gce) == {ZONES[0]: ["node-1"], ZONES[1]: ["node-2"]}
+        assert await site.deleted(lb.ref) == Done()
+        assert site.left() == {}
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "being made"])
+async def test_the_other_controller_s_parts_outlive_a_former_service_of_the_same_name(
+    gce: Gce, *, is_whole: bool
+) -> None:
+    """Names and descriptions do not tell one Service from another that had its name before."""
+    async with balancing(gce, SUBNETWORK, SECTIONS) as site:
+        await site.make(annotations=INTERNAL)
+        with gce.world.lock:
+            gce.world.objects[SUBSET_RULE]["labels"] = {}
+            if not is_whole:
+                gce.world.drop(SUBSET_RULE)
+        left = site.left()
+        assert OWN in left["backendServices"]
+        assert await site.delete(annotations=INTERNAL, **FORMER) == Done(found=False)
+        assert site.left() == left
+
+
+async def test_what_the_other_controller_makes_for_an_external_service_is_left_to_it(
+    gce: Gce,
+) -> None:
+    """Its parts are called as those of an internal one, and its forwarding rule comes last."""
+    async with balancing(gce, SUBNETWORK, SECTIONS) as site:
+        await site.make(annotations=INTERNAL)
+        with gce.world.lock:
+            gce.world.drop(SUBSET_RULE)
+        left = site.left()
+        service = site.service(annotations={RBS: "enabled"}, finalizers=(EXTERNAL_ELSEWHERE,))
+        assert await site.deleted(site.desired(service).ref) == Done(found=False)
+        assert site.left() == left

@@ -7,8 +7,8 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.desired import Desired, family_of
-from proreus.providers.gce.balancing.parts import EXTERNAL, INTERNAL, IPV6, Address, Rule
-from proreus.providers.gce.balancing.steps import Observed
+from proreus.providers.gce.balancing.parts import EXTERNAL, INTERNAL, IPV6, Address, Kind, Rule
+from proreus.providers.gce.balancing.steps import Observed, without
 from proreus.providers.gce.names import last_part, path_in
 
 PREFIX: Final = 96
@@ -45,6 +45,26 @@ def check(desired: Desired, observed: Observed, ref: LoadBalancerRef, tenants: T
         problem = refusal(owners, ref, tenants, (asked, reserved.name))
     if problem:
         raise InvalidRequest(f"spec.loadBalancerIP: {asked}: {problem}")
+
+
+def check_other_scheme(
+    desired: Desired, observed: Observed, former: Rule, ref: LoadBalancerRef, tenants: Tenants
+) -> None:
+    """Refuse an address that the Service cannot have once it is internal or external instead.
+
+    The former load balancer goes before the new one is made, and is not to go for nothing.
+
+    Raises:
+        InvalidRequest: The address is wrong; names the field and the remedy.
+    """
+    asked = desired.requested_address
+    if asked and former.ip == asked:
+        kind = "an external" if desired.internal else "an internal"
+        raise InvalidRequest(
+            f"spec.loadBalancerIP: {asked}: it is the address of {kind} load balancer, which the"
+            " Service is to have no more: leave the field out, or give another address"
+        )
+    check(desired, without(observed, (Kind.RULE,)), ref, tenants)
 
 
 def is_still_free(desired: Desired, reserved: Address | None) -> bool:

@@ -8,7 +8,7 @@ from proreus.cloudprovider.errors import CloudError, ImplementedElsewhere
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.mark_forms import LABELS, owned_object, owner_of
-from proreus.cloudprovider.ownership import verdict
+from proreus.cloudprovider.ownership import are_marks_of, verdict
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing.annotations import Options, handled_elsewhere
 from proreus.providers.gce.balancing.observe import Observer
@@ -54,7 +54,7 @@ class Finder:
             why = "its forwarding rule leads to a backend service, which another controller makes"
         if why:
             raise ImplementedElsewhere(why)
-        if rule is None and self._settings.subsetting:
+        if rule is None and (self._settings.subsetting or lb.ref.last_ingress):
             rule = await self._of_subset(lb.ref)
         if rule is not None and not is_ours(rule, lb.ref):
             raise CloudError(
@@ -67,6 +67,9 @@ class Finder:
         """Return the forwarding rule of a subset, which is called after its protocol."""
         names = names_of(ref).rules.values()
         rules = (await self._observer.parts((Kind.RULE, one) for one in names)).rules()
+        if not self._settings.subsetting:
+            # Without the setting only what was made here before is ours to look after.
+            rules = [one for one in rules if is_marked(one, ref)]
         return rules[0] if rules else None
 
     async def owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
@@ -90,6 +93,11 @@ class Finder:
 def _shown(rule: Rule) -> tuple[str, ...]:
     """Return all addresses of a load balancer by its first rule; none if there may be others."""
     return (rule.ip,) if rule.form is Form.POOL else ()
+
+
+def is_marked(rule: Rule, ref: LoadBalancerRef) -> bool:
+    """Tell whether our labels on a forwarding rule say that it is the Service's. Pure."""
+    return are_marks_of(rule.marks, ref)
 
 
 def is_ours(rule: Rule, ref: LoadBalancerRef) -> bool:

@@ -6,7 +6,7 @@ too. Parts are found by their names, which hold the Service's uid; the first for
 our marks and the record of what it was made from, as labels.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -37,9 +37,8 @@ from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.gce import errors
 from proreus.providers.gce.api import Api
-from proreus.providers.gce.balancing.addresses import check
+from proreus.providers.gce.balancing.addresses import check, check_other_scheme
 from proreus.providers.gce.balancing.annotations import (
-    INTERNAL_ELSEWHERE,
     Options,
     asks_backend_service,
     is_internal,
@@ -52,7 +51,7 @@ from proreus.providers.gce.balancing.finding import Finder, is_ours
 from proreus.providers.gce.balancing.hosts import machines_of, tags_for
 from proreus.providers.gce.balancing.members import group_steps
 from proreus.providers.gce.balancing.observe import Observer
-from proreus.providers.gce.balancing.parts import INTERNAL, IPV4, IPV6, Form, Kind, Rule
+from proreus.providers.gce.balancing.parts import IPV4, IPV6, Form, Kind, Rule
 from proreus.providers.gce.balancing.plan import (
     deletion,
     former_form,
@@ -61,8 +60,9 @@ from proreus.providers.gce.balancing.plan import (
     plan,
     wanted_form,
 )
+from proreus.providers.gce.balancing.removal import Removal
 from proreus.providers.gce.balancing.shared import SharedParts
-from proreus.providers.gce.balancing.steps import Effect, Observed, Step, without
+from proreus.providers.gce.balancing.steps import Effect, Observed, Step
 from proreus.providers.gce.balancing.subsets.choice import serving
 from proreus.providers.gce.balancing.subsets.desired import subset_parts
 from proreus.providers.gce.balancing.subsets.names import names_of
@@ -120,6 +120,7 @@ class GCELoadBalancers:
             cluster_id=cluster_id,
             keeps_groups=SKIP_GROUPS in config.global_.alpha_features,
         )
+        self._removal = Removal(self._observer, self._applier, self._shared, self._forms)
         self._subnetwork: str | None = place.subnetwork or None
 
     def host_policy(self, service: Service) -> HostPolicy:
@@ -149,9 +150,13 @@ class GCELoadBalancers:
             partial(self._mark, lb, desired.name),
         )
         left = former_form(desired, first, self._forms)
-        if other_scheme(desired, first):
-            await self._tear_down_other(lb.ref, first)
+        if first is not None and other_scheme(desired, first):
+            seen = await self._observer.observe(desired)
+            check_other_scheme(desired, seen, first, lb.ref, self._config.tenants)
+            await self._removal.of_other_scheme(lb.ref, first)
             left = first = None
+        elif first is None and lb.ref.last_ingress:
+            await self._removal.leftovers(lb.ref, desired)
         observed, leaves_shared = await self._converge(lb, desired, record, first)
         rule = observed.rule(desired.name)
         if rule is None:
@@ -231,7 +236,7 @@ class GCELoadBalancers:
         gone: tuple[PartChange, ...] = ()
         shared: tuple[PartChange, ...] = ()
         if other_scheme(desired, first):
-            before = await self._everything(lb.ref, first)
+            before = await self._removal.everything(lb.ref, first)
             gone, _ = preview_plan(before, deletion)
             kept = {key: one for key, one in observed.parts.items() if key not in before.parts}
             observed = Observed(kept)
@@ -265,65 +270,14 @@ class GCELoadBalancers:
             if rule is not None and not is_ours(rule, ref):
                 return Done(found=False)
             # Who has a subset has nothing else: that went before.
-            if rule is None and self._settings.subsetting and await self._tear_down_subset(ref):
+            if rule is None and await self._removal.of_subset(ref):
                 return Done()
             is_theirs = rule is not None and rule.is_elsewhere
             kept = _KEPT if is_theirs else ()
-            found = await self._tear_down(ref, kept, None if is_theirs else rule)
+            found = await self._removal.whole(ref, kept, None if is_theirs else rule)
         except RetryAfter as error:
             return Pending(error.after, str(error))
         return Done(found=found)
-
-    async def _everything(self, ref: LoadBalancerRef, first: Rule | None) -> Observed:
-        """Read all that there may be of the load balancer that a forwarding rule belongs to."""
-        if first is not None and first.form is Form.SUBSET:
-            return await self._observer.everything_of_subset(names_of(ref), first)
-        return await self._observer.everything(ref.name, first)
-
-    async def _tear_down_other(self, ref: LoadBalancerRef, first: Rule | None) -> None:
-        """Delete the Service's load balancer in the other scheme (internal or external)."""
-        if first is not None and first.form is Form.SUBSET:
-            await self._tear_down_subset(ref)
-        else:
-            await self._tear_down(ref, (), first)
-
-    async def _tear_down_subset(self, ref: LoadBalancerRef) -> bool:
-        """Delete all parts of a load balancer with a subset of the nodes, if there are any of ours.
-
-        While the finalizer of the controller that officially makes these is on the Service, they
-        are its.
-        """
-        service = ref.service
-        if service is not None and INTERNAL_ELSEWHERE in service.metadata.finalizers:
-            return False
-        names = names_of(ref)
-        observed = await self._observer.everything_of_subset(names)
-        if not observed.parts or not all(is_ours(one, ref) for one in observed.rules()):
-            return False
-        await converge(observed, deletion, lambda _, step: self._applier.take(step, names.own))
-        await self._shared.sweep(Form.SUBSET, names)
-        return True
-
-    async def _tear_down(
-        self, ref: LoadBalancerRef, kept: Collection[Kind] = (), first: Rule | None = None
-    ) -> bool:
-        """Delete all parts of both kinds but those to keep; return whether there were any."""
-        observed = without(await self._observer.everything(ref.name, first), kept)
-        await converge(
-            observed,
-            deletion,
-            lambda _, step: self._applier.take(step),
-        )
-        seen = {Form.POOL} if observed.pool(ref.name) is not None else set[Form]()
-        if (backend := observed.backend(ref.name)) is not None:
-            is_internal_ = backend.load_balancing_scheme == INTERNAL
-            seen.add(Form.INTERNAL if is_internal_ else Form.EXTERNAL)
-        if first is not None:
-            seen.add(first.form)
-        # A process that ended here before has left no clue which form it was.
-        for form in seen or self._forms:
-            await self._shared.sweep(form, names_of(ref))
-        return bool(observed.parts)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List the forwarding rules with the cluster's label."""
@@ -355,7 +309,9 @@ class GCELoadBalancers:
         makes_subsets = self._settings.subsetting and may_have_subset(lb.service)
         form = wanted_form(options, first, is_default=has_default, makes_subsets=makes_subsets)
         if form is Form.SUBSET:
-            machines &= {nodes[node] for node in serving(lb) & nodes.keys()}
+            # Without the setting nobody says where pods are: health checks find out.
+            chosen_here = serving(lb) if self._settings.subsetting else nodes.keys()
+            machines &= {nodes[node] for node in chosen_here & nodes.keys()}
             made = subset_parts(lb, options, setting, machines, chosen)
         else:
             made = desired_parts(lb, options, setting, machines, chosen, form=form)

@@ -135,8 +135,16 @@ class Observer:
         Raises:
             CloudError: Google gives no usable answer.
         """
-        observed = await self.parts(subset_keys(names), first)
+        observed = await self.subset(names, first)
         return observed.with_parts((await self.endpoints(names.own, partial=False)).parts)
+
+    async def subset(self, names: SubsetNames, first: Rule | None = None) -> Observed:
+        """Read what there may be of a load balancer with a subset of the nodes, but its groups.
+
+        Raises:
+            CloudError: Google gives no usable answer.
+        """
+        return await self.parts(subset_keys(names), first)
 
     async def endpoints(self, name: str, *, partial: bool = True) -> Observed:
         """Read the groups of endpoints of this name in all zones, with their members.
