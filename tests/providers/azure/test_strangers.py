@@ -59,6 +59,36 @@ async def test_no_service_opens_a_node_s_own_ports(azure: Emulator) -> None:
         assert own not in {one for rule in rules(azure).values() for one in targets(rule)}
 
 
+async def test_no_service_cuts_nodes_off(azure: Emulator) -> None:
+    """A rule that denies all else goes for kubelets, too, where its destination is a node."""
+    nodes = machines(azure)
+    annotations = {
+        "azure-disable-load-balancer-floating-ip": "true",
+        "azure-deny-all-except-load-balancer-source-ranges": "true",
+    }
+    denying = service(2, annotations, load_balancer_source_ranges=("192.0.2.0/24",))
+    known = context(nodes=nodes)
+    known.listers = {**known.listers, "services": Objects([service(), denying])}
+    async with started(azure, known) as provider:
+        await ensure(provider, nodes, service())
+        before = everything(azure)
+        found = await answers(provider, nodes, denying)
+        assert isinstance(found["web-2"], InvalidRequest)
+        assert "azure-deny-all-except-load-balancer-source-ranges" in str(found["web-2"])
+        assert everything(azure) == before
+        # What the official manager has made for it goes with it.
+        group = azure.store.of[network("networkSecurityGroups", "nsg").lower()]
+        properties = {"access": "Deny", "direction": "Inbound", "priority": 4095, "protocol": "*"}
+        properties |= {"sourceAddressPrefix": "*", "destinationPortRange": "*"}
+        properties |= {"sourcePortRange": "*", "destinationAddressPrefix": "10.0.0.4"}
+        denied = {"name": "k8s-azure-lb_deny-all_IPv4", "properties": properties}
+        group["properties"]["securityRules"].append(denied)
+        assert nodes[0].status.addresses[0].address == "10.0.0.4"
+        await delete(provider, denying)
+        await ensure(provider, nodes, service())
+        assert everything(azure) == before
+
+
 async def test_a_service_that_goes_closes_no_port_of_another_one_s_nodes(azure: Emulator) -> None:
     """Not even one whose load balancer was refused."""
     nodes = machines(azure)

@@ -35,6 +35,7 @@ _SUBSCRIPTION: Final = re.compile(r"\*|[0-9A-Za-z-]{1,64}")
 _FQDN: Final = re.compile(r"[0-9A-Za-z*_-]{1,63}(\.[0-9A-Za-z_-]{1,63})*\.?")
 _OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4: Final = re.compile(rf"{_OCTET}(\.{_OCTET}){{3}}")
+_DENIES: Final = "azure-deny-all-except-load-balancer-source-ranges"
 _MOST_SECONDS: Final = 120
 _MOST_LINKED: Final = 8
 """Addresses of a private link service."""
@@ -188,7 +189,7 @@ def read_options(service: Service) -> Options:
         additional=_parsed(read, "azure-additional-public-ips", _address, "give IP addresses"),
         allowed_tags=read.names("azure-allowed-service-tags", _TAG, "give service tags of Azure"),
         allowed_ranges=_parsed(read, "azure-allowed-ip-ranges", _range, "give CIDRs"),
-        denies=_flag(read, "azure-deny-all-except-load-balancer-source-ranges"),
+        denies=_flag(read, _DENIES),
         probing=_probing(read, "azure-load-balancer-health-probe-"),
         ports={port: _probing(read, f"port_{port}_health-probe_") for port in ports},
         without_rule=frozenset(p for p in ports if _flag(read, f"port_{p}_no_lb_rule")),
@@ -208,6 +209,24 @@ def read_options(service: Service) -> Options:
     _check_probes(read, found, ports)
     read.check()
     return found
+
+
+def check_denial(service: Service, options: Options) -> None:
+    """Refuse to deny all that reaches nodes' own addresses: kubelets and other nodes come there.
+
+    Not part of `read_options`, since what such a Service of the official manager has can go.
+
+    Raises:
+        InvalidRequest: The Service asks for that; names the annotation and the remedy.
+    """
+    if options.denies and not options.floats:
+        read = AnnotationReader(service.metadata.annotations, PREFIX)
+        read.wrong(
+            _DENIES,
+            "leave it out with azure-disable-load-balancer-floating-ip: clients come to the nodes'"
+            " own addresses then, and it would deny whatever else comes there",
+        )
+        read.check()
 
 
 def _flag(read: AnnotationReader, name: str) -> bool:

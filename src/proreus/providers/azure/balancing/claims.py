@@ -4,6 +4,7 @@ Nodes send what comes for an address in a Service's spec or status to that Servi
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_address
 
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.kube.objects import KubeObject, Service
@@ -12,6 +13,7 @@ from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, ports_by_p
 from proreus.providers.azure.balancing.parts import Claim, Job
 
 _AT_NODES = f"{PREFIX}azure-disable-load-balancer-floating-ip"
+_INTERNAL = f"{PREFIX}azure-load-balancer-internal"
 _DENIES = f"{PREFIX}azure-deny-all-except-load-balancer-source-ranges"
 
 
@@ -33,6 +35,41 @@ def claims(services: Iterable[KubeObject], jobs: Sequence[Job]) -> Mapping[str, 
         for address, claim in _of(service):
             found.setdefault(address, []).append(claim)
     return found
+
+
+def denies_at_nodes(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bool:
+    """Tell whether a Service asks that others than its clients are denied at nodes' addresses.
+
+    One of another manager may have that; those of the pass cannot.
+
+    Args:
+        services: The cluster's Services.
+        jobs: The Services of the pass.
+    """
+    uids = {job.ref.uid for job in jobs}
+    others = (one.metadata for one in services if one.metadata.uid not in uids)
+    return any(
+        all(one.annotations.get(name, "").lower() == "true" for name in (_AT_NODES, _DENIES))
+        for one in others
+    )
+
+
+def is_reached_inside(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bool:
+    """Tell whether the status of an internal Service shows a private address.
+
+    One that becomes internal just now shows its public one.
+
+    Args:
+        services: The cluster's Services.
+        jobs: The Services of the pass.
+    """
+    known = [one for one in services if isinstance(one, Service)]
+    known += [job.lb.service for job in jobs if job.lb is not None]
+    internal = (
+        one for one in known if one.metadata.annotations.get(_INTERNAL, "").lower() == "true"
+    )
+    shown = (point.ip for one in internal for point in one.status.load_balancer.ingress)
+    return any(one and not ip_address(one).is_global for one in shown)
 
 
 def _of(service: Service) -> Iterator[tuple[str, Claim]]:

@@ -35,10 +35,11 @@ from proreus.providers.azure.balancing.annotations import (
     ANNOTATION_LINK,
     FAMILIES,
     Options,
+    check_denial,
     read_options,
 )
 from proreus.providers.azure.balancing.balancers import spots
-from proreus.providers.azure.balancing.claims import claims
+from proreus.providers.azure.balancing.claims import claims, denies_at_nodes, is_reached_inside
 from proreus.providers.azure.balancing.desired import (
     RULE_PROTOCOLS,
     Place,
@@ -133,6 +134,7 @@ class AzureLoadBalancers:
             InvalidRequest: Its annotations are wrong.
         """
         options = read_options(lb.service)
+        check_denial(lb.service, options)
         several = self._config.multiple_standard_load_balancer_configurations
         if not any(one.reads_namespaces for one in several):
             return Job(lb.ref, lb, options)
@@ -284,6 +286,8 @@ class AzureLoadBalancers:
             has_links,
             _node_ports(services_, jobs),
             claims(services_, jobs),
+            is_reached_inside(services_, jobs),
+            denies_at_nodes(services_, jobs),
         )
 
     def _is_excluded(self, node: Node) -> bool:

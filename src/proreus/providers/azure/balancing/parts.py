@@ -68,6 +68,9 @@ class Scene(msgspec.Struct, frozen=True):
             for the protocol.
         claims: What Services of the cluster have at addresses, by address; those that are deleted
             in the pass have nothing any more.
+        is_reached_inside: Whether the status of an internal Service shows a private address.
+        denies_at_nodes: Whether a Service that is not in the pass asks that others than its clients
+            are denied at nodes' addresses.
         homes: The configuration whose load balancers each node is behind, where there are several
             load balancers of a kind; only within a plan.
     """
@@ -81,6 +84,8 @@ class Scene(msgspec.Struct, frozen=True):
     has_links: bool = False
     node_ports: Mapping[str, frozenset[int]] = {}
     claims: Mapping[str, Sequence[Claim]] = {}
+    is_reached_inside: bool = False
+    denies_at_nodes: bool = False
     homes: Mapping[str, str] | None = None
 
 

@@ -198,7 +198,7 @@ def _strip_nodes(jobs: Sequence[Job], scene: Scene, known: Index) -> guard.Strip
     ports = ports_by_protocol((*each_port(scene.node_ports), *others))
     # A kubelet can claim any address for its Node.
     own = frozenset(scene.node_addresses) - known.addresses
-    return guard.Strip(own, ports, keeps_denied=bool(ports))
+    return guard.Strip(own, ports, keeps_denied=scene.denies_at_nodes)
 
 
 def _node_addresses(job: Job, lb: LoadBalancer, scene: Scene) -> Iterator[str]:
