@@ -1,5 +1,6 @@
 """Routes of pods, and labels of disks."""
 
+import asyncio
 import functools
 
 import pytest
@@ -52,11 +53,16 @@ async def test_a_batch_of_routes_is_one_write_of_the_table(azure: Emulator) -> N
     }
 
 
-async def test_a_table_that_another_region_does_not_show_loses_no_route(azure: Emulator) -> None:
-    async with started(azure) as provider:
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_table_that_another_region_does_not_show_loses_no_route(
+    azure: Emulator, *, restarts: bool
+) -> None:
+    async with started(azure) as provider, started(azure) as next_:
         assert provider.routes is not None
         await provider.routes.list(CLUSTER, NODES)
         await provider.routes.apply(CLUSTER, NODES, [route(1)], ())
+        provider = next_ if restarts else provider
+        assert provider.routes is not None
         azure.faults.append(Fault("GET", "routeTables", status=404, code="ResourceNotFound"))
         waiting = await provider.routes.apply(CLUSTER, NODES, [route(2)], ())
         assert isinstance(waiting[route(2)], Pending)
@@ -89,11 +95,16 @@ async def test_routes_of_others_stay_and_a_destination_is_replaced_in_one_write(
     }
 
 
-async def test_a_table_that_is_missing_is_made(azure: Emulator) -> None:
+@pytest.mark.long
+async def test_a_table_that_is_missing_for_a_while_is_made(azure: Emulator) -> None:
     async with started(azure, routeTableName="more", tags="a=b") as provider:
         assert provider.routes is not None
         assert await provider.routes.list(CLUSTER, NODES) == []
-        await provider.routes.apply(CLUSTER, NODES, [route(1)], ())
+        found = await provider.routes.apply(CLUSTER, NODES, [route(1)], ())
+        while isinstance(waiting := found[route(1)], Pending):
+            await asyncio.sleep(waiting.after)
+            found = await provider.routes.apply(CLUSTER, NODES, [route(1)], ())
+        assert found == {route(1): Done()}
     assert list(table(azure, "more")) == ["node-1____102441024"]
     assert azure.store.of[network("routeTables", "more").lower()]["tags"] == {"a": "b"}
 

@@ -79,12 +79,18 @@ class AzureRoutes:
         return answers | dict.fromkeys(rest, Done()) | refused
 
     async def _read(self) -> tuple[Resource | None, float]:
-        """Read the table; return how long it may be there although Azure shows none, in seconds."""
+        """Read the table; return how long it may be there although Azure shows none, in seconds.
+
+        That goes for the first look of a process, too: nothing else tells that there is a table,
+        and the one that is written would not have what operators have put into it.
+        """
         table = await self._arm.find(operations.ROUTE_TABLE_GET, self._id)
         if table is not None:
             self._absences.shown(self._id)
             return table, 0.0
-        return None, self._absences.doubt(self._id, asyncio.get_running_loop().time())
+        return None, self._absences.doubt(
+            self._id, asyncio.get_running_loop().time(), is_known=True
+        )
 
     async def _write(
         self, hops: Mapping[Route, tuple[str, str]], delete: Sequence[Route]

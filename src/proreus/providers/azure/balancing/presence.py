@@ -69,10 +69,18 @@ class Presence:
 
 
 def named(state: State, scene: Scene) -> frozenset[str]:
-    """Return the load balancers that addresses and interfaces say they are in, by name. Pure."""
+    """Return the load balancers that other objects tell of, by name. Pure.
+
+    Addresses and interfaces say which one they are in. Where pools name addresses, of an internal
+    one nothing in Azure does: that Services show private addresses tells that there is one.
+    """
     ids = set(_users(state))
     place = scene.place
-    return frozenset(one for one in place.balancers if place.balancer_id(one).lower() in ids)
+    return frozenset(
+        name
+        for name, internal in place.balancers.items()
+        if place.balancer_id(name).lower() in ids or (internal and scene.is_reached_inside)
+    )
 
 
 def _users(state: State) -> Iterator[str]:
