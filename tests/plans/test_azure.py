@@ -15,16 +15,20 @@ from proreus.kube.objects import (
     LABEL_INSTANCE_TYPE,
     LABEL_REGION,
     LABEL_ZONE,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
     Node,
     NodeAddress,
     ObjectMeta,
     Service,
     ServicePort,
     ServiceSpec,
+    ServiceStatus,
 )
 from proreus.providers.azure.balancing import guard
 from proreus.providers.azure.balancing.annotations import read_options
 from proreus.providers.azure.balancing.balancers import spots
+from proreus.providers.azure.balancing.claims import is_reached_inside
 from proreus.providers.azure.balancing.desired import Place
 from proreus.providers.azure.balancing.parts import (
     Job,
@@ -33,6 +37,7 @@ from proreus.providers.azure.balancing.parts import (
 )
 from proreus.providers.azure.balancing.placement import placed
 from proreus.providers.azure.balancing.plan import ingress, plan
+from proreus.providers.azure.balancing.presence import named
 from proreus.providers.azure.balancing.steps import (
     Join,
     Step,
@@ -348,6 +353,65 @@ def test_a_private_link_service_comes_after_its_frontend_and_goes_before_it() ->
     steps, left = after([gone(one)], made)
     assert kinds(steps)[:1] == ["DeleteLink"]
     assert not left.links
+
+
+def test_a_private_link_service_goes_once_its_service_is_reached_elsewhere() -> None:
+    linked = {**INTERNAL, "pls_create": "true"}
+    _, made = after([job(service(labels=linked))])
+    moved = {**linked, "load_balancer_internal_subnet": "apps"}
+    steps, left = after([job(service(labels=moved))], made)
+    assert kinds(steps) == ["PutBalancer", "DeleteLink", "PutBalancer", "PutLink"]
+    assert len(part(left.balancers[INNER] or {}, "frontendIPConfigurations")) == 1
+    assert len(left.links) == 1
+
+
+def test_a_former_address_is_closed_once_there_is_another_one() -> None:
+    ids = [f"{GROUP}/Microsoft.Network/publicIPAddresses/{name}" for name in ("one", "two")]
+    known = {
+        id_.lower(): {"id": id_, "name": id_[-3:], "properties": {"ipAddress": f"192.0.2.{number}"}}
+        for number, id_ in enumerate(ids)
+    }
+    state = msgspec.structs.replace(EMPTY, addresses=known)
+    _, made = after([job(service(labels={"pip_name": "one"}))], state)
+    edited = job(service(labels={"pip_name": "two"}))
+    shown = (LoadBalancerIngress(ip="192.0.2.0"),)
+    ref = msgspec.structs.replace(edited.ref, last_ingress=shown)
+    steps, left = after([msgspec.structs.replace(edited, ref=ref)], made)
+    assert kinds(steps) == ["PutBalancer", "PutGroup"]
+    (rule,) = part(left.group or {}, "securityRules")
+    assert rule["properties"]["destinationAddressPrefix"] == "192.0.2.1"
+
+
+def test_a_frontend_that_others_use_gets_no_other_address() -> None:
+    shared = {**INTERNAL, "load_balancer_ipv4": "10.0.0.9"}
+    _, made = after([job(service(labels=shared)), job(service(2, 443, labels=shared))])
+    other = job(service(labels={**shared, "load_balancer_ipv4": "10.0.0.8"}))
+    with pytest.raises(InvalidRequest, match="TCP-443 uses its present one"):
+        plan([other], made, scene())
+    _, left = after([gone(service(2, 443, labels=shared))], made)
+    steps, _ = after([other], left)
+    assert kinds(steps) == ["PutBalancer"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "address", "expected"),
+    [
+        (INTERNAL, "10.0.0.9", {INNER}),
+        (INTERNAL, "fd00::9", {INNER}),
+        (INTERNAL, "20.1.2.3", set()),
+        (INTERNAL, "", set()),
+        ({}, "10.0.0.9", set()),
+    ],
+)
+def test_services_tell_of_an_internal_load_balancer(
+    labels: Mapping[str, str], address: str, expected: set[str]
+) -> None:
+    shown = LoadBalancerStatus(ingress=(LoadBalancerIngress(ip=address),))
+    one = msgspec.structs.replace(service(labels=labels), status=ServiceStatus(load_balancer=shown))
+    for services, jobs in (([one], []), ([], [job(one)])):
+        found = is_reached_inside(services, jobs)
+        seen = msgspec.structs.replace(scene(), is_reached_inside=found)
+        assert named(EMPTY, seen) == expected
 
 
 def test_private_link_services_of_other_clusters_are_not_deleted() -> None:

@@ -12,6 +12,8 @@ from proreus.providers.azure.balancing.addresses import Chosen, choose, extended
 from proreus.providers.azure.balancing.desired import (
     SHARED_PROBE,
     Ends,
+    Parts,
+    Properties,
     base_of,
     frontend_name,
     is_of,
@@ -24,7 +26,9 @@ from proreus.providers.azure.balancing.documents import (
     named_ids,
 )
 from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
+from proreus.providers.azure.balancing.placement import frontend_users
 from proreus.providers.azure.balancing.pools import POOLS, pool_of, pools
+from proreus.providers.azure.ids import last
 from proreus.providers.azure.machines import Resource, properties
 
 _FRONTENDS = "frontendIPConfigurations"
@@ -75,10 +79,13 @@ def spots(jobs: Sequence[Job], state: State, scene: Scene) -> Spots:
             if job.options.internal:
                 used = _used_frontends(state.balancers.get(job.balancer), job.ref)
                 one = _inner_spot(job, job.lb, family, scene, known, used=used)
+                asked = job.options.addresses.get(family, "")
+                _check_users(job, state, one, asked)
             else:
                 chosen = choose(job.lb, job.options, family, scene.place, state.addresses)
                 one = _public_spot(job, job.lb, family, scene, chosen, there=known, taken=taken)
                 taken.setdefault(chosen.id.lower(), one.id)
+                _check_users(job, state, one, chosen.id.lower())
             found[job.ref.uid, family] = one
     return found
 
@@ -96,6 +103,34 @@ def _used_frontends(observed: Resource | None, ref: LoadBalancerRef) -> set[str]
     """Return the names of the frontends, in small letters, that a Service's rules use."""
     rules = (one for one in listed(observed, _RULES) if is_of(str(one["name"]), ref))
     return {named_id(one, "frontendIPConfiguration").rpartition("/")[2] for one in rules}
+
+
+def _check_users(job: Job, state: State, spot: Spot, address: str) -> None:
+    """Refuse another address for a frontend that others use: theirs would go.
+
+    Args:
+        job: The Service whose frontend it is.
+        state: The observed state.
+        spot: The place where the Service is to be reached.
+        address: The id of the public address, or the private address; "" to leave it as it is.
+
+    Raises:
+        InvalidRequest: Others use the frontend; names one of them, and the remedy.
+    """
+    observed = state.balancers.get(job.balancer)
+    for one in listed(observed, _FRONTENDS):
+        if not spot.name or str(one["name"]).lower() != spot.name.lower():
+            continue
+        present = named_id(one, "publicIPAddress") or properties(one).get("privateIPAddress")
+        if not address or not present or present == address:
+            continue
+        for user, frontend in frontend_users(observed):
+            if frontend == spot.id.lower() and base_of(user) != job.ref.name:
+                raise InvalidRequest(
+                    f"the Service can have no other address while {user} uses its present one, too:"
+                    f" give that one another address first, or leave {last(str(present))} to them"
+                    " and make the Service anew"
+                )
 
 
 def _inner_spot(
@@ -155,9 +190,17 @@ def _inside(job: Job, family: str, scene: Scene, *, is_there: bool) -> dict[str,
 
 
 def balancer(
-    jobs: Sequence[Job], state: State, scene: Scene, where: Spots, name: str
+    jobs: Sequence[Job],
+    state: State,
+    scene: Scene,
+    where: Spots,
+    name: str,
+    *,
+    kept: Collection[str] = (),
 ) -> Document | None:
     """Return the desired load balancer of a name; None if there should be none.
+
+    The frontends in `kept`, ids in small letters, stay although nothing uses them.
 
     Raises:
         CloudError: A Service asks for what Azure cannot do.
@@ -167,28 +210,17 @@ def balancer(
     if observed is None and not live:
         return None
     document = copied(observed) if observed is not None else _new(scene)
-    frontends: dict[str, Mapping[str, Any]] = {}
-    rules: dict[str, Mapping[str, Any]] = {}
-    probes: dict[str, Mapping[str, Any]] = {}
-    for job in live:
-        assert job.lb is not None  # noqa: S101 - for the types; see `live`
-        for family in job.lb.families:
-            found = where[job.ref.uid, family]
-            if found.name:
-                frontends[found.name] = found.properties
-            pool = pool_of(job, jobs, state, scene, family)
-            ends = Ends(found.id, f"{place.balancer_id(name)}/{POOLS}/{pool}")
-            own = parts(job.lb, job.options, place, family, ends)
-            rules |= own.rules
-            probes |= own.probes
+    frontends, own = (
+        _desired_frontends(live, where),
+        _desired_parts(live, jobs, state, scene, where),
+    )
     before, content = properties(document), dict(properties(document))
     bases = {job.ref.name for job in jobs}
-    content[_RULES] = changed_parts(
-        before.get(_RULES) or (), rules, lambda one: _is_of_any(one, bases)
-    )
-    content["probes"] = _probes(before.get("probes") or (), probes, content[_RULES], bases)
+    rules = before.get(_RULES) or ()
+    content[_RULES] = changed_parts(rules, own.rules, lambda one: _is_of_any(one, bases))
+    content["probes"] = _probes(before.get("probes") or (), own.probes, content[_RULES], bases)
     orphans = _orphans(document, content[_RULES], jobs, scene)
-    used = set(_used(content))
+    used = {*_used(content), *kept}
     base = f"{place.balancer_id(name)}/{_FRONTENDS}/".lower()
     content[_FRONTENDS] = changed_parts(
         before.get(_FRONTENDS) or (),
@@ -213,6 +245,33 @@ def balancer(
         shared = place.config.shared_tags | marks.cluster_marks(jobs[0].ref.cluster)
         document["tags"] = {**marks.tags(document), **shared}
     return document
+
+
+def _desired_frontends(live: Sequence[Job], where: Spots) -> dict[str, Mapping[str, Any]]:
+    """Return the frontends that the Services on a load balancer have of their own."""
+    found = [
+        where[job.ref.uid, family]
+        for job in live
+        for family in (job.lb.families if job.lb is not None else ())
+    ]
+    return {one.name: one.properties for one in found if one.name}
+
+
+def _desired_parts(
+    live: Sequence[Job], jobs: Sequence[Job], state: State, scene: Scene, where: Spots
+) -> Parts:
+    """Return the rules and probes of the Services on a load balancer, of all in the pass."""
+    place, rules, probes = scene.place, dict[str, Properties](), dict[str, Properties]()
+    for job in live:
+        assert job.lb is not None  # noqa: S101 - for the types: they are to stay
+        for family in job.lb.families:
+            pool = pool_of(job, jobs, state, scene, family)
+            to = f"{place.balancer_id(job.balancer)}/{POOLS}/{pool}"
+            ends = Ends(where[job.ref.uid, family].id, to)
+            own = parts(job.lb, job.options, place, family, ends)
+            rules |= own.rules
+            probes |= own.probes
+    return Parts(rules, probes)
 
 
 def _check_emptied(document: Document) -> None:

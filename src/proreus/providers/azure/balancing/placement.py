@@ -155,7 +155,7 @@ class _Finding:
             for one in part(observed or {}, _FRONTENDS) or ()
             if base_of(str(one["name"])) == base
         }
-        for user, frontend in _users(observed):
+        for user, frontend in frontend_users(observed):
             if frontend in own and base_of(user) != base:
                 raise InvalidRequest(
                     f"the Service cannot leave the load balancer {balancer}, since {user} uses its"
@@ -225,7 +225,7 @@ def _places(state: State) -> Mapping[str, Collection[str]]:
     return found
 
 
-def _users(observed: Resource | None) -> Iterator[tuple[str, str]]:
+def frontend_users(observed: Resource | None) -> Iterator[tuple[str, str]]:
     """Return the names of the objects that use frontends, with the frontends' ids."""
     for field in _USERS:
         for one in part(observed or {}, field) or ():

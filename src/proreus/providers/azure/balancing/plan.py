@@ -23,7 +23,7 @@ from proreus.providers.azure.balancing.balancers import (
     listed,
     spots,
 )
-from proreus.providers.azure.balancing.desired import each_port, ports_by_protocol
+from proreus.providers.azure.balancing.desired import base_of, each_port, ports_by_protocol
 from proreus.providers.azure.balancing.homes import settled
 from proreus.providers.azure.balancing.index import Index, frontend_address, index
 from proreus.providers.azure.balancing.links import (
@@ -64,11 +64,17 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     check_additional(jobs, state, scene, known)
     if first := _addresses(where, state):
         return first
-    staying = leaving(jobs, state, scene)
-    desired = {name: balancer(staying, state, scene, where, name) for name in scene.place.balancers}
+    staying, names = leaving(jobs, state, scene), scene.place.balancers
+    desired = {name: balancer(staying, state, scene, where, name) for name in names}
+    # Private endpoints end with their link: it goes once Azure has taken all that is new.
+    kept = _with_links(jobs, state, scene)
+    made_first = {
+        name: balancer(staying, state, scene, where, name, kept=kept) for name in names if kept
+    }
     # Each round is only planned if those before it are done.
     rounds: Iterable[Callable[[], Sequence[Step]]] = (
         lambda: _stripped(jobs, state, scene, desired, known),
+        lambda: _balancers(state, {key: one for key, one in made_first.items() if one}),
         lambda: _unlinked(jobs, state, scene, desired),
         lambda: _detached(state, desired, scene),
         lambda: _balancers(state, desired),
@@ -134,7 +140,7 @@ def _stripped(
     desired: dict[str, Document | None],
     known: Index,
 ) -> list[Step]:
-    """Return the step that removes from the security group the addresses that are about to go."""
+    """Return the step that closes the addresses of Services that are about to go."""
     if state.group is None:
         return []
     left = {
@@ -144,20 +150,15 @@ def _stripped(
     }
     strips = []
     for job in jobs:
+        if job.lb is not None:
+            continue  # Azure may refuse what it is to have instead: see `_guarded`
         own = known.frontends.get(job.ref.name, ())
         going = {address for one in own if one not in left if (address := one[2])}
-        if job.lb is None:
-            going |= known.used.get(job.ref.name, set()) - {""}
-            going |= {
-                one
-                for one in job.options.additional
-                if not refusal_of(job, one, state, scene, known)
-            }
-            going |= {
-                str(part(one, "ipAddress") or "")
-                for one in known.addresses_of(job.ref)
-                if departure(one, job.ref) is not Departure.KEEP
-            }
+        going |= known.used.get(job.ref.name, set()) - {""}
+        going |= {
+            one for one in job.options.additional if not refusal_of(job, one, state, scene, known)
+        }
+        going |= _departing(job, known)
         if going:
             strips.append(strip_of(job, going, scene, known))
     document = guard.changed(state.group, strips, ()) if strips else None
@@ -167,17 +168,26 @@ def _stripped(
 def _guarded(
     jobs: Sequence[Job], state: State, scene: Scene, where: Spots, known: Index
 ) -> list[Step]:
-    """Return the step that lets clients in by the security group, and lets in nobody else."""
+    """Return the step that lets clients in by the security group, and lets in nobody else.
+
+    What a Service had before, by its status and by marks, is closed now that it has another.
+    """
     if state.group is None:
         return []
     strips, granted = [], []
     for job in jobs:
         if job.lb is None:
             continue
-        targets = {*ingress(job, state, where), *job.options.additional}
+        found = ingress(job, state, where)
+        targets = {*found, *job.options.additional}
         if not job.options.floats:
             targets = set(_node_addresses(job, job.lb, scene)) | set(job.options.additional)
-        strips.append(strip_of(job, targets, scene, known))
+        # While Azure has yet to give an address, it may be the one that the status shows.
+        is_known = len(found) == len(job.lb.families)
+        shown = {point.ip for point in job.ref.last_ingress if is_known} - targets
+        had = {one for one in shown if not refusal_of(job, one, state, scene, known)}
+        had |= _departing(job, known) - targets
+        strips.append(strip_of(job, targets | had, scene, known))
         granted += guard.grants(job.lb, job.options, targets)
     strips.append(_strip_nodes(jobs, scene, known))
     document = guard.changed(state.group, strips, granted)
@@ -186,6 +196,15 @@ def _guarded(
     tags = {**marks.tags(document), **scene.place.config.shared_tags}
     tagged = {**document, "tags": tags} if tags else document
     return [put_group(scene.place, state.group, tagged)]
+
+
+def _departing(job: Job, known: Index) -> set[str]:
+    """Return the public addresses that are the Service's to give up, as marks say."""
+    return {
+        str(part(one, "ipAddress") or "")
+        for one in known.addresses_of(job.ref)
+        if departure(one, job.ref) is not Departure.KEEP
+    }
 
 
 def _strip_nodes(jobs: Sequence[Job], scene: Scene, known: Index) -> guard.Strip:
@@ -218,6 +237,17 @@ def _unlinked(
         if frontend in there - kept
         and is_of_cluster(one, scene.place.cluster, jobs[0].ref.cluster.uid)
     ]
+
+
+def _with_links(jobs: Sequence[Job], state: State, scene: Scene) -> frozenset[str]:
+    """Return the frontends of Services that stay, of which a private link service is in front."""
+    bases = {job.ref.name for job in jobs if job.lb is not None}
+    there = _frontends(state.balancers, scene)
+    return frozenset(
+        one
+        for one in by_frontend(state.links)
+        if one in there and base_of(one.rpartition("/")[2]) in bases
+    )
 
 
 def _frontends(balancers: Mapping[str, Resource | None], scene: Scene) -> set[str]:
