@@ -22,7 +22,7 @@ from proreus.providers.vsphere.nsxt.balancing.parts import (
     Service,
     group_id,
 )
-from proreus.providers.vsphere.nsxt.balancing.plan import deletion, plan
+from proreus.providers.vsphere.nsxt.balancing.plan import deletion, plan, withdrawal
 from proreus.providers.vsphere.nsxt.balancing.shapes import desired_shape, observed_shape
 from proreus.providers.vsphere.nsxt.balancing.steps import Delete, Put, Step, Wait
 from proreus.providers.vsphere.nsxt.operations import (
@@ -246,16 +246,19 @@ def test_what_is_done_next(what: str, desired: Desired, there: Observed, steps: 
         ("servers go first", observed(), ["- server v80", "- server v53"]),
         ("then pools", observed("v80", "v53"), ["- pool p80", "- pool p53"]),
         ("then the rest", observed("v80", "v53", "p80", "p53"), ["- address ip", "- monitor m80"]),
-        ("what is proven by the address gets marks before", observed(
-            v80=untagged(whole()["v80"]), ip=untagged(whole()["ip"])),
-         ["~ address ip", "~ server v80"]),
         ("the service goes with the last one", Observed(SERVICE), ["- service lbs"]),
         ("not while others are on it", Observed(replace(SERVICE, users=1)), []),
         ("nor if somebody else has made it", Observed(Service(LBS)), []),
     ],
 )  # fmt: skip
 def test_how_it_is_deleted(what: str, there: Observed, steps: list[str]) -> None:
-    assert named(deletion(there, TAGS), there) == steps, what
+    assert named(deletion(there), there) == steps, what
+
+
+def test_what_is_proven_by_the_address_gets_marks_before_that_is_withdrawn() -> None:
+    there = observed(v80=untagged(whole()["v80"]), ip=untagged(whole()["ip"]))
+    assert named(withdrawal(there, TAGS), there) == ["~ address ip", "~ server v80"]
+    assert withdrawal(observed(), TAGS) == ()
 
 
 def test_a_change_keeps_what_others_have_set() -> None:
@@ -338,9 +341,15 @@ def test_it_ends_as_desired_from_anywhere(
 
 @given(SOME)
 def test_a_deletion_leaves_nothing(parts: tuple[Part, ...]) -> None:
-    _, after = foresee(
+    _, marked = foresee(
         Observed(SERVICE, parts),
-        lambda there: deletion(there, TAGS),
+        lambda there: withdrawal(there, TAGS),
+        lambda there, step: step.after(there),
+    )
+    assert all(one.is_marked for one in marked.parts)
+    _, after = foresee(
+        marked,
+        deletion,
         lambda there, step: step.after(there),
     )
     assert after == Observed()

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import msgspec
+
 from proreus.cloudprovider import (
     CloudProvider,
     Ensured,
@@ -46,11 +48,14 @@ class Balancing:
         return answer
 
     async def deleted(self, desired: LoadBalancer) -> Any:
-        """The answer, once the cloud has deleted all."""
+        """The answer, once the cloud has deleted all; the address leaves the status if it is to."""
+        ref = desired.ref
         while True:
-            answer = (await self.balancers.delete([desired.ref]))[desired.ref.uid]
+            answer = (await self.balancers.delete([ref]))[ref.uid]
             if not isinstance(answer, Pending):
                 return answer
+            if answer.withdrawn:
+                ref = msgspec.structs.replace(ref, last_ingress=())
             await self.wait(answer)
 
     async def preview(self, desired: LoadBalancer) -> list[PartChange]:

@@ -259,6 +259,52 @@ async def test_a_service_of_another_cluster_of_the_name_on_another_gateway_is_le
         assert site.paths() == {theirs}
 
 
+def namesake(nsxt: Emulator, site: LBSite) -> str:
+    """Another port of the Service's name, in a cluster of the name, at the same address."""
+    (mine,) = site.own("lb-virtual-servers")
+    nsxt.put("/infra/tier-1s/t2", display_name="t2")
+    kept = {"owner": OFFICIAL, "cluster": CLUSTER.name}
+    service = "/infra/lb-services/theirs"
+    nsxt.put(service, connectivity_path="/infra/tier-1s/t2", size="SMALL", tags=as_tags(kept))
+    marks = {key: value for key, value in tags(mine).items() if not key.startswith("proreus")}
+    path = "/infra/lb-virtual-servers/theirs"
+    nsxt.put(
+        path, lb_service_path=service, tags=as_tags({**marks, "port": "TCP/8443"}), ports=["8443"],
+        ip_address=mine["ip_address"], enabled=True, display_name="theirs",
+        application_profile_path=mine["application_profile_path"],
+    )  # fmt: skip
+    return path
+
+
+async def test_virtual_servers_of_a_namesake_at_the_same_address_are_left_alone(
+    nsxt: Emulator,
+) -> None:
+    """Behind gateways of their own, clusters of one name may have the same addresses."""
+    async with lb_site(nsxt) as site:
+        ip = await site.address(site.desired(HTTP))
+        theirs = namesake(nsxt, site)
+        before = dict(nsxt.store.objects[theirs])
+        assert await site.address(site.desired(HTTP, HTTPS, shown=ip)) == ip
+        assert len(site.own("lb-virtual-servers")) == 3
+        assert await site.deleted(site.desired(HTTP, shown=ip)) == Done()
+        assert site.paths() == {theirs, "/infra/lb-services/theirs"}
+        assert nsxt.store.objects[theirs] == before
+
+
+async def test_of_two_official_load_balancers_of_one_name_and_address_none_is_taken(
+    nsxt: Emulator,
+) -> None:
+    async with lb_site(nsxt) as site:
+        site.official("10.20.30.1")
+        namesake(nsxt, site)
+        before = {path: dict(one) for path, one in nsxt.store.objects.items()}
+        desired = site.desired(HTTP, shown="10.20.30.1")
+        for answer in (await site.ensure(desired), await site.deleted(desired)):
+            assert isinstance(answer, CloudError)
+            assert "/infra/lb-virtual-servers/theirs" in str(answer)
+        assert nsxt.store.objects == before
+
+
 async def test_what_was_made_officially_on_another_gateway_goes_on(nsxt: Emulator) -> None:
     """The cloud-config has named another gateway since."""
     nsxt.put("/infra/tier-1s/t2", display_name="t2")
@@ -495,6 +541,30 @@ async def test_classes_have_pools_and_profiles_of_their_own(nsxt: Emulator) -> N
             assert (tags(one)["lbclass"], tags(one)["ippoolid"]) == ("public", "public")
         assert await site.deleted(replace(fast, ref=replace(fast.ref, service=None))) == Done()
         assert site.paths() == set()
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_an_address_of_a_former_pool_is_kept_without_a_virtual_server(
+    nsxt: Emulator, *, is_deleted: bool
+) -> None:
+    """A process has ended after it had deleted the only one, which names the pool."""
+    async with lb_site(nsxt) as site:
+        ip = await site.address(site.desired(HTTP))
+    world.add_pool(nsxt, "next", "Next pool", addresses="203.0.113.1-203.0.113.9")
+    async with lb_site(nsxt, MANAGED.replace("VIP pool", "Next pool")) as site:
+        desired = site.desired(HTTPS, shown=ip)
+        nsxt.fail(Fault("PUT lb-virtual-servers"))
+        assert isinstance(await site.settled(desired), CloudError)
+        assert not site.own("lb-virtual-servers")
+    async with lb_site(nsxt, MANAGED.replace("VIP pool", "Next pool")) as site:
+        if is_deleted:
+            assert isinstance(await site.deleted(desired), Done)
+            assert site.paths() == set()
+            return
+        assert await site.address(desired) == ip
+        (allocation,) = site.own("ip-allocations")
+        assert "/vips/" in allocation["path"]
+        assert tags(site.own("lb-virtual-servers")[0])["ippoolid"] == "vips"
 
 
 async def test_what_the_config_names_and_is_not_there_is_told(nsxt: Emulator) -> None:

@@ -80,15 +80,25 @@ def parts_of(
     """Return the virtual servers, pools, monitors and profiles that are a Service's. Pure.
 
     An object that only bears official tags is proven by the address at which it is reached: a pool
-    by that of its virtual servers, a monitor by that of its pools.
+    by that of its virtual servers, a monitor by that of its pools. Networks apart may have the same
+    addresses, and a cluster of the same name there: so virtual servers without our marks must be on
+    the load balancer service that has those with marks, or all on one.
 
     Args:
         ref: The Service.
         owner: The official tag `owner` of this cluster.
         listed: All objects of the policy API, by their kinds.
+
+    Raises:
+        CloudError: Virtual servers without our marks are on several load balancer services.
     """
     found: list[Part] = []
     reached: dict[str, set[str]] = {}
+    servers = [
+        (one, owners.verdict_of(one, ref, owner, [str(one.get("ip_address") or "")]))
+        for one in listed.get(SERVERS, ())
+    ]
+    left_alone = _of_namesakes(servers)
 
     def sort_out(kind: str, refers: str) -> None:
         for document in listed.get(kind, ()):
@@ -97,7 +107,7 @@ def parts_of(
             if kind == SERVERS:
                 addresses = {str(document.get("ip_address") or "")}
             related = owners.verdict_of(document, ref, owner, addresses)
-            if related.is_ours:
+            if related.is_ours and part.path not in left_alone:
                 found.append(replace(part, is_marked=related is Verdict.MARKED))
                 for path in _paths(document.get(refers)):
                     reached.setdefault(path, set()).update(addresses)
@@ -107,6 +117,36 @@ def parts_of(
     sort_out(MONITORS, "")
     sort_out(PERSISTENCE, "")
     return found
+
+
+def _of_namesakes(servers: Iterable[tuple[Document, Verdict]]) -> frozenset[str]:
+    """Return the paths of virtual servers that may be those of a cluster of the same name.
+
+    Args:
+        servers: All virtual servers, and how each is related to the Service.
+
+    Raises:
+        CloudError: Nothing tells which of them are the Service's.
+    """
+    homes: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
+    for one, related in servers:
+        if related.is_ours:
+            home = str(one.get("lb_service_path") or "")
+            path = f"{Place(SERVERS).path}/{one['id']}"
+            homes[related is Verdict.MARKED].setdefault(home, []).append(path)
+    marked, unmarked = homes[True], homes[False]
+    if marked:
+        return frozenset(
+            path for home in unmarked.keys() - marked.keys() for path in unmarked[home]
+        )
+    if len(unmarked) > 1:
+        names = ", ".join(sorted(path for paths in unmarked.values() for path in paths))
+        raise CloudError(
+            "virtual servers on several load balancer services have the tags and the address of"
+            f" the Service, as clusters of one name may have: {names}; take the tags off those that"
+            " are not this cluster's"
+        )
+    return frozenset()
 
 
 def _paths(value: Any) -> list[str]:

@@ -23,6 +23,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancer,
     LoadBalancerRef,
     PartChange,
+    Pending,
 )
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.steps import converge, preview_plan
@@ -40,7 +41,7 @@ from proreus.providers.vsphere.nsxt.balancing.parts import (
     Part,
     tags_of,
 )
-from proreus.providers.vsphere.nsxt.balancing.plan import deletion, plan
+from proreus.providers.vsphere.nsxt.balancing.plan import deletion, plan, withdrawal
 from proreus.providers.vsphere.nsxt.balancing.reading import LISTED, Reader
 from proreus.providers.vsphere.nsxt.balancing.shapes import desired_shape, observed_shape
 from proreus.providers.vsphere.nsxt.balancing.work import Work, no_address
@@ -107,7 +108,10 @@ class NsxtLoadBalancers:
         return desired_shape(desired.desired_balancer(lb, chosen, named, self._section, ""))
 
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
-        """Delete what was made for a Service, and the load balancer service with the last one."""
+        """Delete what was made for a Service, and the load balancer service with the last one.
+
+        The Service's address proves nothing once it is deleted, so it is withdrawn first.
+        """
         pools = await self._catalog.pools()
         tags = owners.service_tags(ref, self._section.owner, self._section.additional_tags)
         take = functools.partial(self._work.take, ref.cluster)
@@ -116,7 +120,10 @@ class NsxtLoadBalancers:
                 observed = await self._reader.observe(ref, pools, is_deletion=True)
                 if observed.parts:
                     self._deleted.add(ref.uid)
-                await converge(observed, functools.partial(deletion, tags=tags), take)
+                    if ref.last_ingress:
+                        await converge(observed, functools.partial(withdrawal, tags=tags), take)
+                        return Pending(0.0, "the load balancer is deleted", withdrawn=True)
+                await converge(observed, deletion, take)
                 if not observed.parts:
                     break
                 # Others on the load balancer service may have been deleted side by side: whoever

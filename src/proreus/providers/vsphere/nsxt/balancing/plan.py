@@ -96,19 +96,22 @@ def plan(desired: Desired, observed: Observed, service_tags: Mapping[str, str]) 
     return tuple(_address(desired, observed, kept))
 
 
-def deletion(observed: Observed, tags: Mapping[str, str]) -> tuple[Step, ...]:
-    """Return the next steps to delete all that belongs to a Service; none if it is gone.
+def withdrawal(observed: Observed, tags: Mapping[str, str]) -> tuple[Step, ...]:
+    """Return the steps that put our marks on all that goes with a Service; none if they are there.
 
-    An object that the official manager has made gets our marks first: it is proven by the address
-    in the Service's status, and a pool by its virtual server, which is deleted before it.
+    What the official manager has made is proven by the address in the Service's status, and a pool
+    by its virtual server. Once a deletion has begun the address proves nothing, since another
+    cluster of the name may have the same: by then marks alone tell what is left.
 
     Args:
         observed: The observed state.
         tags: The tags with our marks.
     """
-    unmarked = [one for one in observed.parts if not one.is_marked]
-    if unmarked:
-        return tuple(steps.adopt(one, tags) for one in unmarked)
+    return tuple(steps.adopt(one, tags) for one in observed.parts if not one.is_marked)
+
+
+def deletion(observed: Observed) -> tuple[Step, ...]:
+    """Return the next steps to delete all that has the marks of a Service; none if it is gone."""
     if observed.parts:
         return departure(observed.parts)
     service = observed.service

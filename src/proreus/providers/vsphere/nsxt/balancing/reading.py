@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -78,9 +78,13 @@ class Reader:
         if found is not None and self._verdict(found, ref, ()) is Verdict.MARKED:
             parts.append(replace(group, document=found))
         named = (tags_of(one.document).get(IP_POOL, "") for one in parts)
-        for pool in sorted({*pools, *named} - {""}):
+        searched = {*pools, *named} - {""}
+        for pool in sorted(searched):
             parts += await self._allocations(ref, pool)
         own = {one.id for one in parts if one.kind == SERVERS}
+        is_expected = is_deletion or bool(ref.last_ingress)
+        if is_expected and not own and not any(one.kind == ALLOCATIONS for one in parts):
+            parts += await self._allocations_elsewhere(ref, searched)
         service = None
         if not (is_deletion and self._section.lb_service_id):
             service = self._service(ref.cluster, lists[SERVICES], lists[SERVERS], own)
@@ -140,6 +144,19 @@ class Reader:
             if related.is_ours:
                 found.append(replace(part, is_marked=related is Verdict.MARKED))
         return found
+
+    async def _allocations_elsewhere(
+        self, ref: LoadBalancerRef, searched: Collection[str]
+    ) -> list[Part]:
+        """Return the Service's allocations in pools that no class has any more.
+
+        Only a virtual server says of which pool it is. Where the last one is gone, such as one of
+        another port whose successor could not be made, all pools are looked through.
+        """
+        pools = {str(one["id"]) for one in await self._api.listed(Place(IP_POOLS))}
+        found = [await self._allocations(ref, pool) for pool in sorted(pools - {*searched})]
+        # Addresses of several pools may be the same: here only marks prove.
+        return [one for of_pool in found for one in of_pool if one.is_marked]
 
     def _verdict(
         self, document: Document, ref: LoadBalancerRef, addresses: Iterable[str]
