@@ -279,6 +279,41 @@ async def test_another_agent_on_the_host_is_known_where_the_node_has_another_nam
         assert moved.id in str(found)
 
 
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_another_agent_on_the_host_is_known_where_dns_tells_addresses_of_nodes(
+    mesos: Cluster, monkeypatch: pytest.MonkeyPatch, *, is_new: bool
+) -> None:
+    """The Node then has another address than its agent's process; the host got another name.
+
+    A manager that began after the agent was lost (`is_new`) has not seen where that was.
+    """
+
+    def look_up(host: str, *_: object, **__: object) -> list[object]:
+        if not host.startswith("n"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(0, 0, 0, "", ("192.0.2.7", 0))]
+
+    monkeypatch.setattr("proreus.providers.mesos.addresses.socket.getaddrinfo", look_up)
+    agent = mesos.world.add("n1.example.org", "10.64.9.9")
+    mesos.world.add("elsewhere", "10.64.9.8")
+    named = objects.node("worker", f"mesos://{agent.id}", addresses=both("192.0.2.7"))
+    dns = mesos.config(sections="[Nodes]\naddresses = dns\n")
+    async with started(dns) as provider:
+        assert isinstance(await one(provider, named), Instance)
+        agent.status = Status.GONE
+        if is_new:
+            moved = mesos.world.add("n2.example.org", "10.64.9.10")
+            async with started(dns) as later:
+                found = await one(later, named)
+        else:
+            moved = mesos.world.add("m1.example.org", "10.64.9.9")
+            found = await one(provider, named)
+        assert isinstance(found, IdentityConflict)
+        assert moved.id in str(found)
+        moved.status = Status.REMOVED
+        assert await one(provider, named) == NotFound(tombstone=True)
+
+
 async def test_no_kubelet_gets_a_certificate_by_the_id_of_an_unreachable_agent(
     mesos: Cluster,
 ) -> None:

@@ -16,7 +16,15 @@ from proreus.providers.mesos.agents import Agent, instance
 from proreus.providers.mesos.api import Api
 from proreus.providers.mesos.config import MesosConfig
 from proreus.providers.mesos.names import ownership, target
-from proreus.providers.mesos.plan import Index, Sightings, Unlisted, absence, match, others
+from proreus.providers.mesos.plan import (
+    Index,
+    Sightings,
+    Unlisted,
+    absence,
+    match,
+    others,
+    resolved,
+)
 
 BATCH: Final = 1000
 """Nodes in one `describe`: it costs the same however many there are."""
@@ -112,7 +120,8 @@ class MesosInstances:
         by_name, now = {node.metadata.name: node for node in nodes}, self._clock()
         for name, id_ in missing.items():
             seen.named(id_, by_name[name])
-        proof = structs.replace(proof, running=others(proof, seen))
+        known = await each(proof.agents, _id, self._addresses.of, LOOKUPS)
+        proof = structs.replace(proof, running=resolved(others(proof, seen), known))
         return {
             name: absence(by_name[name], id_, proof, seen, now) for name, id_ in missing.items()
         }
@@ -130,3 +139,7 @@ class MesosInstances:
 
 def _name(matched: tuple[Node, Agent]) -> str:
     return matched[0].metadata.name
+
+
+def _id(agent: Agent) -> str:
+    return agent.id

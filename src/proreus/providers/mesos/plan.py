@@ -149,6 +149,25 @@ def others(proof: Proof, seen: Sightings) -> Mapping[str, Place | None]:
     return found
 
 
+def resolved(
+    running: Mapping[str, Place | None], known: Mapping[str, str | CloudError]
+) -> Mapping[str, Place | None]:
+    """Return the places of agents with the addresses that Nodes get of them, which DNS may tell.
+
+    An agent of which DNS tells none has given none to a Node.
+
+    Args:
+        running: The places of agents that run, or may run.
+        known: The address of each listed agent as its Node gets it, or why there is none.
+    """
+    found = dict(running)
+    for id_, address in known.items():
+        place = found.get(id_)
+        if place is not None and isinstance(address, str) and address:
+            found[id_] = Place(place.host, place.addresses | {address})
+    return found
+
+
 def absence(
     node: Node, id_: str, proof: Proof, seen: Sightings, now: datetime
 ) -> Instance | NotFound | CloudError:
@@ -188,12 +207,13 @@ def _conflict(
     node: Node, id_: str, running: Mapping[str, Place | None], seen: Sightings
 ) -> CloudError | None:
     """Return the answer that others are on the host of an agent, or may be; None if none can be."""
-    own, before = place_of_node(node), seen.place(id_)
-    hosts = {own.host, before.host if before else ""}
+    own, before = place_of_node(node), seen.place(id_) or Place()
+    hosts = {own.host, before.host}
+    addresses = own.addresses | before.addresses
     here = sorted(
         other
         for other, place in running.items()
-        if place and (place.host in hosts or place.addresses & own.addresses)
+        if place and (place.host in hosts or place.addresses & addresses)
     )
     if here:
         return IdentityConflict(
