@@ -63,6 +63,31 @@ class Waits:
         self._waited.pop(uid, None)
 
 
+class Twice:
+    """A memory of what one look has shown, and what counts only if a second one shows it, too.
+
+    A list may lag behind, or lack a part; the second look is 10 seconds later.
+    """
+
+    def __init__(self, seconds: float = AGAIN) -> None:
+        """Begin with nothing in doubt; `seconds` lie between the two looks."""
+        self._seconds = seconds
+        self._since: dict[str, float] = {}
+
+    def is_sure(self, key: str, *, is_so: bool) -> bool:
+        """Tell whether something is so, and was so in a look 10 seconds ago, and ever since.
+
+        Args:
+            key: What was looked at.
+            is_so: Whether it is so in this look.
+        """
+        if not is_so:
+            self._since.pop(key, None)
+            return False
+        now = asyncio.get_running_loop().time()
+        return now - self._since.setdefault(key, now) >= self._seconds
+
+
 class Missed:
     """A memory of load balancers that are missing although a Service's status has their address.
 
@@ -72,8 +97,7 @@ class Missed:
 
     def __init__(self, seconds: float = AGAIN) -> None:
         """Begin with nothing missing; `seconds` lie between the two looks."""
-        self._seconds = seconds
-        self._since: dict[str, float] = {}
+        self._twice = Twice(seconds)
 
     def check(self, ref: LoadBalancerRef, *, is_there: bool) -> None:
         """Let a Service pass whose load balancer is there, or surely missing, or new.
@@ -85,11 +109,8 @@ class Missed:
         Raises:
             Working: The load balancer was missed for the first time, less than 10 seconds ago.
         """
-        if is_there or not ref.last_ingress:
-            self._since.pop(ref.uid, None)
-            return
-        now = asyncio.get_running_loop().time()
-        if now - self._since.setdefault(ref.uid, now) < self._seconds:
+        is_missing = bool(ref.last_ingress) and not is_there
+        if is_missing != self._twice.is_sure(ref.uid, is_so=is_missing):
             raise Working(
                 "the cloud does not show the load balancer whose address the Service has: it is"
                 " looked for once more before it counts as gone"

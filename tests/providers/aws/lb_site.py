@@ -1,5 +1,6 @@
 """A VPC in which load balancers are made, for the tests of both kinds."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -76,12 +77,19 @@ class LBSite:
         """Ensured, once AWS has made it."""
         answer = await self.ensure(desired)
         while isinstance(answer, Pending):
+            await asyncio.sleep(min(answer.after, 0.2))
             answer = await self.ensure(desired)
         assert isinstance(answer, Ensured), answer
         return answer
 
     async def delete(self, desired: LoadBalancer) -> Any:
         return (await self.balancers.delete([desired.ref]))[desired.ref.uid]
+
+    async def deleted(self, desired: LoadBalancer) -> Any:
+        """The answer, once AWS has deleted all."""
+        while isinstance(answer := await self.delete(desired), Pending):
+            await asyncio.sleep(min(answer.after, 1.0))
+        return answer
 
     def described(self) -> dict[str, Any] | None:
         found = self.elb.describe_load_balancers()["LoadBalancers"]

@@ -308,6 +308,32 @@ async def test_subnets_of_a_zone_are_exchanged(aws: StrictAWS) -> None:
         assert found["Subnets"] == [other]
 
 
+async def test_a_subnet_that_a_list_lacks_stays_unless_a_second_one_lacks_it_too(
+    aws: StrictAWS,
+) -> None:
+    async with classic(aws) as (site, seen):
+        desired, (first, *others) = site.desired(site.machines(1)), site.network.subnets
+        await site.made(desired)
+        before = seen.described()
+    async with started(config_text(aws, site.network.vpc)) as site.provider:
+        aws.configure(unshown=[first])
+        answer = await site.ensure(desired)
+        assert isinstance(answer, Pending)
+        assert first in answer.reason
+        assert seen.described() == before
+        aws.configure(unshown=[])
+    async with started(config_text(aws, site.network.vpc)) as site.provider:
+        await site.made(desired)
+        assert seen.described() == before
+        # It belongs to the cluster no more.
+        site.ec2.delete_tags(Resources=[first], Tags=[{"Key": key} for key in OWNED])
+    async with started(config_text(aws, site.network.vpc)) as site.provider:
+        await site.made(desired)
+    found = seen.described()
+    assert found is not None
+    assert set(found["Subnets"]) == set(others)
+
+
 async def test_given_groups_are_used_as_they_are_and_stay(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         given, extra = seen.new_group("given", tagged=True), seen.new_group("extra")
@@ -321,7 +347,7 @@ async def test_given_groups_are_used_as_they_are_and_stay(aws: StrictAWS) -> Non
         assert set(found["SecurityGroups"]) == {given, extra}
         assert (seen.groups(), seen.rules(given)) == ({}, frozenset())
         assert seen.rules() == {from_group(given, HOST_RULE), from_group(extra)}
-        assert await site.delete(desired) == Done()
+        assert await site.deleted(desired) == Done()
         assert seen.rules() == {from_group(extra)}
         assert seen.rules(given) == frozenset()
 
@@ -336,9 +362,14 @@ async def test_a_group_that_others_use_too_still_reaches_hosts(aws: StrictAWS) -
         desired, other = site.desired(ids), site.desired(ids, uid=OTHER_UID)
         await site.made(desired)
         await site.made(other)
-        await site.delete(desired)
+        # The list lacks the other one for a moment.
+        name = other.ref.name
+        aws.configure(unshown=[name])
+        assert isinstance(await site.delete(desired), Pending)
+        aws.configure(unshown=[])
+        await site.deleted(desired)
         assert seen.rules() == {from_group(shared, HOST_RULE)}
-        await site.delete(other)
+        await site.deleted(other)
         assert seen.rules() == frozenset()
 
 

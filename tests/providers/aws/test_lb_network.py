@@ -245,6 +245,38 @@ async def test_two_services_share_the_rule_of_health_checks_at_one_port(aws: Str
         assert site.rules() == set()
 
 
+async def test_health_checks_of_one_whose_clients_an_operators_rule_lets_in_go_on(
+    aws: StrictAWS,
+) -> None:
+    """To AWS that rule is the same as ours, so none says that this load balancer has clients."""
+    inside = "10.0.0.0/8"
+    async with placed(aws) as site:
+        ids = site.machines(1)
+        operators = {
+            "IpProtocol": "tcp",
+            "FromPort": 30081,
+            "ToPort": 30081,
+            "IpRanges": [{"CidrIp": inside}],
+        }
+        site.ec2.authorize_security_group_ingress(GroupId=site.group, IpPermissions=[operators])
+        other = site.desired(
+            ids,
+            ServicePort(81, node_port=30081),
+            uid=UID.replace("5e", "6e"),
+            load_balancer_source_ranges=(inside,),
+        )
+        desired = site.desired(ids)
+        await site.made(other)
+        needed = site.rules()
+        assert ("icmp", 3, inside) in needed
+        assert {("tcp", 30081, f"10.0.{n}.0/24") for n in range(3)} <= needed
+        await site.made(desired)
+        assert isinstance(await site.deleted(desired), Done)
+        assert site.rules() == needed
+        await site.deleted(other)
+        assert site.rules() == {("tcp", 30081, inside)}
+
+
 async def test_groups_of_nodes_are_left_alone_if_the_config_demands_it(aws: StrictAWS) -> None:
     async with placed(aws, "DisableSecurityGroupIngress = true") as site:
         await site.made(site.desired(site.machines(1)))

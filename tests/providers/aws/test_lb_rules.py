@@ -16,6 +16,7 @@ from proreus.providers.aws.rules import (
     changed,
     idle_health,
     idle_mtu,
+    in_doubt,
     made_for,
     of_classic,
     of_hosts,
@@ -23,6 +24,7 @@ from proreus.providers.aws.rules import (
     permissions_of,
     rules_of,
     shared_health,
+    sparing,
 )
 
 ANYWHERE = ("0.0.0.0/0",)
@@ -186,3 +188,32 @@ def test_rules_of_health_checks_go_when_nobody_has_clients() -> None:
     have = {tcp(10256, "10.0.0.0/24", HEALTH), tcp(10256, "10.0.1.0/24", "of an operator")}
     assert idle_health(have, {tcp(30081, "0.0.0.0/0", f"{CLIENT_RULE}=other")}) == frozenset()
     assert idle_health(have, have) == {tcp(10256, "10.0.0.0/24", HEALTH)}
+
+
+OTHERS = tcp(30081, "10.0.0.0/8", "of an operator")
+THEIRS = tcp(30081, "10.0.0.0/24", f"{HEALTH_RULE}=other")
+SHARED = tcp(10256, "10.0.0.0/24", HEALTH)
+OWN = tcp(30080, "10.0.0.0/24", HEALTH)
+PATH = Rule("icmp", 3, 4, "10.0.0.0/8", MTU_RULE)
+PATH_ELSEWHERE = Rule("icmp", 3, 4, "192.0.2.0/24", MTU_RULE)
+CLIENTS = tcp(30080, "192.0.2.0/24", CLIENT)
+REVOKED = (CLIENTS, OWN, SHARED, THEIRS, PATH, PATH_ELSEWHERE)
+LEFT = {
+    "nobody else lives": ({OTHERS}, set(), set()),
+    "it lives itself": ({OTHERS}, {"web"}, set()),
+    "the other one lives": ({OTHERS}, {"other"}, {THEIRS, SHARED, PATH}),
+    "one lives whose clients it lets in itself": (
+        {OTHERS, tcp(30082, "10.0.0.0/8", f"{CLIENT_RULE}=third")}, {"third"}, set()
+    ),
+    "one lives whose clients nothing lets in": (set(), {"third"}, set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_what_living_load_balancers_may_need_is_left(case: str) -> None:
+    others, living, left = LEFT[case]
+    observed = frozenset({*REVOKED, *others})
+    assert in_doubt(REVOKED) == {"web", "other", ""}
+    assert in_doubt((CLIENTS,)) == frozenset()
+    spared = sparing("web", observed, Change(revoke=REVOKED), living)
+    assert set(spared.revoke) == set(REVOKED) - left

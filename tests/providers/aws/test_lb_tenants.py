@@ -114,7 +114,7 @@ async def test_what_is_a_neighbours_is_used_and_outlives_the_service(
         named = make(site, OURS)
         desired = site.desired(site.machines(1), asked={annotation: named})
         assert isinstance(await site.made(desired), Ensured)
-        await site.delete(desired)
+        await site.deleted(desired)
         if annotation == "eip-allocations":
             left = site.ec2.describe_addresses()["Addresses"]
             assert {one["AllocationId"] for one in left} == set(named.split(","))
@@ -172,7 +172,7 @@ async def test_no_rule_is_put_in_the_group_of_another_cluster(aws: StrictAWS, ki
         site.ec2.delete_tags(Resources=[theirs], Tags=[shared])
         assert (await site.made(desired)).rejected == {}, "what is let in goes on being so"
         assert rules_in(site, theirs) == let_in
-        await site.delete(desired)
+        await site.deleted(desired)
         assert rules_in(site, theirs) == []
 
 

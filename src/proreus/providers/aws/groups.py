@@ -14,6 +14,7 @@ import msgspec
 from proreus.cloudprovider.firewalls import RuleRefusal, change_rules
 from proreus.cloudprovider.load_balancers import PartChange
 from proreus.cloudprovider.steps import nothing
+from proreus.cloudprovider.waits import Twice
 from proreus.providers.aws.identity import (
     TAG_LEGACY,
     ClusterTags,
@@ -29,12 +30,14 @@ from proreus.providers.aws.rules import (
     changed,
     idle_health,
     idle_mtu,
+    in_doubt,
     made_for,
     of_hosts,
     permissions_of,
     rule_part_changes,
     rules_of,
     shared_health,
+    sparing,
 )
 
 if TYPE_CHECKING:
@@ -75,6 +78,10 @@ def host_group(instance: Described, tagged: Collection[str]) -> str:
     )
 
 
+Living = Callable[[Collection[str]], Awaitable[Collection[str]]]
+"""A function that asks AWS which load balancers there are."""
+
+
 class Access(msgspec.Struct, frozen=True):
     """The rules by which a load balancer reaches its hosts, and no other instances.
 
@@ -83,26 +90,40 @@ class Access(msgspec.Struct, frozen=True):
         change: Returns the change of a group with these rules that has a host, or none. Pure.
         is_marked: Tells whether the rules of a group without the cluster's tag show that the group
             is to be changed: its hosts may have left it, or be gone. Pure.
+        name: The load balancer's name, where `living` is given.
+        living: Returns the names of all network load balancers of Services; it is given the names
+            of those that count most.
     """
 
     instances: frozenset[str]
     change: Callable[[frozenset[Rule], bool], Change]
     is_marked: Callable[[frozenset[Rule]], bool]
+    name: str = ""
+    living: Living | None = None
 
 
-def network_access(name: str, instances: Collection[str], desired: frozenset[Rule]) -> Access:
+def network_access(
+    name: str, instances: Collection[str], desired: frozenset[Rule], living: Living
+) -> Access:
     """Return how clients of a network load balancer reach its hosts. Pure.
 
     Args:
         name: The load balancer's name.
         instances: Ids of its hosts.
         desired: The rules that their groups need; see `rules.of_network`.
+        living: Returns the names of all network load balancers of Services.
     """
 
     def change(observed: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
         return _network_change(name, observed, desired if is_home else frozenset())
 
-    return Access(frozenset(instances), change, lambda observed: bool(made_for(name, observed)))
+    return Access(
+        frozenset(instances),
+        change,
+        lambda observed: bool(made_for(name, observed)),
+        name,
+        living,
+    )
 
 
 def classic_access(group: str, instances: Collection[str], *, is_own: bool) -> Access:
@@ -133,6 +154,7 @@ class HostGroups:
         self._vpc = place.vpc
         self._turn = asyncio.Lock()
         self._memberships = Memberships(api)
+        self._idle = Twice()
 
     async def allow(
         self, access: Access, before: Callable[[], Awaitable[None]] = nothing
@@ -166,6 +188,13 @@ class HostGroups:
         """
         groups, homes, refused = await self._read_groups(access)
         changes = {id_: access.change(observed, id_ in homes) for id_, observed in groups.items()}
+        doubtful = frozenset[str]().union(*(in_doubt(one.revoke) for one in changes.values()))
+        if doubtful and access.living is not None:
+            living = await access.living(doubtful - {"", access.name})
+            changes = {
+                id_: sparing(access.name, groups[id_], change, living)
+                for id_, change in changes.items()
+            }
         return {id_: change for id_, change in changes.items() if change}, refused
 
     async def forget_own(self, group: str) -> None:
@@ -178,21 +207,36 @@ class HostGroups:
             await self._revoke(await self.naming({group}))
 
     async def forget_given(
-        self, groups: Collection[str], used: Callable[[], Awaitable[Collection[str]]]
-    ) -> None:
+        self,
+        groups: Collection[str],
+        used: Callable[[], Awaitable[Collection[str]]],
+        beside: str = "",
+    ) -> frozenset[str]:
         """Revoke the rules that were made for given groups which no load balancer has any more.
+
+        That must be so in two looks, 10 seconds apart: a list may lack a load balancer which is
+        there, and whose hosts nobody would reach any more.
 
         Args:
             groups: The ids of the given groups.
             used: Returns the groups that load balancers still have. It is called within the turn,
                 so that a load balancer which is made meanwhile lets its group in afterwards.
+            beside: The name of the load balancer that does not count.
+
+        Returns:
+            The groups that have to be looked at once more.
 
         Raises:
             CloudError: AWS does not answer, or refuses.
         """
         async with self._turn:
-            if idle := set(groups) - set(await used()):
-                await self._revoke(await self.naming(idle, HOST_RULE))
+            idle = set(groups) - set(await used())
+            sure = {
+                id_ for id_ in groups if self._idle.is_sure(f"{beside}/{id_}", is_so=id_ in idle)
+            }
+            if sure:
+                await self._revoke(await self.naming(sure, HOST_RULE))
+            return frozenset(idle - sure)
 
     async def naming(self, groups: Collection[str], description: str = "") -> dict[str, Change]:
         """Return the changes that revoke all rules naming these groups, by the group to change.

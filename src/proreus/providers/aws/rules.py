@@ -247,6 +247,53 @@ def idle_health(observed: Iterable[Rule], remaining: Iterable[Rule]) -> frozense
     return frozenset(rule for rule in observed if rule.description.startswith(f"{HEALTH_RULE}="))
 
 
+def in_doubt(revoked: Iterable[Rule]) -> frozenset[str]:
+    """Return the load balancers of the rules that living ones may need, by name; "" for all."""
+    health = f"{HEALTH_RULE}="
+    return frozenset(
+        rule.description.removeprefix(health) if rule.description != MTU_RULE else ""
+        for rule in revoked
+        if rule.description == MTU_RULE or rule.description.startswith(health)
+    )
+
+
+def sparing(name: str, observed: frozenset[Rule], change: Change, living: Iterable[str]) -> Change:
+    """Return a change of a group that leaves living load balancers what they may need.
+
+    A load balancer whose clients another rule lets in, such as an operator's, has no rule for
+    clients of its own. So only that it lives says that it needs its health checks.
+
+    Args:
+        name: The name of the network load balancer that is changed or deleted.
+        observed: The rules of the group.
+        change: What is to be changed in it.
+        living: The names of all other network load balancers of Services.
+    """
+    living = frozenset(living) - {name}
+    there = {rule.description for rule in observed}
+    has_hidden = any(f"{CLIENT_RULE}={other}" not in there for other in living)
+    hidden = {rule.source for rule in observed if _may_let_clients_in(rule)} if has_hidden else ()
+    clients = f"{CLIENT_RULE}={name}"
+    ports = {rule.from_port for rule in observed if rule.description == clients}
+
+    def is_needed(rule: Rule) -> bool:
+        if rule.description == MTU_RULE:
+            return rule.source in hidden
+        if not rule.description.startswith(f"{HEALTH_RULE}="):
+            return False
+        of = rule.description.removeprefix(f"{HEALTH_RULE}=")
+        return of in living or (bool(hidden) and rule.from_port not in ports)
+
+    left = tuple(rule for rule in change.revoke if not is_needed(rule))
+    return msgspec.structs.replace(change, revoke=left)
+
+
+def _may_let_clients_in(rule: Rule) -> bool:
+    """Tell whether a rule of somebody else may be what a load balancer's clients need."""
+    is_port = rule.protocol in {"tcp", "udp"} and rule.from_port == rule.to_port
+    return is_port and not rule.description.startswith((CLIENT_RULE, HEALTH_RULE))
+
+
 def _has_clients(rules: Iterable[Rule]) -> bool:
     return any(rule.description.startswith(CLIENT_RULE) for rule in rules)
 

@@ -167,8 +167,15 @@ class Subnets:
         self._zones: frozenset[str] = frozenset()
         self._turn = asyncio.Lock()
 
-    async def choose(self, names: Sequence[str], *, internal: bool) -> tuple[Subnet, ...]:
+    async def choose(
+        self, names: Sequence[str], *, internal: bool, anew: bool = False
+    ) -> tuple[Subnet, ...]:
         """Choose the subnets of a load balancer that names these, or none.
+
+        Args:
+            names: The ids or names of the subnets that it names.
+            internal: Whether it has no public address.
+            anew: Whether all is read again, though it was a moment ago.
 
         Raises:
             InvalidRequest: No subnet can be used, or a name is wrong.
@@ -176,7 +183,7 @@ class Subnets:
         """
         async with self._turn:
             now = self._api.context.now()
-            if now - self._read_at > _KEPT:
+            if anew or now - self._read_at > _KEPT:
                 await self._read()
                 self._read_at = now
         if names:

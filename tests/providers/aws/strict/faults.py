@@ -1,12 +1,37 @@
 """What goes wrong on purpose: throttling, delays, failures, and how late things are seen."""
 
 import time
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 import msgspec
 
 LOST = "Lost"
 """As the code of a failure: the connection is closed instead of an answer."""
+
+
+_LISTS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "elb.DescribeLoadBalancers": (
+        "LoadBalancerDescriptions", "LoadBalancerName", "LoadBalancerNames"
+    ),
+    "elbv2.DescribeLoadBalancers": ("LoadBalancers", "LoadBalancerName", "Names"),
+    "ec2.DescribeSubnets": ("Subnets", "SubnetId", "SubnetIds"),
+    "ec2.DescribeRouteTables": ("RouteTables", "RouteTableId", "RouteTableIds"),
+}  # fmt: skip
+"""By operation the field of a list, that of an id in it, and the parameter that asks for ids."""
+
+
+def listed(
+    operation: str,
+    params: Mapping[str, Any],
+    answer: Mapping[str, Any],
+    unshown: Collection[str],
+) -> Mapping[str, Any]:
+    """An answer without those that lists lack; who asks for some by their ids gets them."""
+    field, key, named = _LISTS.get(operation, ("", "", ""))
+    if not (field and unshown) or params.get(named):
+        return answer
+    return {**answer, field: [one for one in answer[field] if one[key] not in unshown]}
 
 
 class Throttle(msgspec.Struct):
@@ -64,6 +89,8 @@ class Settings(msgspec.Struct):
     """Ids of instances that are refused as malformed, whatever their form."""
     unlisted: tuple[str, ...] = ()
     """Instances that are there, and that all answers leave out but those about them alone."""
+    unshown: tuple[str, ...] = ()
+    """Subnets, route tables and load balancers that lists lack, though they are there."""
     page: int = 0
     """The most that a page shows where it may show less than asked for; 0 for AWS' own."""
 

@@ -16,7 +16,7 @@ from moto.core.utils import get_service_model
 from werkzeug.datastructures import MultiDict
 
 from . import elb, elbv2, groups, instances, keys, limits, policy, routes
-from .faults import LOST, Failure, Throttle
+from .faults import LOST, Failure, Throttle, listed
 from .world import AWSError, World
 
 _MODULES = (elb, elbv2, groups, instances, limits, routes)
@@ -85,7 +85,9 @@ class Server:
             policy.check(world, service, operation, params)
         if service == "ec2":
             limits.check(operation, params)
-        answer = world.answer(service, operation, params)
+        whole = world.answer(service, operation, params)
+        unshown = world.faults.settings.unshown
+        answer = listed(f"{service}.{operation}", params, whole, unshown)
         if failure is not None:
             raise AWSError(failure.code, failure.message, failure.status)
         return answer

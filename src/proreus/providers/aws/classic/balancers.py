@@ -5,6 +5,8 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import MARK_FINGERPRINT
 from proreus.cloudprovider.load_balancers import (
@@ -18,6 +20,7 @@ from proreus.cloudprovider.load_balancers import (
 )
 from proreus.cloudprovider.recorded import MadeFrom, Record
 from proreus.cloudprovider.steps import converge, preview_plan
+from proreus.cloudprovider.waits import AGAIN, Twice
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
 from proreus.providers.aws.annotations import Options
@@ -62,6 +65,9 @@ class ClassicBalancers:
         self._hosts = hosts
         self._named = named
         self._own_groups = OwnGroups(api, place.vpc)
+        self._lacking = Twice()
+        # By the Service's uid: given groups that were exchanged, and still have rules.
+        self._former: dict[str, set[str]] = {}
 
     async def ensure(self, lb: LoadBalancer, options: Options, made_from: MadeFrom) -> EnsureAnswer:
         """Make or change the load balancer to be as desired, and record that.
@@ -69,7 +75,7 @@ class ClassicBalancers:
         Raises:
             CloudError: The Service asks for something impossible, or AWS refuses.
         """
-        desired, before = await self._prepare(lb, options)
+        desired, before, doubtful = await self._prepare(lb, options)
         tags = before.balancer.tags if before.balancer is not None else {}
         record = Record(tags.get(MARK_FINGERPRINT, ""), partial(self._mark, desired.name))
         observed = await converge(
@@ -89,8 +95,15 @@ class ClassicBalancers:
         ingress = (LoadBalancerIngress(hostname=balancer.dns_name),)
         if _idle(observed, groups) is not None:
             await record.clear()
-        if left := await self._let_go(observed, _former(before, groups), keep=groups):
+        former = self._former.get(lb.ref.uid, set()) - set(groups) | _former(before, groups)
+        self._former[lb.ref.uid] = former
+        if left := await self._let_go(observed, former, keep=groups):
             return Pending(_ASK_AGAIN, left, ingress)
+        del self._former[lb.ref.uid]
+        if doubtful:
+            ids = ", ".join(sorted(doubtful))
+            reason = f"subnets which the load balancer has are looked for once more: {ids}"
+            return Pending(AGAIN, reason, ingress)
         refused_nodes = {node: refused[id_] for node, id_ in targets.items() if id_ in refused}
         answer = Ensured(ingress, {**rejected, **refused_nodes})
         if not answer.rejected:
@@ -104,7 +117,7 @@ class ClassicBalancers:
         Raises:
             CloudError: The Service asks for something impossible, or AWS does not answer.
         """
-        desired, before = await self._prepare(lb, options)
+        desired, before, _ = await self._prepare(lb, options, at_once=True)
         lines, expected = preview_plan(before, lambda observed: plan.plan(desired, observed))
         found = list(lines)
         groups = plan.groups_of(desired, expected)
@@ -117,21 +130,40 @@ class ClassicBalancers:
         found += await self._own_groups.foresee_let_go(_idle(expected, groups), self._hosts)
         return found
 
-    async def _prepare(self, lb: LoadBalancer, options: Options) -> tuple[Desired, Observed]:
-        """Return the desired and the observed state.
+    async def _prepare(
+        self, lb: LoadBalancer, options: Options, *, at_once: bool = False
+    ) -> tuple[Desired, Observed, frozenset[str]]:
+        """Return the desired and the observed state, and subnets that may have to go.
+
+        A subnet that is found no more, or without the way to the internet, may be there: so it goes
+        only if a second look shows the same, unless `at_once` is set.
 
         Raises:
             CloudError: The Service asks for something impossible, or AWS does not answer.
         """
-        subnets = await self._subnets.choose(options.subnets, internal=options.internal)
-        desired = desired_of(lb, options, self._place, self._settings, subnets)
         before = await self._observe(
-            lb.ref, with_policies=desired.proxy_protocol or bool(desired.tls_policy)
+            lb.ref, with_policies=options.proxy_protocol or bool(options.tls_policy)
         )
+        is_internal, uid = options.internal, lb.ref.uid
+        subnets = await self._subnets.choose(options.subnets, internal=is_internal)
+        there = before.balancer.subnets if before.balancer is not None else frozenset()
+        doubtful: frozenset[str] = frozenset()
+        if not (options.subnets or at_once):
+            lacking = there - {one.id for one in subnets}
+            sure = {
+                id_ for id_ in there if self._lacking.is_sure(f"{uid}/{id_}", is_so=id_ in lacking)
+            }
+            if sure:
+                subnets = await self._subnets.choose((), internal=is_internal, anew=True)
+            doubtful = there - sure - {one.id for one in subnets}
+        desired = desired_of(lb, options, self._place, self._settings, subnets)
+        if doubtful:
+            zones = {**dict.fromkeys(doubtful, ""), **desired.subnets}
+            desired = msgspec.structs.replace(desired, subnets=zones)
         plan.check(desired, before)
         current = before.balancer.groups if before.balancer is not None else ()
         await self._named.check(lb.ref, options, groups=current, is_new=before.balancer is None)
-        return desired, before
+        return desired, before, doubtful
 
     async def _mark(self, name: str, made_from: str) -> None:
         """Write the record as a tag; an empty one clears it, which needs no further right."""
@@ -146,9 +178,13 @@ class ClassicBalancers:
         """
         observed = await self._observe(ref, with_policies=False)
         balancer = observed.balancer
+        former = self._former.pop(ref.uid, set())
         if balancer is not None:
             # Given groups are known from the load balancer alone: their rules go before it.
-            await self._forget_given(balancer.groups, observed, beside=balancer.name)
+            given = {*balancer.groups, *former}
+            if left := await self._forget_given(given, observed, beside=balancer.name):
+                self._former[ref.uid] = former
+                return Pending(AGAIN, left)
             await self._api.call("elb", "DeleteLoadBalancer", LoadBalancerName=balancer.name)
         if left := await self._let_go(observed, (), keep=()):
             return Pending(_ASK_AGAIN, left)
@@ -178,16 +214,25 @@ class ClassicBalancers:
 
         `former` are groups that the load balancer had.
         """
-        await self._forget_given(former, observed)
+        if left := await self._forget_given(former, observed):
+            return left
         return await self._own_groups.let_go(_idle(observed, keep), self._hosts)
 
     async def _forget_given(
         self, groups: Collection[str], observed: Observed, beside: str = ""
-    ) -> None:
-        """Revoke rules made for given groups, but for those that others use, too."""
+    ) -> str:
+        """Revoke rules made for given groups, but for those that others use, too.
+
+        Returns:
+            The reason to wait, or "".
+        """
         given = _given(groups, observed)
-        if given and self._hosts is not None:
-            await self._hosts.forget_given(given, partial(self._used_groups, beside))
+        if not given or self._hosts is None:
+            return ""
+        used = partial(self._used_groups, beside)
+        left = await self._hosts.forget_given(given, used, beside)
+        ids = ", ".join(sorted(left))
+        return f"whether others use security groups is looked up once more: {ids}" if left else ""
 
     async def _used_groups(self, beside: str) -> set[str]:
         """Return the security groups of all classic load balancers but one."""

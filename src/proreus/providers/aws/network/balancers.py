@@ -1,5 +1,6 @@
 """Ensure and delete network load balancers of Services."""
 
+import re
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 _ASK_AGAIN: Final = 5.0
 _ACTIVE: Final = "active"
+_NAME: Final = re.compile(r"a[0-9A-Za-z]{1,31}")
+"""The form of the names that load balancers of Services have."""
 _IGNORED: Final = "AnnotationIgnored"
 _IPV4, _IPV6 = "IPv4", "IPv6"
 
@@ -99,7 +102,7 @@ class NetworkBalancers:
         refused = dict(observed.refused)
         if self._hosts is not None:
             refused |= await self._hosts.allow(
-                _access(lb, desired, observed, subnets), record.clear
+                self._access(lb, desired, observed, subnets), record.clear
             )
         ingress = (LoadBalancerIngress(hostname=balancer.dns_name),)
         if balancer.state != _ACTIVE:
@@ -125,7 +128,7 @@ class NetworkBalancers:
         lines, expected = preview_plan(observed, lambda observed: plan.plan(desired, observed))
         found = list(lines)
         if self._hosts is not None:
-            access = _access(lb, desired, expected, subnets)
+            access = self._access(lb, desired, expected, subnets)
             found += rules_part_changes((await self._hosts.foresee(access))[0])
         found += await self._own_groups.foresee_let_go(_idle(expected), self._hosts)
         return found
@@ -159,7 +162,7 @@ class NetworkBalancers:
         observed = await self._observe(ref, ("",), with_group=True)
         await converge(observed, plan.delete_steps, partial(take, self._api, self._own_groups))
         if self._hosts is not None:
-            await self._hosts.allow(network_access(ref.name, (), frozenset()))
+            await self._hosts.allow(network_access(ref.name, (), frozenset(), self._living))
         if left := await self._own_groups.let_go(observed.group, self._hosts):
             return Pending(_ASK_AGAIN, left)
         return Done(found=observed != Observed())
@@ -183,17 +186,35 @@ class NetworkBalancers:
         group = await self._own_groups.find(group_name(ref), ref)
         return msgspec.structs.replace(observed, group=group)
 
+    def _access(
+        self, lb: LoadBalancer, desired: Desired, observed: Observed, subnets: Sequence[Subnet]
+    ) -> Access:
+        """Return the rules that clients and health checks need in the groups of hosts."""
+        ranges = [cidr for subnet in subnets for cidr in (subnet.v4, subnet.v6) if cidr]
+        return network_access(
+            desired.name,
+            desired.targets - observed.refused.keys(),
+            rules.of_network(desired.name, desired.mappings, _ranges(lb), ranges),
+            self._living,
+        )
 
-def _access(
-    lb: LoadBalancer, desired: Desired, observed: Observed, subnets: Sequence[Subnet]
-) -> Access:
-    """Return the rules that clients and health checks need in the groups of hosts."""
-    ranges = [cidr for subnet in subnets for cidr in (subnet.v4, subnet.v6) if cidr]
-    return network_access(
-        desired.name,
-        desired.targets - observed.refused.keys(),
-        rules.of_network(desired.name, desired.mappings, _ranges(lb), ranges),
-    )
+    async def _living(self, names: Collection[str]) -> frozenset[str]:
+        """Return which network load balancers with names of ours there are in the VPC.
+
+        Args:
+            names: Those that are asked for by name if the list lacks them.
+
+        Raises:
+            CloudError: AWS does not answer.
+        """
+        found = await self._api.pages("elbv2", "DescribeLoadBalancers", "LoadBalancers")
+        listed = {
+            str(one["LoadBalancerName"])
+            for one in found
+            if one["Type"] == NETWORK and one.get("VpcId") == self._place.vpc
+        }
+        alone = [one for one in sorted(set(names) - listed) if await find_balancer(self._api, one)]
+        return frozenset((*filter(_NAME.fullmatch, listed), *alone))
 
 
 def _record(api: "Api", balancer: Balancer | None) -> Record:
