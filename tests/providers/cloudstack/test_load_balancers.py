@@ -365,17 +365,28 @@ async def test_an_address_that_somebody_gets_first_is_let_go_and_another_chosen(
         assert len(site.allocated()) == 1
 
 
+def used_by_hand(site: LBSite, ip: str, kind: str) -> str:
+    """Somebody's address, which a process claimed that ended before it had acquired it; its id."""
+    id_ = site.give(ip)
+    if kind == "rule":
+        site.official_rule(id_, "by hand", 22, 22)
+    else:
+        site.world.forwardings["pf"] = {"id": "pf", "ipaddressid": id_, "publicport": "2222"}
+    site.world.tags["Network", site.network] = {f"{CLAIM}{UID}": f"{CLUSTER.uid}/{ip}"}
+    return id_
+
+
+@pytest.mark.parametrize("kind", ["rule", "port forwarding"])
+@pytest.mark.parametrize("is_made", [True, False])
 async def test_an_address_that_was_claimed_and_is_anothers_now_is_left_alone(
-    emulator: Emulator,
+    emulator: Emulator, kind: str, *, is_made: bool
 ) -> None:
     async with lb_site(emulator) as site:
-        ip_id = site.give("203.0.113.7")
-        claim = {f"{CLAIM}{UID}": f"{CLUSTER.uid}/203.0.113.7"}
-        site.world.tags["Network", site.network] = claim
-        site.official_rule(ip_id, "by hand", 22, 22)
-        answer = await site.made(site.desired())
-        assert answer.ingress[0].ip != "203.0.113.7"
-        assert not site.world.tags["Network", site.network]
+        used_by_hand(site, "203.0.113.7", kind)
+        if is_made:
+            answer = await site.made(site.desired())
+            assert answer.ingress[0].ip != "203.0.113.7"
+            assert not site.world.tags["Network", site.network]
         await site.deleted(site.desired())
         assert site.allocated() == {"203.0.113.7"}
 
@@ -394,14 +405,12 @@ async def test_where_the_network_cannot_be_tagged_an_address_is_acquired_without
         assert site.is_empty()
 
 
+@pytest.mark.parametrize("kind", ["rule", "port forwarding"])
 async def test_a_named_address_that_somebody_else_acquired_after_a_claim_is_never_released(
-    emulator: Emulator,
+    emulator: Emulator, kind: str
 ) -> None:
     async with lb_site(emulator) as site:
-        ip_id = site.give("203.0.113.7")
-        site.official_rule(ip_id, "by hand", 22, 22)
-        claim = {f"{CLAIM}{UID}": f"{CLUSTER.uid}/203.0.113.7"}
-        site.world.tags["Network", site.network] = claim
+        ip_id = used_by_hand(site, "203.0.113.7", kind)
         desired = site.desired(load_balancer_ip="203.0.113.7")
         await site.made(desired)
         assert not site.world.tags["PublicIpAddress", ip_id]

@@ -348,8 +348,8 @@ class Reader:
         ]
 
     async def _is_unused(self, one: Described, network: str, vpc: str = "") -> bool:
-        """Tell whether a claimed address was acquired and has no rules yet."""
-        if one.get("state") == _FREE or owners.owners_of(one):
+        """Tell whether a claimed address was acquired and has no rules yet, of any kind."""
+        if one.get("state") == _FREE or one.get("hasrules") or owners.owners_of(one):
             return False
         if one.get("issourcenat") or one.get("isstaticnat"):
             return False
