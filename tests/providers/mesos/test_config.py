@@ -153,6 +153,13 @@ def test_the_password_of_zookeeper_is_not_shown() -> None:
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize("form", ["zk:/u:{},x@h1:2181,h2:2181/mesos", "u:x,{}@h1/m"])
+def test_a_mistake_before_a_password_with_a_comma_shows_nothing_of_it(form: str) -> None:
+    with pytest.raises(ConfigError, match="zk://user:password@host:port/path") as refused:
+        config(f"[mesos-cloud]\nmesos-master = {form.format(SECRET)}\n")
+    assert SECRET not in str(refused.value)
+
+
 @pytest.mark.parametrize("text", [f"u:{SECRET}/x@h/m", f"u:12/{SECRET}@h:1/m", f"{SECRET}/:x@h/m"])
 def test_a_password_with_a_slash_is_refused_and_not_shown(text: str) -> None:
     """Where masters end the user and the password, too."""

@@ -66,6 +66,8 @@ def parsed(text: str) -> Place:
         )
     addresses = tuple(part.strip().rpartition("@")[2] for part in text.split(","))
     problems = tuple(_wrong(addresses))
+    if problems and "@" in text:  # a part may be of a password, with a comma in it
+        problems = ("must be host:port, or zk://user:password@host:port/path",)
     if problems:
         raise ConfigError(problems)
     return Direct(tuple(dict.fromkeys(addresses)))
