@@ -38,6 +38,22 @@ class Changing:
         await asyncio.sleep(seconds)
 
 
+class Written(Changing):
+    """A text that somebody writes in place: each of these for some seconds, the last for good."""
+
+    def __init__(self, *texts: tuple[str, float]) -> None:
+        self._texts = texts
+        self._begun = asyncio.get_running_loop().time()
+
+    def read(self) -> str:
+        age = asyncio.get_running_loop().time() - self._begun
+        for text, seconds in self._texts:
+            age -= seconds
+            if age < 0:
+                return text
+        return self._texts[-1][0]
+
+
 def region_of(provider: CloudProvider) -> str:
     return str(getattr(provider.config, "region", ""))
 
@@ -58,3 +74,46 @@ async def test_whenever_it_changes_the_newest_text_is_used_in_the_end() -> None:
         await asyncio.gather(work, return_exceptions=True)
         assert used[-1] == "newest", (change_at, used)
         assert len(used) <= 2
+
+
+async def play(*texts: tuple[str, float]) -> tuple[list[str], list[str]]:
+    """Return the regions that were used one after another, and the events."""
+    used: list[str] = []
+    events: list[str] = []
+
+    async def replace(provider: CloudProvider) -> None:
+        used.append(region_of(provider))
+
+    def record(type_: str, reason: str, message: str) -> None:
+        events.append(f"{type_} {reason} {message}")
+
+    first = with_config("local", OLD, source="cloud.yaml")
+    work = asyncio.create_task(Reloader(Written(*texts), first, replace, record).run())
+    await asyncio.sleep(60)
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    return used, events
+
+
+@virtual_time
+async def test_a_file_that_is_empty_while_a_program_writes_it_is_no_cloud_config() -> None:
+    """As with `sops -d secret > cloud.yaml`; what is empty would be valid for many providers."""
+    used, events = await play((OLD, 9), ("", 9), ("\n", 9), (OLD, 0))
+    assert used == []
+    assert any(text.startswith("Warning CloudConfigInvalid") and "empty" in text for text in events)
+    used, _ = await play((OLD, 9), ("", 9), (NEW, 0))
+    assert used == ["new"]
+
+
+@virtual_time
+async def test_a_part_of_a_file_is_no_cloud_config_while_the_rest_is_written() -> None:
+    for begin in range(8, 13):
+        used, _ = await play((OLD, begin), ("zone: a", 1.9), (NEW, 0))
+        assert used == ["new"]
+
+
+@virtual_time
+async def test_who_has_begun_without_a_cloud_config_may_go_on_so() -> None:
+    used, events = await play(("", 9), (NEW, 9), ("# none", 0))
+    assert used == ["", "new", ""]
+    assert not any("Invalid" in text for text in events)

@@ -1,9 +1,11 @@
 """Follow the cloud-config and the files that it names, and take over changes at run time.
 
 The config is read again when its file, its Secret or a file in `CloudProvider.watched_files` has
-changed. A wrong config is reported (log, event, metric), and the working provider stays in use. A
-right one makes a new provider, which is started beside the old one; if the cloud refuses it, it is
-tried again with backoff. Only once it has started are the controllers switched to it.
+changed, and has been the same in two readings: a program may be writing a file in place. A wrong
+config is reported (log, event, metric), and the working provider stays in use; so it does while the
+config is empty, as a file is when a program begins to write it. A right one makes a new provider,
+which is started beside the old one; if the cloud refuses it, it is tried again with backoff. Only
+once it has started are the controllers switched to it.
 """
 
 import asyncio
@@ -295,6 +297,7 @@ class Reloader:
         # What the provider in use was made from; None: not known yet.
         self._used: Digests | None = None
         self._digests_seen: Digests = {}
+        self._unsettled: Digests = {}
         self._due: float | None = None
         self._failures = 0
 
@@ -304,11 +307,12 @@ class Reloader:
         async with self._origin:
             while True:
                 digests = self._digests()
-                if digests != self._digests_seen:
-                    self._failures = 0
-                if digests != self._digests_seen or (
-                    self._due is not None and loop.time() >= self._due
-                ):
+                is_new = digests != self._digests_seen
+                if is_new and digests != self._unsettled and self._used is not None:
+                    self._unsettled = digests
+                elif is_new or (self._due is not None and loop.time() >= self._due):
+                    if is_new:
+                        self._failures = 0
                     await self._follow(digests)
                 await self._origin.changed(PAUSE_SECONDS)
 
@@ -328,6 +332,7 @@ class Reloader:
             return
         try:
             text = self._origin.read()
+            self._check_emptied(text)
             made = with_config(self._current.name, text, source=self._origin.name)
         except ConfigError as exc:
             self._failed("invalid", "CloudConfigInvalid", exc.problems)
@@ -351,6 +356,18 @@ class Reloader:
         metrics.CLOUD_CONFIG_RELOADS.labels("success").inc()
         klog.info(log, "The new cloud-config is in use", source=self._origin.name)
         self._record_event("Normal", "CloudConfigReloaded", "The new cloud-config is in use")
+
+    def _check_emptied(self, text: str) -> None:
+        """Refuse a cloud-config that has become empty.
+
+        Raises:
+            ConfigError: The text is empty, and that of the provider in use is not.
+        """
+        if self._used is None or text.strip() or self._used[CONFIG] == _digest(b""):
+            return
+        where = self._origin.name
+        problem = f"{where}: is empty now: write it, or restart the manager to go on without one"
+        raise ConfigError((problem,))
 
     def _in_use(self, provider: CloudProvider, digests: Digests) -> None:
         self._current, self._watched, self._failures = provider, provider.watched_files, 0
