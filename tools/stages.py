@@ -308,6 +308,7 @@ STAGES: Final = (
         tests("tests/properties"),
         400,
         ("tests/properties", "labs/network", *_SERVICES, *_NODES),
+        ci=True,
     ),
     Stage(
         "parity",
@@ -327,6 +328,7 @@ STAGES: Final = (
         ),
         400,
         ("docs", "tests/apiserver", "src/proreus/testing/demo"),
+        ci=True,
     ),
     Stage(
         "openstack-long",
@@ -340,9 +342,10 @@ STAGES: Final = (
         "nodes",
         "real nodes in namespaces, with the manager on the gateway and as pods",
         (".ci/cluster", "nodes"),
-        900,
+        520,
         (*_LOCAL, "src/proreus/controllers/kubelet_serving", "charts", "Dockerfile"),
         prepare=(".ci/cluster", "prepare"),
+        ci=True,
     ),
     Stage(
         "e2e",
