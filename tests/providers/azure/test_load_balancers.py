@@ -170,6 +170,35 @@ async def test_both_families(azure: Emulator) -> None:
         assert list(addresses(azure)) == [f"kubernetes-{NAME}"]
 
 
+@pytest.mark.parametrize("annotations", [{}, {"azure-load-balancer-internal": "true"}])
+async def test_a_family_that_comes_or_goes_changes_no_address_of_the_other(
+    azure: Emulator, annotations: dict[str, str]
+) -> None:
+    """What IPv6 has alone is called as what IPv4 has beside it."""
+    nodes = machines(azure, families=("IPv4", "IPv6"))
+
+    async def made(*families: str) -> list[str]:
+        one = service(annotations=annotations, ip_families=families)
+        return (await ensure(provider, nodes, one))["web-1"]
+
+    async with started(azure) as provider:
+        for first, second in (("IPv6", "IPv4"), ("IPv4", "IPv6")):
+            (address,) = await made(first)
+            both = await made(first, second)
+            assert both[0] == address
+            assert {":" in one for one in both} == {True, False}
+            assert await made(first, second) == both
+            assert await made(first) == [address]
+            assert len(addresses(azure)) == (not annotations)
+            await delete(provider, service(annotations=annotations))
+            assert not addresses(azure)
+            # Made with both, it keeps that of the one that stays, too.
+            both = await made(first, second)
+            assert await made(first) == both[:1]
+            await delete(provider, service(annotations=annotations))
+            assert not addresses(azure)
+
+
 async def test_pools_by_address(azure: Emulator) -> None:
     nodes = machines(azure, 3)
     kind = "Microsoft.Network/networkInterfaces"

@@ -11,7 +11,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, Tenants, is_of_another_cluster, refusal
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.annotations import Options
-from proreus.providers.azure.balancing.desired import Place, is_of
+from proreus.providers.azure.balancing.desired import Place, is_of, name_of_family, variants
 from proreus.providers.azure.balancing.documents import agrees, with_properties
 from proreus.providers.azure.ids import last
 from proreus.providers.azure.machines import Resource, part
@@ -63,6 +63,13 @@ def choose(lb: LoadBalancer, options: Options, family: str, place: Place, known:
         )
     dual = len(lb.families) > 1
     name = place.address_name(lb.ref, options, family, dual=dual)
+    there = {
+        one: str(part(found, "publicIPAddressVersion") or "IPv4")
+        for one in variants(name)
+        if (found := known.get(place.network_id(group, "publicIPAddresses", one).lower()))
+        and marks.verdict_on(found, lb.ref).is_ours
+    }
+    name = name_of_family(name, family, there)
     id_ = place.network_id(group, "publicIPAddresses", name)
     observed = known.get(id_.lower())
     if observed is None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.addresses import Chosen, choose, extended, may_share
 from proreus.providers.azure.balancing.desired import (
@@ -17,6 +17,7 @@ from proreus.providers.azure.balancing.desired import (
     base_of,
     frontend_name,
     is_of,
+    name_of_family,
     parts,
 )
 from proreus.providers.azure.balancing.documents import (
@@ -29,7 +30,7 @@ from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
 from proreus.providers.azure.balancing.placement import frontend_users
 from proreus.providers.azure.balancing.pools import POOLS, pool_of, pools
 from proreus.providers.azure.ids import last
-from proreus.providers.azure.machines import Resource, properties
+from proreus.providers.azure.machines import Resource, part, properties
 
 _FRONTENDS = "frontendIPConfigurations"
 _RULES = "loadBalancingRules"
@@ -71,21 +72,26 @@ def spots(jobs: Sequence[Job], state: State, scene: Scene) -> Spots:
     found: dict[tuple[str, str], Spot] = {}
     taken: dict[str, str] = {}
     there = {name: _by_address(one) for name, one in state.balancers.items()}
+    frontends = {name: _frontends(one, state) for name, one in state.balancers.items()}
     for job in jobs:
         if job.lb is None:
             continue
         for family in job.lb.families:
             known = there.get(job.balancer, {})
+            named = frontend_name(job.ref, job.options, family, dual=len(job.lb.families) > 1)
+            own = frontends.get(job.balancer, {}).get(job.ref.name, {})
+            families = {key: each.family for key, each in own.items() if each.family}
+            name = name_of_family(named, family, families)
             if job.options.internal:
                 used = _used_frontends(state.balancers.get(job.balancer), job.ref)
-                one = _inner_spot(job, job.lb, family, scene, known, used=used)
+                one = _inner_spot(job, name, family, scene, known, used=used)
                 asked = job.options.addresses.get(family, "")
-                _check_users(job, state, one, asked)
             else:
                 chosen = choose(job.lb, job.options, family, scene.place, state.addresses)
-                one = _public_spot(job, job.lb, family, scene, chosen, there=known, taken=taken)
+                one = _public_spot(job, name, scene, chosen, there=known, taken=taken)
                 taken.setdefault(chosen.id.lower(), one.id)
-                _check_users(job, state, one, chosen.id.lower())
+                asked = chosen.id.lower()
+            _check_users(job, state, one, own.get(one.name), asked)
             found[job.ref.uid, family] = one
     return found
 
@@ -99,43 +105,67 @@ def _by_address(observed: Resource | None) -> dict[str, list[str]]:
     return found
 
 
+class _Frontend(msgspec.Struct, frozen=True):
+    """A frontend that is there: its private address or the id of its public one, and its family."""
+
+    address: str
+    family: str = ""
+
+
+_Frontends = Mapping[str, Mapping[str, _Frontend]]
+"""By the beginning of the names of a Service's parts, and by name."""
+
+
+def _frontends(observed: Resource | None, state: State) -> _Frontends:
+    """Return the frontends that there are; the family of one whose address is not known is ""."""
+    found: dict[str, dict[str, _Frontend]] = {}
+    for one in listed(observed, _FRONTENDS):
+        if public := named_id(one, "publicIPAddress"):
+            known = state.addresses.get(public)
+            version = (part(known, "publicIPAddressVersion") or "IPv4") if known else ""
+        else:
+            public = str(properties(one).get("privateIPAddress") or "")
+            version = properties(one).get("privateIPAddressVersion") or "IPv4"
+        name = str(one["name"])
+        found.setdefault(base_of(name), {})[name] = _Frontend(public, str(version))
+    return found
+
+
 def _used_frontends(observed: Resource | None, ref: LoadBalancerRef) -> set[str]:
     """Return the names of the frontends, in small letters, that a Service's rules use."""
     rules = (one for one in listed(observed, _RULES) if is_of(str(one["name"]), ref))
     return {named_id(one, "frontendIPConfiguration").rpartition("/")[2] for one in rules}
 
 
-def _check_users(job: Job, state: State, spot: Spot, address: str) -> None:
+def _check_users(
+    job: Job, state: State, spot: Spot, present: _Frontend | None, address: str
+) -> None:
     """Refuse another address for a frontend that others use: theirs would go.
 
     Args:
         job: The Service whose frontend it is.
         state: The observed state.
         spot: The place where the Service is to be reached.
+        present: Its frontend as it is.
         address: The id of the public address, or the private address; "" to leave it as it is.
 
     Raises:
         InvalidRequest: Others use the frontend; names one of them, and the remedy.
     """
-    observed = state.balancers.get(job.balancer)
-    for one in listed(observed, _FRONTENDS):
-        if not spot.name or str(one["name"]).lower() != spot.name.lower():
-            continue
-        present = named_id(one, "publicIPAddress") or properties(one).get("privateIPAddress")
-        if not address or not present or present == address:
-            continue
-        for user, frontend in frontend_users(observed):
-            if frontend == spot.id.lower() and base_of(user) != job.ref.name:
-                raise InvalidRequest(
-                    f"the Service can have no other address while {user} uses its present one, too:"
-                    f" give that one another address first, or leave {last(str(present))} to them"
-                    " and make the Service anew"
-                )
+    if not address or present is None or present.address in {"", address}:
+        return
+    for user, frontend in frontend_users(state.balancers.get(job.balancer)):
+        if frontend == spot.id.lower() and base_of(user) != job.ref.name:
+            raise InvalidRequest(
+                f"the Service can have no other address while {user} uses its present one, too:"
+                f" give that one another address first, or leave {last(present.address)} to them"
+                " and make the Service anew"
+            )
 
 
 def _inner_spot(
     job: Job,
-    lb: LoadBalancer,
+    name: str,
     family: str,
     scene: Scene,
     there: Mapping[str, Sequence[str]],
@@ -151,15 +181,13 @@ def _inner_spot(
             raise InvalidRequest(f"the address that is asked for cannot be shared: {reason}")
     if shared:
         return Spot(f"{base}/{shared[0]}")
-    name = frontend_name(job.ref, job.options, family, dual=len(lb.families) > 1)
     is_there = any(name in names for names in there.values())
     return Spot(f"{base}/{name}", name, _inside(job, family, scene, is_there=is_there))
 
 
 def _public_spot(
     job: Job,
-    lb: LoadBalancer,
-    family: str,
+    name: str,
     scene: Scene,
     chosen: Chosen,
     *,
@@ -167,7 +195,6 @@ def _public_spot(
     taken: Mapping[str, str],
 ) -> Spot:
     base = f"{scene.place.balancer_id(job.balancer)}/{_FRONTENDS}"
-    name = frontend_name(job.ref, job.options, family, dual=len(lb.families) > 1)
     own, key = f"{base}/{name}", chosen.id.lower()
     others = [f"{base}/{one}" for one in there.get(key, ()) if not is_of(one, job.ref)]
     known = others[0] if others else taken.get(key, own)

@@ -13,6 +13,8 @@ from proreus.providers.azure.config import AzureConfig
 
 IPV6: Final = "-IPv6"
 """The end of the names of parts of the second family."""
+IPV4: Final = "-IPv4"
+"""The same of the first family, where the name without it is taken."""
 INTERNAL: Final = "-internal"
 SHARED_PROBE: Final = "cluster-service-shared-health-probe"
 _LONGEST: Final = 80
@@ -150,6 +152,28 @@ def rule_name(
 
 def _suffix(family: str, *, dual: bool) -> str:
     return IPV6 if dual and family == "IPv6" else ""
+
+
+def variants(name: str) -> tuple[str, str, str]:
+    """Return the names that a part may have whatever families its Service had when it was made."""
+    plain = name.removesuffix(IPV6)
+    return plain, f"{plain}{IPV6}", f"{plain}{IPV4}"
+
+
+def name_of_family(name: str, family: str, there: Mapping[str, str]) -> str:
+    """Return the name of a part of a family; one that is there keeps its own.
+
+    The official name of a part of IPv6 is another one if its Service has both families, and then
+    the former name is that of the part of IPv4.
+
+    Args:
+        name: The official name.
+        family: IPv4 or IPv6.
+        there: The families of the Service's parts that there are, by name.
+    """
+    named = (name, *variants(name))
+    same = next((one for one in named if there.get(one) == family), "")
+    return same or (name if name not in there else f"{variants(name)[0]}-{family}")
 
 
 class Parts(msgspec.Struct, frozen=True):
