@@ -133,7 +133,8 @@ async def test_states(engine: Engine, status: str, expected: InstanceState) -> N
     async with started(engine) as provider:
         found = machine(await describe(provider, node("node-1", PREFIX + id_)), "node-1")
     assert found.state is expected
-    assert found.powered_off is (status == "down")
+    # Engines say `down` of a machine that boots, too, where they lost its host meanwhile.
+    assert not found.powered_off
 
 
 async def test_a_machine_that_is_off_is_stopped_and_not_gone_although_it_reports_nothing(

@@ -144,7 +144,6 @@ class OVirtInstances:
             region=labels.region,
             addresses=found,
             state=state,
-            powered_off=state is InstanceState.STOPPED,
         )
 
 

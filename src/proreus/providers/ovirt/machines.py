@@ -26,6 +26,10 @@ _STATES: Final[Mapping[str, InstanceState]] = {
 
 A suspended or paused machine may go on as if nothing had been, and write to its volumes; so it is
 not shut down. One whose host does not answer is `unknown` or `not_responding`.
+
+That a machine is `down` does not prove that it has no power. Engines say so of one that boots,
+where they lost the host while they started it (oVirt/ovirt-engine, pull request 1100), and for a
+moment of one that has just migrated (1162).
 """
 
 
