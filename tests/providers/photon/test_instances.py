@@ -82,7 +82,8 @@ async def test_the_state_of_a_machine_is_that_of_its_node(
     async with started(emulator) as provider:
         found = await one(provider, node("node-1", id_, addresses=["10.0.0.9"]))
     assert found.state is expected
-    assert found.powered_off is (state == "STOPPED")
+    # Photon Controller leaves STOPPED where a start got no answer of the host, and there it runs.
+    assert not found.powered_off
 
 
 async def test_a_deleted_machine_that_is_still_shown_is_gone(emulator: Emulator) -> None:

@@ -10,6 +10,11 @@ from proreus.providers.photon.documents import Connection, Networks
 
 STARTED: Final = "STARTED"
 STOPPED: Final = "STOPPED"
+"""The state that was reached by the last operation that ended well, not what the host sees.
+
+So it does not prove that a machine has no power: it stays where a start got no answer of the host
+(`VmPowerOpStepCmd` of Photon Controller), and the machine may run.
+"""
 DELETED: Final = "DELETED"
 """The state of a machine that is gone, while Photon Controller still shows it."""
 OUTSIDE: Final = ("00:50:56", "00:0c:29")

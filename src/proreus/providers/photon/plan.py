@@ -10,7 +10,7 @@ from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRe
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
 from proreus.kube.objects import Node, NodeAddress
 from proreus.providers.photon.documents import Named, Vm
-from proreus.providers.photon.machines import DELETED, STARTED, STOPPED, in_order, state_of
+from proreus.providers.photon.machines import DELETED, STARTED, in_order, state_of
 from proreus.providers.photon.names import Target, provider_id
 
 AGE: Final = timedelta(minutes=15)
@@ -165,7 +165,6 @@ def instance(node: Node, vm: Vm, found: Addresses | CloudError) -> Instance | Cl
         name=vm.name,
         addresses=shown,
         state=state,
-        powered_off=vm.state == STOPPED,
     )
 
 
