@@ -7,13 +7,17 @@ what the cloud says of that very machine; what a list left out is unknown, or as
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.refused import Refused
-from proreus.kube.objects import Node
+from proreus.kube.objects import KubeObject, Node
+
+MOST_SHOWN: Final = 20
+"""Machines that are asked about to see whether the credentials are the right ones."""
 
 Item = TypeVar("Item", bound=Any)
 Key = TypeVar("Key", bound=Hashable)
@@ -40,6 +44,51 @@ def ownership_by_id(node: Node, is_ours: Callable[[str], object]) -> Ownership:
 def foreign_id(provider_id: str, cloud: str, form: str) -> str:
     """Return why a node cannot be looked up: its provider id has not the cloud's form. Pure."""
     return f"spec.providerID {provider_id!r} is not one of {cloud}: it must have the form {form}"
+
+
+async def check_shown(
+    ids: Iterable[str], by_id: Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
+) -> None:
+    """Refuse to take a load balancer for gone where none of the cluster's machines is shown either.
+
+    Credentials of another account, or for another region, show nothing of a Service: what is taken
+    for gone would be made once more there, or stay for ever where it is.
+
+    Args:
+        ids: The ids of the nodes' machines; of many, some are asked about.
+        by_id: Returns machines by their ids: None or an error for those that are not shown.
+
+    Raises:
+        CloudError: None of them is shown, or the cloud does not answer.
+    """
+    every = sorted(set(ids))
+    found = await by_id(random.sample(every, min(len(every), MOST_SHOWN)))
+    if not any(isinstance(one, Mapping) for one in found.values()):
+        raise CloudError(
+            "neither the Service's load balancer nor a machine of the cluster's nodes is shown: are"
+            " the credentials and the region in the cloud-config right? If all of them are gone for"
+            " good, delete the Nodes"
+        )
+
+
+async def check_nodes_shown(
+    nodes: Iterable[KubeObject],
+    id_of: Callable[[str], str | None],
+    by_id: Callable[[Collection[str]], Awaitable[Mapping[str, Any]]],
+) -> None:
+    """Do as `check_shown` with the machines of Nodes; a cluster without any Node passes.
+
+    Args:
+        nodes: All Nodes, as a lister has them.
+        id_of: Returns the id of the machine in a provider id; None if it is not of this cloud.
+        by_id: Returns machines by their ids.
+
+    Raises:
+        CloudError: None of them is shown, or the cloud does not answer.
+    """
+    every = (one.spec.provider_id for one in nodes if isinstance(one, Node))
+    if ids := {found for one in every if (found := id_of(one))}:
+        await check_shown(ids, by_id)
 
 
 def in_parts(items: Iterable[Item], size: int) -> list[list[Item]]:

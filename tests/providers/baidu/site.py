@@ -1,6 +1,6 @@
 """What the tests of the provider `baidu` share: an emulator with machines, and a provider."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -20,12 +20,14 @@ from .emulator.server import Emulator
 CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
 
 
-def context(cluster: ClusterIdentity = CLUSTER, events: Events | None = None) -> Context:
+def context(
+    cluster: ClusterIdentity = CLUSTER, events: Events | None = None, nodes: Iterable[Node] = ()
+) -> Context:
     return Context(
         cluster,
         now=lambda: datetime.now(UTC),
         events=events or Events(),
-        listers={name: Objects() for name in BaiduCloud.needs},
+        listers={name: Objects(nodes if name == "nodes" else ()) for name in BaiduCloud.needs},
     )
 
 
@@ -39,12 +41,13 @@ async def started(
     emulator: Emulator,
     cluster: ClusterIdentity = CLUSTER,
     events: Events | None = None,
+    nodes: Iterable[Node] = (),
     **config: Any,
 ) -> AsyncIterator[BaiduCloud]:
     """A started provider that speaks to the emulator."""
     provider = cloud(emulator.config(**config))
     try:
-        await provider.start(context(cluster, events))
+        await provider.start(context(cluster, events, nodes))
         yield provider
     finally:
         await provider.close()

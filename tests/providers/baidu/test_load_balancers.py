@@ -9,9 +9,9 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.kube.objects import ClientIPConfig, SessionAffinityConfig
 from proreus.providers.baidu.balancing.annotations import ADDED_EIP, ADDED_ID
 
-from .emulator.server import LOST, Emulator
+from .emulator.server import LOST, Emulator, served
 from .lb_site import DNS, HTTP, HTTPS, NAME, UID, lb_site
-from .site import CLUSTER, started
+from .site import CLUSTER, node, started
 
 OTHER_UID = "5e000000-0000-4000-8000-000000000002"
 
@@ -268,6 +268,23 @@ async def test_a_prepaid_address_is_unbound_and_stays(emulator: Emulator) -> Non
         assert isinstance(await site.deleted(site.desired(asked=asked)), Done)
         assert [one["instanceId"] for one in emulator.world.eips.values()] == [""]
         assert not emulator.world.balancers
+
+
+async def test_another_account_that_shows_none_is_no_end_of_a_deletion(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired())).ingress
+        ref = site.desired(shown=point.ip).ref
+        nodes = [node("node-1", site.machines[0])]
+    async with served() as other, started(other, nodes=nodes) as provider:
+        assert provider.load_balancers is not None
+        answer = (await provider.load_balancers.delete([ref]))[UID]
+        assert isinstance(answer, CloudError)
+        assert "credentials" in str(answer)
+    async with started(emulator, nodes=nodes) as site.provider:
+        assert (await site.deleted(site.desired(shown=point.ip))).found
+        assert site.is_empty()
+        # Somebody has deleted it by hand: a machine is shown.
+        assert (await site.balancers.delete([ref]))[UID] == Done(found=False)
 
 
 # Whose is it

@@ -11,9 +11,10 @@ from aiohttp.typedefs import Handler
 
 from proreus.cloudprovider import CloudError, Done, Ensured, LoadBalancer, Pending
 from proreus.providers.openstack import OpenStackCloud
+from proreus.testing.clock import virtual_time
 
 from .balancing import INTERNAL, SUBNET, Balancing, P, balancing, by_id, known, lives
-from .wire import served, started
+from .wire import context, served, started
 
 INSIDE = {INTERNAL: "true"}
 
@@ -143,3 +144,22 @@ async def test_one_of_the_official_manager_that_a_list_lacks_is_deleted_once_it_
             assert not answer.withdrawn
         assert isinstance(await site.delete(provider, service), Done)
     assert not any(site.octavia.of.values())
+
+
+@virtual_time
+async def test_another_account_that_shows_none_is_no_end_of_a_deletion() -> None:
+    async with balancing() as site:
+        site.wire.good_tokens = {f"token-{number}" for number in range(10)}
+        async with started(site.wire.config()) as provider:
+            service = await lives(site, provider, site.service(INSIDE))
+            ref = site.desired(provider, service).ref
+        shown = context(nodes=site.nodes)
+        other = Balancing()
+        other.wire.servers.clear()
+        async with served(other.wire), started(other.wire.config(), shown) as provider:
+            answer = await site.delete_ref(provider, ref)
+            assert isinstance(answer, CloudError)
+            assert "credentials" in str(answer)
+        async with started(site.wire.config(), context(nodes=site.nodes)) as provider:
+            assert isinstance(await site.delete_ref(provider, ref), Done)
+        assert not any(site.octavia.of.values())

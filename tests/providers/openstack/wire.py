@@ -28,6 +28,8 @@ from proreus.providers.openstack import OpenStackCloud
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.testing import objects
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
+
 Json = dict[str, Any]
 
 CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
@@ -524,9 +526,13 @@ async def served(
         await runner.cleanup()
 
 
-def context(now: Any = None, flags: Mapping[str, Any] | None = None) -> Context:
+def context(
+    now: Any = None, flags: Mapping[str, Any] | None = None, nodes: Iterable[Node] = ()
+) -> Context:
     now = now or (lambda: datetime.now(UTC))
-    return Context(CLUSTER, now=now, events=Events(), listers={}, flags=flags or {})
+    return Context(
+        CLUSTER, now=now, events=Events(), listers={"nodes": Objects(nodes)}, flags=flags or {}
+    )
 
 
 def cloud(text: str) -> OpenStackCloud:

@@ -1,6 +1,6 @@
 """What the tests of the provider `rackspace` share: an emulator with servers, and a provider."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -20,12 +20,14 @@ CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
 SCHEME = "rackspace://"
 
 
-def context(hooks: CallHooks | None = None, cluster: ClusterIdentity = CLUSTER) -> Context:
+def context(
+    hooks: CallHooks | None = None, cluster: ClusterIdentity = CLUSTER, nodes: Iterable[Node] = ()
+) -> Context:
     return Context(
         cluster,
         now=lambda: datetime.now(UTC),
         events=Events(),
-        listers={name: Objects() for name in RackspaceCloud.needs},
+        listers={name: Objects(nodes if name == "nodes" else ()) for name in RackspaceCloud.needs},
         hooks=hooks,
     )
 
@@ -41,11 +43,12 @@ async def started(
     sections: str = "",
     cluster: ClusterIdentity = CLUSTER,
     region: str = REGION,
+    nodes: Iterable[Node] = (),
 ) -> AsyncIterator[RackspaceCloud]:
     """A started provider that speaks to the emulator; the calls of its start are forgotten."""
     provider = cloud(emulator.config(sections, region))
     try:
-        await provider.start(context(cluster=cluster))
+        await provider.start(context(cluster=cluster, nodes=nodes))
         emulator.calls.clear()
         yield provider
     finally:

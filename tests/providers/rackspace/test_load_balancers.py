@@ -16,7 +16,7 @@ from proreus.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ServicePor
 from .emulator.faults import LOST
 from .emulator.server import Emulator, served
 from .lb_site import DNS, HTTP, HTTPS, NAME, UID, LBSite, lb_site
-from .site import CLUSTER, started
+from .site import CLUSTER, SCHEME, node, started
 
 TCP80, TCP443, UDP80 = f"{NAME}-tcp-80", f"{NAME}-tcp-443", f"{NAME}-udp-80"
 MARKS = {
@@ -473,6 +473,24 @@ async def test_none_is_made_anew_in_another_account(emulator: Emulator) -> None:
         assert isinstance(answer, CloudError)
         assert "credentials" in str(answer)
         assert not other.clb.by_id
+
+
+async def test_another_account_that_shows_none_is_no_end_of_a_deletion(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired(HTTP))).ingress
+        ref = site.desired(HTTP, shown=[point.ip]).ref
+        nodes = [node("node-1", f"{SCHEME}{site.servers[0]}")]
+    async with served() as other, started(other, nodes=nodes) as provider:
+        assert provider.load_balancers is not None
+        answer = (await provider.load_balancers.delete([ref]))[UID]
+        assert isinstance(answer, CloudError)
+        assert "credentials" in str(answer)
+    async with started(emulator, nodes=nodes) as site.provider:
+        assert (await site.deleted(site.desired(HTTP, shown=[point.ip]))).found
+        assert not emulator.clb.alive()
+        # Somebody has deleted it by hand: a machine is shown.
+        answer = (await site.balancers.delete([ref]))[UID]
+        assert answer == Done(found=False)
 
 
 async def test_parts_that_details_leave_out_are_asked_for_and_not_set_again(

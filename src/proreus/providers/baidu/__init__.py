@@ -31,7 +31,7 @@ class BaiduCloud(CloudProvider):
 
     name: ClassVar[str] = "cce"
     names: ClassVar[tuple[str, ...]] = ("baidu", "baiducloud")
-    needs: frozenset[str] = frozenset({"endpoint_slices"})
+    needs: frozenset[str] = frozenset({"endpoint_slices", "nodes"})
     config_type: ClassVar[type[msgspec.Struct] | None] = BaiduConfig
 
     def __init__(self, config: msgspec.Struct | None) -> None:
@@ -59,7 +59,9 @@ class BaiduCloud(CloudProvider):
         api = self.closing(Api(config, context))
         machines = Machines(api, config.vpc_id, bare_metal=config.bare_metal)
         self.instances = BaiduInstances(machines, region=config.region)
-        self.load_balancers = from_verbs(BaiduLoadBalancers(api, machines, config))
+        self.load_balancers = from_verbs(
+            BaiduLoadBalancers(api, machines, config, context.listers["nodes"])
+        )
         self.routes = BaiduRoutes(
             api, machines, context, vpc=config.vpc_id, cluster_id=config.cluster_id
         )

@@ -15,12 +15,14 @@ import msgspec
 from proreus.cloudprovider.adapters import from_verbs
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.flags import ProviderFlag
+from proreus.cloudprovider.lookups import check_shown
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.openstack.api import Api, user_agent_part
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.credentials import CloudOf, login
 from proreus.providers.openstack.instances import OpenStackInstances
+from proreus.providers.openstack.names import servers_of
 from proreus.providers.openstack.octavia.load_balancers import OctaviaLoadBalancers
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia
@@ -43,6 +45,7 @@ class OpenStackCloud(CloudProvider):
 
     name: ClassVar[str] = "openstack"
     config_type: ClassVar[type[msgspec.Struct] | None] = OpenStackConfig
+    needs: frozenset[str] = frozenset({"nodes"})
     flags: ClassVar[Mapping[str, ProviderFlag]] = MappingProxyType(
         {
             "user-agent": ProviderFlag(
@@ -92,7 +95,14 @@ class OpenStackCloud(CloudProvider):
         if self._config.load_balancer.enabled:
             networks = Networks(self._api, reader, self._config.tenants)
             groups = SecurityGroups(self._api, reader, self._config.load_balancer)
-            balancers = OctaviaLoadBalancers(Octavia(self._api), networks, groups, self._config)
+            nodes = context.listers["nodes"]
+
+            async def check() -> None:
+                if servers := servers_of(nodes.all(), found.region):
+                    await check_shown(servers, reader.by_id)
+
+            octavia = Octavia(self._api)
+            balancers = OctaviaLoadBalancers(octavia, networks, groups, self._config, check)
             self.load_balancers = from_verbs(balancers)
         if router := self._config.route.router_id:
             self.routes = OpenStackRoutes(self._api, reader, router)

@@ -1,10 +1,11 @@
 """Read which server a Node is: by provider ids and server names. Pure."""
 
 import re
+from collections.abc import Iterable
 
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id
-from proreus.kube.objects import Node
+from proreus.kube.objects import KubeObject, Node
 from proreus.providers.nova.names import UUID, Target
 
 SCHEME = "openstack://"
@@ -28,6 +29,14 @@ def parsed(text: str) -> tuple[str, str] | None:
         return ("", text.lower()) if UUID.fullmatch(text) else None
     match = _PROVIDER_ID.fullmatch(text)
     return (match["region"], match["id"].lower()) if match else None
+
+
+def servers_of(nodes: Iterable[KubeObject], region: str) -> frozenset[str]:
+    """Return the servers that Nodes name: those of the region, or else those of any region."""
+    ids = (parsed(one.spec.provider_id) for one in nodes if isinstance(one, Node))
+    found = {id_ for id_ in ids if id_ is not None}
+    here = frozenset(server for named, server in found if named in {"", region})
+    return here or frozenset(server for _, server in found)
 
 
 def target(node: Node, region: str) -> Target:

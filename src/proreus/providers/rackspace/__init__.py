@@ -30,7 +30,7 @@ class RackspaceCloud(CloudProvider):
 
     name: ClassVar[str] = "rackspace"
     config_type: ClassVar[type[msgspec.Struct] | None] = RackspaceConfig
-    needs: frozenset[str] = frozenset({"endpoint_slices"})
+    needs: frozenset[str] = frozenset({"endpoint_slices", "nodes"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config.
@@ -59,4 +59,6 @@ class RackspaceCloud(CloudProvider):
         self.instances = RackspaceInstances(servers, region=api.region)
         self.volumes = per_volume(RackspaceVolumes(api).labels)
         if self._config.cloud_load_balancers.enabled:
-            self.load_balancers = from_verbs(RackspaceLoadBalancers(api, servers, self._config))
+            self.load_balancers = from_verbs(
+                RackspaceLoadBalancers(api, servers, self._config, context.listers["nodes"])
+            )

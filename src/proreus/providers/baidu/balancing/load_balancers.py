@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
@@ -23,12 +24,12 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     nodes_with_pods,
 )
-from proreus.cloudprovider.lookups import Recent
+from proreus.cloudprovider.lookups import Recent, check_nodes_shown
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.cloudprovider.waits import Missed, Working
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
 from proreus.providers.baidu.api import Api
 from proreus.providers.baidu.balancing import documents, owners, steps
 from proreus.providers.baidu.balancing.annotations import (
@@ -70,8 +71,12 @@ class _Case(msgspec.Struct, frozen=True):
 class BaiduLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
-    def __init__(self, api: Api, machines: Machines, config: BaiduConfig) -> None:
-        """Keep the client of the cloud, and the cloud-config."""
+    def __init__(
+        self, api: Api, machines: Machines, config: BaiduConfig, nodes: Lister[KubeObject]
+    ) -> None:
+        """Keep the client of the cloud, the reader of machines, the cloud-config, and all nodes."""
+        self._machines = machines
+        self._nodes = nodes
         self._config = config
         self._inputs = (config.cluster_id, config.subnet_id, config.vpc_id, config.tenants)
         self._reader = Reader(api, config)
@@ -213,6 +218,8 @@ class BaiduLoadBalancers:
         )
         if next_steps(observed):
             self._deleted.add(uid)
+        elif ref.last_ingress and uid not in self._deleted:
+            await check_nodes_shown(self._nodes.all(), parsed, self._machines.by_id)
         await converge(observed, next_steps, functools.partial(self._work.take, uid))
         was_there = uid in self._deleted
         self._deleted.discard(uid)

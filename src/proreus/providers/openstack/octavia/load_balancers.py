@@ -67,7 +67,7 @@ from proreus.providers.openstack.octavia.records import (
 )
 from proreus.providers.openstack.octavia.security_groups import SecurityGroups
 from proreus.providers.openstack.octavia.turns import Turn, Turns
-from proreus.providers.openstack.octavia.withdrawal import Withdrawal
+from proreus.providers.openstack.octavia.withdrawal import Check, Withdrawal
 
 _ID: Final = f"{PREFIX}load-balancer-id"
 _ADDRESS: Final = f"{PREFIX}load-balancer-address"
@@ -88,8 +88,9 @@ class OctaviaLoadBalancers:
         networks: Networks,
         groups: SecurityGroups,
         config: OpenStackConfig,
+        check: Check,
     ) -> None:
-        """Keep the clients of Octavia and Neutron, and the cloud-config."""
+        """Keep the clients of Octavia and Neutron, the cloud-config, and `check` of the account."""
         self._octavia = octavia
         self._groups = groups
         self._settings = config.load_balancer
@@ -98,7 +99,7 @@ class OctaviaLoadBalancers:
         self._inputs = (config.load_balancer, config.tenants)
         self._addresses = Addresses(networks)
         self._turns = Turns()
-        self._withdrawal = Withdrawal(octavia, networks)
+        self._withdrawal = Withdrawal(octavia, networks, check)
         # By the Service's uid: the load balancers that were seen to go, and are not deleted yet.
         self._going: dict[str, set[str]] = {}
         self._waits = Waits(PACE)

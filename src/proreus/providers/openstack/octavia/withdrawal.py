@@ -6,7 +6,7 @@ the middle does not see what was there. So all that is to go gets our marks firs
 is withdrawn from the status, and marks alone tell what is left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from proreus.cloudprovider.identity import marks
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
@@ -21,12 +21,16 @@ from proreus.providers.openstack.octavia.octavia import Octavia, is_immutable
 from proreus.providers.openstack.octavia.plan import ACTIVE, ERROR, Change
 from proreus.providers.openstack.octavia.turns import Turn
 
+Check = Callable[[], Awaitable[None]]
+"""Raises a CloudError where the project shows no machine of the cluster's nodes."""
+
 
 class Withdrawal:
     """The writer of marks that prove ownership once the Service's status shows no address."""
 
-    def __init__(self, octavia: Octavia, networks: Networks) -> None:
-        """Keep the clients of Octavia and Neutron."""
+    def __init__(self, octavia: Octavia, networks: Networks, check: Check) -> None:
+        """Keep the clients of Octavia and Neutron; `check` refuses what another account shows."""
+        self._check = check
         self._octavia = octavia
         self._networks = networks
 
@@ -39,8 +43,11 @@ class Withdrawal:
             turn: The turn in which they were read.
 
         Raises:
-            CloudError: The services refuse, or a load balancer without marks is in ERROR.
+            CloudError: The services refuse, or a load balancer without marks is in ERROR; or
+                neither a load balancer nor a machine of the cluster is shown.
         """
+        if not found:
+            await self._check()
         # A load balancer with the mark of a Service that has left it needs no other.
         unmarked = [
             balancer

@@ -4,19 +4,20 @@ A Service has a Cloud Load Balancer for each port, which share one address. A ch
 balancer to work for some seconds, in which it takes no other: that is answered with `Pending`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import (
     MARK_SERVICE,
     MARK_SERVICE_UID,
     ClusterIdentity,
     OwnedObject,
 )
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
@@ -29,11 +30,12 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
     nodes_with_pods,
 )
+from proreus.cloudprovider.lookups import check_nodes_shown, check_shown
 from proreus.cloudprovider.mark_forms import owner_of
 from proreus.cloudprovider.ownership import refusal
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.cloudprovider.waits import Missed, Waits, Working
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
 from proreus.providers.nova.servers import Servers
 from proreus.providers.rackspace.api import Api
 from proreus.providers.rackspace.balancing import owners
@@ -90,9 +92,12 @@ class Case(msgspec.Struct, frozen=True):
 class RackspaceLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
-    def __init__(self, api: Api, servers: Servers, config: RackspaceConfig) -> None:
-        """Keep the client of Rackspace, the reader of servers, and the cloud-config."""
+    def __init__(
+        self, api: Api, servers: Servers, config: RackspaceConfig, nodes: Lister[KubeObject]
+    ) -> None:
+        """Keep the client of Rackspace, the reader of servers, the cloud-config, and all nodes."""
         self._servers = servers
+        self._nodes = nodes
         self._missed = Missed()
         self._balancers = Balancers(api)
         self._config = config
@@ -113,7 +118,9 @@ class RackspaceLoadBalancers:
         """Make or change the load balancers; `Pending` while Rackspace still works on one."""
         case = await self._case(lb)
         if lb.ref.last_ingress and not case.observed.existing:
-            await self._check_account(lb)
+            # What is in another account would be made anew: the hosts are missing there, too.
+            ids = (id_ for host in lb.hosts if (id_ := parsed(host.provider_id)))
+            await check_shown(ids, self._servers.by_id)
         try:
             self._missed.check(lb.ref, is_there=bool(case.observed.existing))
         except Working as working:
@@ -154,6 +161,8 @@ class RackspaceLoadBalancers:
         observed = await self._balancers.of_service(ref, listed, {}, made)
         if observed.existing:
             self._deleted.add(ref.uid)
+        elif ref.last_ingress and ref.uid not in self._deleted:
+            await check_nodes_shown(self._nodes.all(), parsed, self._servers.by_id)
         first = deletion(observed)
         observed = await converge(observed, deletion, self._balancers.take)
         if observed.existing:
@@ -250,20 +259,6 @@ class RackspaceLoadBalancers:
         if why := refusal(named, lb.ref, self._config.tenants, names):
             raise InvalidRequest(
                 f"spec.loadBalancerIP: {lb.requested_address} cannot be used: {why}"
-            )
-
-    async def _check_account(self, lb: LoadBalancer) -> None:
-        """Refuse to make anew what may be in another account: the hosts would be missing, too.
-
-        Raises:
-            CloudError: None of the hosts is a server of this account, or Nova does not tell.
-        """
-        ids = {id_ for host in lb.hosts if (id_ := parsed(host.provider_id))}
-        found = await self._servers.by_id(ids)
-        if not any(isinstance(one, Mapping) for one in found.values()):
-            raise CloudError(
-                "neither the Service's load balancer nor a server of its nodes is shown: are the"
-                " credentials and the region in the cloud-config right?"
             )
 
     def _forget(self, uid: str) -> None:
