@@ -1,10 +1,11 @@
 """A VPC with machines in which load balancers are made."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from proreus.cloudprovider import LoadBalancer
+from proreus.cloudprovider import LoadBalancer, Pending
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.kube.objects import EndpointSlice, LoadBalancerIngress, ServicePort
@@ -61,6 +62,13 @@ class LBSite(Balancing):
         nodes = [node(f"node-{number}", id_) for number, id_ in enumerate(ids, 1)]
         policy = self.balancers.host_policy(service)
         return desired_load_balancer(service, nodes, policy, cluster, endpoints)
+
+    async def wait(self, pending: Pending) -> None:
+        """Let the cloud go on, or the time pass until something is looked at once more."""
+        if "once more" in pending.reason:
+            await asyncio.sleep(pending.after)
+        else:
+            await super().wait(pending)
 
     def balancer(self) -> Json:
         (found,) = self.world.balancers.values()

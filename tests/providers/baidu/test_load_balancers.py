@@ -8,6 +8,7 @@ from proreus.cloudprovider import Done, InvalidRequest, Pending
 from proreus.cloudprovider.errors import CloudError
 from proreus.kube.objects import ClientIPConfig, SessionAffinityConfig
 from proreus.providers.baidu.balancing.annotations import ADDED_EIP, ADDED_ID
+from proreus.testing.clock import virtual_time
 
 from .emulator.server import LOST, Emulator, served
 from .lb_site import DNS, HTTP, HTTPS, NAME, UID, lb_site
@@ -290,8 +291,9 @@ async def test_another_account_that_shows_none_is_no_end_of_a_deletion(emulator:
 # Whose is it
 
 
-async def test_a_given_load_balancer_is_used_emptied_and_left(emulator: Emulator) -> None:
-    async with lb_site(emulator) as site:
+@virtual_time
+async def test_a_given_load_balancer_is_used_emptied_and_left() -> None:
+    async with served() as emulator, lb_site(emulator) as site:
         given = emulator.world.add_balancer(site.subnet, "mine", "my own words")
         desired = site.desired(asked={"load-balancer-id": given})
         answer = await site.made(desired)
@@ -306,10 +308,9 @@ async def test_a_given_load_balancer_is_used_emptied_and_left(emulator: Emulator
         assert not emulator.world.eips
 
 
-async def test_a_given_load_balancer_takes_the_place_of_one_that_was_made(
-    emulator: Emulator,
-) -> None:
-    async with lb_site(emulator) as site:
+@virtual_time
+async def test_a_given_load_balancer_takes_the_place_of_one_that_was_made() -> None:
+    async with served() as emulator, lb_site(emulator) as site:
         first = await site.made(site.desired())
         given = emulator.world.add_balancer(site.subnet, "mine")
         answer = await site.made(site.desired(asked={"load-balancer-exist-id": given}))
@@ -322,8 +323,9 @@ async def test_a_given_load_balancer_takes_the_place_of_one_that_was_made(
         assert not site.ports(given)
 
 
-async def test_a_given_load_balancer_with_other_users_is_refused(emulator: Emulator) -> None:
-    async with lb_site(emulator) as site:
+@virtual_time
+async def test_a_given_load_balancer_with_other_users_is_refused() -> None:
+    async with served() as emulator, lb_site(emulator) as site:
         given = emulator.world.add_balancer(site.subnet, "mine")
         site.world.listeners[given]["TCP", 22] = {
             "listenerType": "TCP", "listenerPort": 22, "backendPort": 22,
@@ -340,6 +342,25 @@ async def test_a_given_load_balancer_with_other_users_is_refused(emulator: Emula
         assert isinstance(answer, InvalidRequest)
         await site.deleted(second)
         assert set(site.ports(given)) == {("TCP", 80)}
+
+
+@virtual_time
+async def test_a_given_load_balancer_whose_users_a_list_lacks_is_refused_all_the_same() -> None:
+    async with served() as emulator, lb_site(emulator) as site:
+        given = emulator.world.add_balancer(site.subnet, "bank")
+        desired = site.desired(asked={"load-balancer-id": given})
+        before = dict(site.world.balancers[given])
+        answer = await site.ensure(desired)
+        assert isinstance(answer, Pending)
+        assert "once more" in answer.reason
+        site.world.listeners[given]["TCP", 22] = {
+            "listenerType": "TCP", "listenerPort": 22, "backendPort": 22,
+            "scheduler": "RoundRobin",
+        }  # fmt: skip
+        answer = await site.settled(desired)
+        assert isinstance(answer, InvalidRequest)
+        assert site.world.balancers[given] == before
+        assert set(site.ports(given)) == {("TCP", 22)}
 
 
 async def test_a_private_address_of_another_vpc_is_no_proof_that_a_load_balancer_is_in_use(

@@ -264,21 +264,19 @@ def is_in_use(balancer: Balancer, ref: LoadBalancerRef, vpc: str) -> bool:
     return not shown.isdisjoint({balancer.public_ip, private} - {""})
 
 
-def check_given(balancer: Balancer, desired: Desired) -> None:
-    """Refuse to use a load balancer that a Service names and that serves something else.
+def check_given(balancer: Balancer, desired: Desired) -> str:
+    """Return why a Service cannot use a load balancer that it names, which serves others; or "".
 
     All listeners and back ends of a load balancer that a Service uses are the Service's, and would
     be changed.
-
-    Raises:
-        InvalidRequest: The load balancer has listeners or back ends that are not the Service's.
     """
     ports = {one.key: one.node_port for one in desired.listeners}
     others = [one.title for one in balancer.listeners if ports.get(one.key) != one.node_port]
     known = desired.candidates | desired.uncertain
     others += [f"back end {id_}" for id_ in sorted(balancer.members - known)]
-    if others:
-        raise InvalidRequest(
-            f"annotation {PREFIX}load-balancer-id: {balancer.id} serves something else"
-            f" ({', '.join(others[:5])}): name one without listeners and back ends"
-        )
+    if not others:
+        return ""
+    return (
+        f"annotation {PREFIX}load-balancer-id: {balancer.id} serves something else"
+        f" ({', '.join(others[:5])}): name one without listeners and back ends"
+    )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
@@ -28,7 +28,7 @@ from proreus.cloudprovider.lookups import Recent, check_nodes_shown
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.cloudprovider.waits import Missed, Working
+from proreus.cloudprovider.waits import Missed, Twice, Working
 from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
 from proreus.providers.baidu.api import Api
 from proreus.providers.baidu.balancing import documents, owners, steps
@@ -66,6 +66,8 @@ class _Case(msgspec.Struct, frozen=True):
     desired: Desired
     observed: Observed
     place: Place
+    doubt: str = ""
+    """The load balancer that may serve something else, which a second look must not show either."""
 
 
 class BaiduLoadBalancers:
@@ -83,6 +85,7 @@ class BaiduLoadBalancers:
         self._hosts = Recent(machines.by_id)
         self._work = Work(api, self._hosts)
         self._missed = Missed()
+        self._unused = Twice()
         self._deleted: set[str] = set()
 
     def host_policy(self, service: Service) -> HostPolicy:
@@ -146,6 +149,8 @@ class BaiduLoadBalancers:
         self._work.check_shown(uid, case.observed)
         is_there = case.observed.balancer is not None or bool(case.observed.spare)
         self._missed.check(lb.ref, is_there=is_there)
+        if case.doubt:
+            raise Working(f"whether the {case.doubt} serves something else is looked up once more")
         record = self._record(uid, case.observed.balancer)
         next_steps = functools.partial(plan, case.desired)
         take = functools.partial(self._work.take, uid)
@@ -172,12 +177,17 @@ class BaiduLoadBalancers:
         place = placed(lb, machines, vpc)
         subnet = await self._subnet(options, place) if balancer is None else ""
         desired = desired_balancer(lb, options, self._config, place, subnet)
+        doubt = ""
         if balancer is not None:
             home = placed(lb, machines, self._config.vpc_id).vpc
-            if options.given and not (case.is_proven or is_in_use(balancer, lb.ref, home)):
-                check_given(balancer, desired)
+            is_new = options.given and not (case.is_proven or is_in_use(balancer, lb.ref, home))
+            found = check_given(balancer, desired) if is_new else ""
+            is_sure = self._unused.is_sure(f"{uid}/{balancer.id}", is_so=bool(is_new and not found))
+            if found:
+                raise InvalidRequest(found)
+            doubt = balancer.title if is_new and not is_sure else ""
             check_eip(case.observed.bound_to(balancer.id), options)
-        return _Case(desired, case.observed, place)
+        return _Case(desired, case.observed, place, doubt)
 
     async def _subnet(self, options: Options, place: Place) -> str:
         if not place.vpc:
