@@ -28,7 +28,7 @@ from proreus.kube.objects import (
 from proreus.providers.azure.balancing import guard
 from proreus.providers.azure.balancing.annotations import read_options
 from proreus.providers.azure.balancing.balancers import spots
-from proreus.providers.azure.balancing.claims import is_reached_inside
+from proreus.providers.azure.balancing.claims import claims, is_reached_inside
 from proreus.providers.azure.balancing.desired import Place
 from proreus.providers.azure.balancing.parts import (
     Job,
@@ -391,6 +391,26 @@ def test_a_frontend_that_others_use_gets_no_other_address() -> None:
     _, left = after([gone(service(2, 443, labels=shared))], made)
     steps, _ = after([other], left)
     assert kinds(steps) == ["PutBalancer"]
+
+
+def test_a_node_that_claims_an_additional_address_closes_nothing_there() -> None:
+    """A kubelet can, for a moment; the Service is not in the pass in which it does."""
+    one, two, ip = (
+        service(labels={"additional_public_ips": "20.1.2.3"}),
+        service(2, 443),
+        "20.1.2.3",
+    )
+    jobs = [job(one)]
+    _, made = after(jobs, at=msgspec.structs.replace(scene(), claims=claims([one], jobs)))
+    status = LoadBalancerStatus(ingress=(LoadBalancerIngress(ip=ip),))
+    one = msgspec.structs.replace(one, status=ServiceStatus(load_balancer=status))
+    jobs, claimed = [job(two)], {ip: "node-1"}
+    at = msgspec.structs.replace(scene(), claims=claims([one, two], jobs), node_addresses=claimed)
+    _, left = after(jobs, made, at=at)
+    rules = part(left.group or {}, "securityRules")
+    assert [rule for rule in rules if ip in json.dumps(rule)] == list(
+        part(made.group or {}, "securityRules")
+    )
 
 
 @pytest.mark.parametrize(

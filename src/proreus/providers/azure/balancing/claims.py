@@ -77,11 +77,13 @@ def _of(service: Service) -> Iterator[tuple[str, Claim]]:
     shown = {spec.cluster_ip, *spec.cluster_ips, *spec.external_ips}
     shown |= {point.ip for point in status.ingress}
     asked = {*additional_in(service)} if spec.type == "LoadBalancer" else set[str]()
+    opened = {point.ip for point in status.ingress}
     for address in (shown | asked) - {"", "None"}:
-        yield address, _claim(service, is_shown=address in shown)
+        is_opened = address in opened
+        yield address, _claim(service, is_shown=address in shown, is_opened=is_opened)
 
 
-def _claim(service: Service, *, is_shown: bool) -> Claim:
+def _claim(service: Service, *, is_shown: bool, is_opened: bool) -> Claim:
     meta = service.metadata
     at_nodes = meta.annotations.get(_AT_NODES, "").lower() == "true"
     ports = (
@@ -94,4 +96,5 @@ def _claim(service: Service, *, is_shown: bool) -> Claim:
         ports_by_protocol(ports),
         is_shown,
         meta.annotations.get(_DENIES, "").lower() == "true",
+        is_opened,
     )

@@ -42,6 +42,8 @@ class Claim(msgspec.Struct, frozen=True):
         is_shown: Whether the Service has the address by its spec or status; else an annotation asks
             for it.
         denies: Whether the Service asks that others than its clients are denied.
+        is_opened: Whether its status shows the address, which so was opened for it; its spec and
+            annotations can name a node's.
     """
 
     base: str
@@ -49,6 +51,7 @@ class Claim(msgspec.Struct, frozen=True):
     ports: Mapping[str, frozenset[int]] = {}
     is_shown: bool = True
     denies: bool = False
+    is_opened: bool = False
 
 
 class Scene(msgspec.Struct, frozen=True):

@@ -216,7 +216,8 @@ def _strip_nodes(jobs: Sequence[Job], scene: Scene, known: Index) -> guard.Strip
     others = ((one.protocol, one.port) for one in known.node_ports if one.base not in bases)
     ports = ports_by_protocol((*each_port(scene.node_ports), *others))
     # A kubelet can claim any address for its Node.
-    own = frozenset(scene.node_addresses) - known.addresses
+    opened = {key for key, found in scene.claims.items() if any(one.is_opened for one in found)}
+    own = frozenset(scene.node_addresses) - known.addresses - opened
     return guard.Strip(own, ports, keeps_denied=scene.denies_at_nodes)
 
 
