@@ -64,7 +64,7 @@ def _prepared(room: Real, servers: list[str]) -> Stage:
     names = {
         "user": seed.USER,
         "password": PASSWORD,
-        "name": room.name,
+        "own": room.name,
         "provider": "proreus",
         "project": mine,
         "revoked": _revoked(room),

@@ -68,8 +68,8 @@ _NAMES = ("id", "name")
 _TOKENS = "POST keystone /auth/tokens"
 
 _KEYSTONE = (
-    Step("a token", _TOKENS, _login("{password}", "{name}")),
-    Step("a wrong password", _TOKENS, _login("wrong", "{name}")),
+    Step("a token", _TOKENS, _login("{password}", "{own}")),
+    Step("a wrong password", _TOKENS, _login("wrong", "{own}")),
     Step("a project that is not there", _TOKENS, _login("{password}", "nowhere")),
     *(
         Step(f"a token that {service} does not take", f"GET {service} {path}",

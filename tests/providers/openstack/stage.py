@@ -19,7 +19,7 @@ TRIES: Final = 30
 _HEADERS = ("Content-Type", "X-Subject-Token", "OpenStack-API-Version")
 _VERSIONED = {"network": "/v2.0", "load-balancer": "/v2.0"}
 _SERVICES = {"compute": "nova", "network": "neutron", "load-balancer": "octavia"}
-_SAID = {"user", "password", "name", "provider", "revoked"}
+_SAID = {"user", "password", "provider", "revoked"}
 """Names that the script only says."""
 _NOT_FOUND = 404
 _CONFLICT = 409

@@ -64,7 +64,7 @@ def staged(wire: Wire) -> dict[str, str]:
         wire.ports[-1] |= {"id": uuid(800 + n), "fixed_ips": fixed, "network_id": network}
         names |= {f"server{n}": id_, f"port{n}": uuid(800 + n), f"address{n}": address}
     return names | {
-        "user": "ccm", "password": "planted-secret", "name": PREFIX, "provider": "proreus",
+        "user": "ccm", "password": "planted-secret", "own": "own", "provider": "proreus",
         "project": "p", "revoked": "revoked", "router": ROUTER, "flavor": uuid(700),
     }  # fmt: skip
 
