@@ -176,8 +176,9 @@ STAGES: Final = (
         "aws",
         "200 nodes live on an AWS that fails, and every conformance rule holds",
         tests("tests/providers/aws", "--ignore=tests/providers/aws/official", "-k", "not large"),
-        480,
+        180,
         _cloud("aws"),
+        ci=True,
     ),
     Stage(
         "aws-large",
