@@ -215,7 +215,8 @@ def test_services_at_node_ports_do_not_count_for_those_at_addresses() -> None:
 def test_node_ports_stay_open_for_services_that_are_not_in_the_pass() -> None:
     at_nodes = service(labels={"disable_load_balancer_floating_ip": "true"})
     addresses = {f"10.0.0.{number}": f"n{number}" for number in (1, 2)}
-    inside = msgspec.structs.replace(scene(), node_addresses=addresses)
+    own = frozenset(addresses)
+    inside = msgspec.structs.replace(scene(), node_addresses=addresses, own_addresses=own)
     _, made = after([job(at_nodes)], at=inside)
     others = msgspec.structs.replace(inside, node_ports={"Tcp": frozenset({30080})})
     for place, rules in ((others, 1), (inside, 0)):
@@ -405,7 +406,12 @@ def test_a_node_that_claims_an_additional_address_closes_nothing_there() -> None
     status = LoadBalancerStatus(ingress=(LoadBalancerIngress(ip=ip),))
     one = msgspec.structs.replace(one, status=ServiceStatus(load_balancer=status))
     jobs, claimed = [job(two)], {ip: "node-1"}
-    at = msgspec.structs.replace(scene(), claims=claims([one, two], jobs), node_addresses=claimed)
+    at = msgspec.structs.replace(
+        scene(),
+        claims=claims([one, two], jobs),
+        node_addresses=claimed,
+        own_addresses=frozenset(claimed),
+    )
     _, left = after(jobs, made, at=at)
     rules = part(left.group or {}, "securityRules")
     assert [rule for rule in rules if ip in json.dumps(rule)] == list(

@@ -174,6 +174,12 @@ def _strip(
             targets[kept.name] = targets.get(kept.name, frozenset()) | hit
 
 
+def destinations(group: Resource | None) -> frozenset[str]:
+    """Return all destinations of rules of the names that we and official managers give."""
+    every = properties(group or {}).get("securityRules") or ()
+    return frozenset[str]().union(*(_targets(one) for one in every if _is_ours(one)))
+
+
 def _is_ours(rule: Resource) -> bool:
     return str(rule.get("name", "")).startswith(RULE)
 

@@ -6,7 +6,7 @@ Azure's ETags tell of a change by others in between: then all is observed again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -25,44 +25,38 @@ from proreus.cloudprovider.load_balancers import (
     nodes_with_pods,
 )
 from proreus.cloudprovider.mark_forms import owned_object
-from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.kube.objects import KubeObject, LoadBalancerIngress, Node, Service
+from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.azure.api import Arm, Waiting
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.annotations import (
-    ANNOTATION_LINK,
     FAMILIES,
     Options,
     check_denial,
     read_options,
 )
 from proreus.providers.azure.balancing.balancers import spots
-from proreus.providers.azure.balancing.claims import claims, denies_at_nodes, is_reached_inside
 from proreus.providers.azure.balancing.desired import (
-    RULE_PROTOCOLS,
-    Place,
     is_of,
-    ports_by_protocol,
 )
 from proreus.providers.azure.balancing.documents import named_id
+from proreus.providers.azure.balancing.neighbours import Neighbours
 from proreus.providers.azure.balancing.observation import Observer
 from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.balancing.placement import placed
 from proreus.providers.azure.balancing.plan import ingress, plan
 from proreus.providers.azure.balancing.presence import Presence
+from proreus.providers.azure.balancing.scenes import scene_of
 from proreus.providers.azure.balancing.work import Work
 from proreus.providers.azure.errors import BUSY, INTERNAL
 from proreus.providers.azure.ids import machine_id
 from proreus.providers.azure.machines import part
-from proreus.providers.azure.names import group_of, is_unmanaged
 
 MOST_TRIES: Final = 4
 """How often a pass observes again when somebody else has changed something meanwhile."""
 _LATER: Final = 5.0
 _STALE: Final = frozenset({Reason.CONFLICT, Reason.PRECONDITION_FAILED})
-_CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 Answer = TypeVar("Answer")
 
@@ -75,6 +69,7 @@ class AzureLoadBalancers:
         self._arm = arm
         self._config = arm.config
         self._presence = Presence()
+        self._neighbours = Neighbours(arm)
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
         """Return one group for all Services: they share load balancers and the security group."""
@@ -152,6 +147,8 @@ class AzureLoadBalancers:
         scene = self._scene(job.ref.cluster, [job])
         state = await Observer(self._arm, scene).observe([job])
         _check_owner(state, job.ref)
+        self._neighbours.check([job], state, scene)
+        scene = await self._neighbours.confirmed(state, scene)
         lines, _ = preview_plan(state, lambda now: plan([job], now, scene))
         return lines
 
@@ -218,7 +215,9 @@ class AzureLoadBalancers:
         work = Work(self._arm, scene)
         state = await Observer(self._arm, scene).observe(jobs)
         _check_owner(state, jobs[0].ref)
+        self._neighbours.check(jobs, state, scene)
         self._presence.check(state, scene, asyncio.get_running_loop().time())
+        self._neighbours.note(jobs)
         state = await self._converged(jobs, state, scene, work)
         jobs = placed(jobs, state, scene)
         where = spots(jobs, state, scene)
@@ -233,6 +232,7 @@ class AzureLoadBalancers:
         return answers
 
     async def _delete(self, jobs: Sequence[Job]) -> Mapping[str, DeleteAnswer]:
+        jobs = [self._neighbours.leaving(job) for job in jobs]
         scene = self._scene(jobs[0].ref.cluster, jobs)
         work = Work(self._arm, scene)
         state = await Observer(self._arm, scene).observe(jobs)
@@ -240,66 +240,18 @@ class AzureLoadBalancers:
         state = _without_foreign(state, jobs[0].ref)
         found = {job.ref.uid: _is_there(job, state) for job in jobs}
         await self._converged(jobs, state, scene, work)
+        self._neighbours.forget(jobs)
         return {job.ref.uid: Done(found=found[job.ref.uid]) for job in jobs}
 
     async def _converged(
         self, jobs: Sequence[Job], state: State, scene: Scene, work: Work
     ) -> State:
+        scene = await self._neighbours.confirmed(state, scene)
         take = partial(self._presence.take, work)
         return await converge(state, lambda now: plan(jobs, now, scene), take)
 
     def _scene(self, cluster: ClusterIdentity, jobs: Sequence[Job]) -> Scene:
-        listers = self._arm.context.listers
-        nodes: dict[str, str] = {}
-        node_addresses: dict[str, str] = {}
-        excluded: set[str] = set()
-        labels: dict[str, Mapping[str, str]] = {}
-        for node in listers["nodes"].all() if "nodes" in listers else ():
-            if not isinstance(node, Node):
-                continue
-            id_ = machine_id(node.spec.provider_id)
-            if id_ is not None:
-                nodes[id_.resource] = node.metadata.name
-            every = dict.fromkeys(one.address for one in node.status.addresses)
-            node_addresses |= dict.fromkeys(every, node.metadata.name)
-            labels[node.metadata.name] = node.metadata.labels
-            if self._is_excluded(node):
-                excluded.add(node.metadata.name)
-        has_links = False
-        services = {job.ref.name: job.ref.namespace for job in jobs if job.lb is not None}
-        services_ = tuple(listers["services"].all() if "services" in listers else ())
-        for service in services_:
-            meta = service.metadata
-            services[default_load_balancer_name(meta.uid)] = meta.namespace
-            has_links = has_links or ANNOTATION_LINK in meta.annotations
-        for job in jobs:
-            if job.lb is None:
-                services.pop(job.ref.name, None)
-        place = Place(self._config, cluster.name)
-        return Scene(
-            place,
-            services,
-            nodes,
-            frozenset(excluded),
-            node_addresses,
-            labels,
-            has_links,
-            _node_ports(services_, jobs),
-            claims(services_, jobs),
-            is_reached_inside(services_, jobs),
-            denies_at_nodes(services_, jobs),
-        )
-
-    def _is_excluded(self, node: Node) -> bool:
-        """Tell whether the official rules exclude a node from load balancers."""
-        config, labels = self._config, node.metadata.labels
-        is_control = labels.get("kubernetes.io/role") == "master" or any(
-            label in labels for label in _CONTROL_PLANE
-        )
-        group = config.resource_group
-        is_elsewhere = group_of(node, group) != group.lower()
-        is_control = is_control and config.exclude_master_from_standard_lb
-        return is_control or is_elsewhere or is_unmanaged(node)
+        return scene_of(self._config, self._arm.context.listers, cluster, jobs)
 
 
 def _is_everyones(error: CloudError) -> bool:
@@ -317,17 +269,6 @@ def _is_everyones(error: CloudError) -> bool:
 
 class _Foreign(CloudError):
     """The error about a load balancer that another cluster has marked."""
-
-
-def _node_ports(services: Iterable[KubeObject], jobs: Iterable[Job]) -> dict[str, frozenset[int]]:
-    """Return the node ports of Services that are not in a pass, by Azure's words for protocols."""
-    uids = {job.ref.uid for job in jobs}
-    return ports_by_protocol(
-        (RULE_PROTOCOLS.get(port.protocol, "*"), port.node_port)
-        for service in services
-        if isinstance(service, Service) and service.metadata.uid not in uids
-        for port in service.spec.ports
-    )
 
 
 def _last_options(ref: LoadBalancerRef) -> Options:

@@ -63,7 +63,9 @@ class Scene(msgspec.Struct, frozen=True):
             balancers.
         nodes: The cluster's nodes by the ids of their machines.
         excluded: The names of desired nodes that cannot be hosts.
-        node_addresses: The names of nodes by their addresses.
+        node_addresses: The names of nodes by their addresses, as the Nodes claim them.
+        own_addresses: The addresses among these that Azure confirms, of those in the security
+            group.
         labels: The labels of nodes by their names, where there are several load balancers of a
             kind.
         has_links: Whether any Service of the cluster asks for a private link service.
@@ -90,6 +92,7 @@ class Scene(msgspec.Struct, frozen=True):
     is_reached_inside: bool = False
     denies_at_nodes: bool = False
     homes: Mapping[str, str] | None = None
+    own_addresses: frozenset[str] = frozenset()
 
 
 class State(msgspec.Struct, frozen=True):

@@ -179,15 +179,17 @@ def _guarded(
         if job.lb is None:
             continue
         found = ingress(job, state, where)
-        targets = {*found, *job.options.additional}
-        if not job.options.floats:
+        targets, at_nodes = {*found, *job.options.additional}, not job.options.floats
+        if at_nodes:
             targets = set(_node_addresses(job, job.lb, scene)) | set(job.options.additional)
         # While Azure has yet to give an address, it may be the one that the status shows.
         is_known = len(found) == len(job.lb.families)
         shown = {point.ip for point in job.ref.last_ingress if is_known} - targets
         had = {one for one in shown if not refusal_of(job, one, state, scene, known)}
         had |= _departing(job, known) - targets
-        strips.append(strip_of(job, targets | had, scene, known))
+        # A kubelet can claim any address for its Node.
+        claimed = scene.node_addresses.keys() - scene.own_addresses if at_nodes else frozenset()
+        strips.append(strip_of(job, (targets | had) - claimed, scene, known))
         granted += guard.grants(job.lb, job.options, targets)
     strips.append(_strip_nodes(jobs, scene, known))
     document = guard.changed(state.group, strips, granted)
@@ -215,9 +217,8 @@ def _strip_nodes(jobs: Sequence[Job], scene: Scene, known: Index) -> guard.Strip
     bases = {job.ref.name for job in jobs}
     others = ((one.protocol, one.port) for one in known.node_ports if one.base not in bases)
     ports = ports_by_protocol((*each_port(scene.node_ports), *others))
-    # A kubelet can claim any address for its Node.
     opened = {key for key, found in scene.claims.items() if any(one.is_opened for one in found)}
-    own = frozenset(scene.node_addresses) - known.addresses - opened
+    own = scene.own_addresses - known.addresses - opened
     return guard.Strip(own, ports, keeps_denied=scene.denies_at_nodes)
 
 

@@ -1,0 +1,119 @@
+"""Keep what others have in the security group, such as a cluster with nodes in the same subnet.
+
+Rules have no marks: one stands for all Services of all clusters with the same protocol, sources and
+ports. So whose an address in them is must be known before it is closed, or taken from the others.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.instances import Instance
+from proreus.cloudprovider.lookups import attempt
+from proreus.kube.objects import KubeObject, Node
+from proreus.providers.azure.api import Arm
+from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
+from proreus.providers.azure.balancing.guard import destinations
+from proreus.providers.azure.balancing.index import index
+from proreus.providers.azure.balancing.parts import Job, Scene, State
+from proreus.providers.azure.instances import BATCH, AzureInstances
+
+_Pair = tuple[str, str]
+
+_REMEDY: Final = (
+    "the security group lets clients in to it for somebody else, such as another cluster with nodes"
+    " in the same subnet: leave it out, or list it in tenants of the cloud-config"
+)
+
+
+class Neighbours:
+    """A memory of the addresses in the security group that are this cluster's."""
+
+    def __init__(self, arm: Arm) -> None:
+        """Keep the client of Azure."""
+        self._arm = arm
+        self._instances = AzureInstances(arm)
+        self._confirmed: frozenset[_Pair] = frozenset()
+        self._named: set[_Pair] = set()
+
+    async def confirmed(self, state: State, scene: Scene) -> Scene:
+        """Return the facts with those addresses of nodes in rules that are surely the nodes'.
+
+        A kubelet can claim any address for its Node, and any machine: so Azure must show the
+        address at the machine, and the machine must have the Node's name. Azure is only asked about
+        addresses in rules, and about each once.
+        """
+        named = destinations(state.group)
+        pairs: dict[_Pair, str] = {}
+        unknown: dict[str, Node] = {}
+        for node in self._nodes():
+            for address in {one.address for one in node.status.addresses} & named:
+                pair = node.spec.provider_id, address
+                pairs[pair] = address
+                if pair not in self._confirmed:
+                    unknown[node.metadata.name] = node
+        new = await self._asked(tuple(unknown.values()))
+        self._confirmed = (self._confirmed | new) & pairs.keys()
+        own = frozenset(pairs[one] for one in self._confirmed)
+        return msgspec.structs.replace(scene, own_addresses=own)
+
+    def check(self, jobs: Sequence[Job], state: State, scene: Scene) -> None:
+        """Refuse additional addresses to which rules let clients in for others than this cluster.
+
+        Raises:
+            InvalidRequest: Such an address is new to its Service; names annotation and remedy.
+        """
+        open_ = destinations(state.group) - index(state).addresses
+        for job in jobs:
+            asked = job.options.additional if job.lb is not None else ()
+            for address in open_.intersection(asked) - self._had(job):
+                is_listed = scene.place.config.tenants.lists(job.ref.namespace, (address,))
+                if not is_listed and not _has_users(job, address, scene):
+                    raise InvalidRequest(
+                        f"annotation {ANNOTATION_ADDITIONAL}: {address}: {_REMEDY}"
+                    )
+
+    def note(self, jobs: Iterable[Job]) -> None:
+        """Note the additional addresses of Services: what is open there from now on is theirs."""
+        self._named |= {(job.ref.uid, one) for job in jobs for one in job.options.additional}
+
+    def leaving(self, job: Job) -> Job:
+        """Return a Service that goes, without additional addresses that it never had."""
+        left = tuple(one for one in job.options.additional if one in self._had(job))
+        options = msgspec.structs.replace(job.options, additional=left)
+        return msgspec.structs.replace(job, options=options)
+
+    def forget(self, jobs: Iterable[Job]) -> None:
+        """Forget the additional addresses of Services that are gone."""
+        self._named -= {(job.ref.uid, one) for job in jobs for one in job.options.additional}
+
+    def _had(self, job: Job) -> set[str]:
+        """Return the addresses that a Service has by its status, or by what was done here."""
+        named = {one for one in job.options.additional if (job.ref.uid, one) in self._named}
+        return {point.ip for point in job.ref.last_ingress} | named
+
+    def _nodes(self) -> Iterator[Node]:
+        listers = self._arm.context.listers
+        every: Iterable[KubeObject] = listers["nodes"].all() if "nodes" in listers else ()
+        return (one for one in every if isinstance(one, Node) and one.spec.provider_id)
+
+    async def _asked(self, nodes: Sequence[Node]) -> set[_Pair]:
+        """Ask Azure which addresses nodes have; what is not answered is not confirmed."""
+        found: set[_Pair] = set()
+        for start in range(0, len(nodes), BATCH):
+            part = nodes[start : start + BATCH]
+            answers = await attempt(self._instances.describe, part)
+            if isinstance(answers, CloudError):
+                continue
+            for node in part:
+                one = answers[node.metadata.name]
+                if isinstance(one, Instance) and one.name == node.metadata.name.lower():
+                    found |= {(node.spec.provider_id, each.address) for each in one.addresses}
+        return found
+
+
+def _has_users(job: Job, address: str, scene: Scene) -> bool:
+    """Tell whether other Services of the cluster have an address, whose rules these may be."""
+    return any(claim.base != job.ref.name for claim in scene.claims.get(address, ()))

@@ -1,0 +1,94 @@
+"""Clusters whose nodes are in one subnet share its security group: each keeps the other's rules."""
+
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider import Ensured, InvalidRequest
+from proreus.cloudprovider.desired import desired_load_balancer
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.kube.objects import Node, NodeAddress, Service, ServicePort
+
+from .balancing import answers, delete, ensure, everything, machines, public_ip, service
+from .emulator.server import Emulator
+from .site import context, started
+from .test_additional import ADDITIONAL, GLOBAL, HTTPS, known, open_ports
+
+OTHER = ClusterIdentity("other", "0b5e3a1c-0000-4000-8000-000000000002")
+
+
+async def other_service(azure: Emulator, nodes: Iterable[Node], one: Service) -> str:
+    async with started(azure, context(nodes=nodes, cluster=OTHER)) as provider:
+        assert provider.load_balancers is not None
+        policy = provider.load_balancers.host_policy(one)
+        lb = desired_load_balancer(one, nodes, policy, OTHER)
+        found = (await provider.load_balancers.ensure([lb]))[one.metadata.uid]
+        assert isinstance(found, Ensured), found
+        return str(found.ingress[0].ip)
+
+
+async def test_a_node_that_claims_another_cluster_s_address_closes_nothing(azure: Emulator) -> None:
+    nodes = machines(azure, 4)
+    address = await other_service(azure, nodes[2:], service(7))
+    assert open_ports(azure, address) == {"80"}
+    claimed = (*nodes[0].status.addresses, NodeAddress("ExternalIP", address))
+    status = msgspec.structs.replace(nodes[0].status, addresses=claimed)
+    forged = [msgspec.structs.replace(nodes[0], status=status), nodes[1]]
+    async with started(azure, known(forged, [])) as provider:
+        await ensure(provider, forged, service(2, ports=HTTPS))
+    assert open_ports(azure, address) == {"80"}
+
+
+@pytest.mark.parametrize("port", [80, 443])
+async def test_no_service_takes_an_address_that_another_cluster_has_open(
+    azure: Emulator, port: int
+) -> None:
+    """One without marks; that of another resource group shows none, either."""
+    nodes = machines(azure, 4)
+    public_ip(azure, "kept")
+    address = await other_service(azure, nodes[2:], service(7, {"azure-pip-name": "kept"}))
+    ports = (ServicePort(port, "web", node_port=30443),)
+    thief = service(2, {ADDITIONAL: address}, ports)
+    async with started(azure, known(nodes[:2], [thief])) as provider:
+        await ensure(provider, nodes[:2], service(1))
+        before = everything(azure)
+        found = await answers(provider, nodes[:2], thief)
+        assert isinstance(found["web-2"], InvalidRequest)
+        assert "for somebody else" in str(found["web-2"])
+        assert everything(azure) == before
+        await delete(provider, thief)
+        assert everything(azure) == before
+
+
+async def test_a_node_that_claims_another_cluster_s_machine_closes_nothing(azure: Emulator) -> None:
+    nodes = machines(azure, 4)
+    at_nodes = {"azure-disable-load-balancer-floating-ip": "true"}
+    await other_service(azure, nodes[2:], service(7, at_nodes))
+    inside = {one.address for node in nodes[2:] for one in node.status.addresses}
+    assert all(open_ports(azure, one) == {"30080"} for one in inside)
+    forged = [
+        nodes[0],
+        msgspec.structs.replace(
+            nodes[1],
+            spec=msgspec.structs.replace(nodes[1].spec, provider_id=nodes[2].spec.provider_id),
+            status=nodes[2].status,
+        ),
+    ]
+    other = ServicePort(443, "https", node_port=30443)
+    for labels in ({}, at_nodes):
+        async with started(azure, known(forged, [])) as provider:
+            await ensure(provider, forged[:1], service(2, labels, (other,)))
+        assert all("30080" in open_ports(azure, one) for one in inside)
+
+
+async def test_what_a_pass_that_failed_has_opened_is_its_service_s(azure: Emulator) -> None:
+    nodes = machines(azure)
+    one = service(1, {ADDITIONAL: GLOBAL})
+    async with started(azure, known(nodes, [one])) as provider:
+        await ensure(provider, nodes, one)
+        # The status was not written, such as by a patch that got no answer.
+        await ensure(provider, nodes, service(1, {ADDITIONAL: GLOBAL}, HTTPS))
+        assert open_ports(azure, GLOBAL) == {"443"}
+        await delete(provider, service(1, {ADDITIONAL: GLOBAL}, HTTPS))
+        assert open_ports(azure, GLOBAL) == set()
