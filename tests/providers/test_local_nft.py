@@ -211,9 +211,9 @@ def test_a_pool_that_reaches_out_of_every_network_is_named_with_the_remedy() -> 
 def test_ways_are_made_before_packets_are_led_there_and_removed_after() -> None:
     desired = network.ways(state(1), (LAN, NODES), GATEWAY)["IPv4"]
     assert list(network.added("IPv4", desired, Ways(), GATEWAY)) == [
-        "route replace 0.0.0.0/0 via 10.0.0.2 table 7301 proto 202",
+        "route add 0.0.0.0/0 via 10.0.0.2 table 7301 proto 202",
         "rule add fwmark 0x100000/0xff00000 lookup 7301 pref 7300 protocol 202",
-        "route replace 192.0.2.1/32 dev proreus0 proto 202",
+        "route add 192.0.2.1/32 dev proreus0 proto 202",
         "neigh replace proxy 192.0.2.1 dev lan protocol 202",
     ]
     assert list(network.removed("IPv4", Ways(), desired, GATEWAY)) == [

@@ -84,7 +84,8 @@ class Announcer:
     def follow(self, state: State, shown: Observed) -> None:
         """Take over the wanted and the announced addresses, now that the kernel is as desired."""
         wanted = network.ways(state, shown.interfaces, self._gateway)
-        self._wanted = _all(wanted)
+        others = (one.others for one in shown.ways.values())
+        self._wanted = _all(wanted).difference(*others)
         before = _all(shown.ways)
         self._announced = network.announced(self._wanted, before, self.holding(shown))
         self._tell(self.holding(shown))

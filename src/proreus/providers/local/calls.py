@@ -23,10 +23,10 @@ class Calls:
         """
         return await self._context.call("kernel", operation, fn, read=True, blocking=True)
 
-    async def write(self, operation: str, fn: Callable[[], None]) -> None:
+    async def write(self, operation: str, fn: Callable[[], _T]) -> _T:
         """Run a function that changes the kernel.
 
         Raises:
             CloudError: The kernel refuses, or this replica may not act.
         """
-        await self._context.call("kernel", operation, fn, read=False, blocking=True)
+        return await self._context.call("kernel", operation, fn, read=False, blocking=True)

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import logging
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,11 +12,14 @@ from typing import Any, Final
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
-from proreus.providers.local import network, nft, nft_changes
+from proreus.providers.local import memo, network, nft, nft_changes
 from proreus.providers.local.config import Gateway
 from proreus.providers.local.expressions import Json
 from proreus.providers.local.network import Interface, Ways
 from proreus.providers.local.nft import Program
+from proreus.providers.local.plan import State
+
+log = logging.getLogger(__name__)
 
 PATIENCE: Final = 20.0
 """Seconds that one run of a program may take."""
@@ -22,7 +27,22 @@ PATIENCE: Final = 20.0
 _SETTINGS: Final = Path("/proc/sys/net")
 _KINDS: Final = ("dummy", "bridge")  # some kernels are without the first one
 _LONGEST: Final = 400
+_EXISTS: Final = "File exists"
+_FAILED_LINE: Final = re.compile(r"Command failed -:(\d+)")
 _GONE: Final = ("No such file or directory", "No such process")
+
+
+class Routed(CloudError):
+    """The error that somebody else has a route to an address of a load balancer.
+
+    Attributes:
+        address: The address.
+    """
+
+    def __init__(self, message: str, address: str) -> None:
+        """Keep the message and the address."""
+        super().__init__(message)
+        self.address = address
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -39,6 +59,12 @@ class Observed(msgspec.Struct, frozen=True):
     device: bool
     own: frozenset[str] = frozenset()
 
+    @property
+    def state(self) -> State:
+        """The state that the table remembers; an empty one without a table."""
+        chains = self.program.chains if self.program is not None else {}
+        return memo.read({name: one.comments for name, one in chains.items()})
+
 
 class Kernel:
     """The kernel of this machine, or of the network namespace that the thread is in."""
@@ -51,7 +77,7 @@ class Kernel:
         """Read tables, routes, interfaces and settings of the kernel.
 
         Raises:
-            CloudError: A program is missing or refuses.
+            CloudError: A program is missing or refuses, or the device is not ours.
         """
         gateway = self._gateway
         links = self._ask("addr show", "")
@@ -68,6 +94,8 @@ class Kernel:
         )  # fmt: skip
         settings = {name: value for name in names if (value := _setting(name)) is not None}
         device = any(link.get("ifname") == gateway.device for link in links)
+        if problem := network.not_our_device(links, gateway.device):
+            raise CloudError(problem)
         own = frozenset(
             each["local"] for link in links for each in link.get("addr_info", ()) if "local" in each
         )
@@ -113,17 +141,31 @@ class Kernel:
 
     def take(
         self, lines: Mapping[str, Sequence[str]], settings: Iterable[tuple[str, int]] = ()
-    ) -> None:
+    ) -> Sequence[Routed]:
         """Write interface settings, then run lines of `ip -batch`, by the family's option (-4, -6).
+
+        Returns:
+            The addresses to which somebody else has a route, with the errors that say so.
 
         Raises:
             CloudError: The kernel refuses a line; those before it are done.
         """
         _set(settings)
+        routed = []
         for option, listed in lines.items():
-            done = _run(["ip", option, "-batch", "-"], "\n".join(listed) + "\n")
-            if done.returncode:
-                raise _refusal("change routes", done.stderr)
+            left = [*listed]
+            while left:
+                done = _run(["ip", option, "-batch", "-"], "\n".join(left) + "\n")
+                if not done.returncode:
+                    break
+                failed = _FAILED_LINE.search(done.stderr)
+                count = int(failed[1]) if failed is not None else 0
+                found = _routed(left[count - 1]) if count and _EXISTS in done.stderr else None
+                if found is None:
+                    raise _refusal("change routes", done.stderr)
+                routed.append(found)
+                left = left[count:]
+        return routed
 
     def drop(self, lines: Mapping[str, Sequence[str]]) -> None:
         """Run lines of `ip -batch` that delete; what is gone already is no failure.
@@ -221,6 +263,38 @@ def _run(command: Sequence[str], given: str = "") -> "subprocess.CompletedProces
         ) from error
     except subprocess.TimeoutExpired:
         raise CloudError(f"{command[0]} gave no answer in {PATIENCE:g} s") from None
+
+
+def bear(routed: Iterable[Routed], state: State) -> None:
+    """Log to which addresses of load balancers somebody else has a route since they were made.
+
+    Raises:
+        Routed: An address is none of a load balancer in `state`: it has to be another one.
+    """
+    had = {address for one in state.balancers.values() for address in one.addresses.values()}
+    for error in routed:
+        if error.address not in had:
+            raise error
+        log.error("A load balancer gets no traffic here: %s", error)
+
+
+def _routed(line: str) -> Routed | None:
+    """Return the error about a line of `ip -batch` for which the kernel has a route already."""
+    words = line.split()
+    if words[:2] != ["route", "add"]:
+        return None
+    address = words[2].partition("/")[0]
+    if "via" not in words:
+        return Routed(
+            f"the address {address} is routed elsewhere on this machine, by a route that is not the"
+            " manager's: remove that, or take the address out of the pools in the cloud-config",
+            address,
+        )
+    table = words[words.index("table") + 1]
+    raise CloudError(
+        f"the routing table {table} has a route of another program: set gateway first-table in the"
+        " cloud-config to the first of numbers that nobody uses"
+    )
 
 
 def _refusal(what: str, output: str) -> CloudError:

@@ -7,7 +7,8 @@ The verbs and the keeper, which applies what health checks find, take turns.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from proreus.cloudprovider.background import Background
@@ -25,7 +26,7 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
 )
 from proreus.kube.objects import Service
-from proreus.providers.local import memo, network, nft, nft_changes, plan, pools, preview, refusals
+from proreus.providers.local import network, nft, nft_changes, plan, pools, preview, refusals
 from proreus.providers.local.announcer import Announcer
 from proreus.providers.local.calls import Calls
 from proreus.providers.local.config import LocalConfig
@@ -33,7 +34,7 @@ from proreus.providers.local.figures import FIGURES
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.gateways.telling import Teller
 from proreus.providers.local.health import Checker
-from proreus.providers.local.kernel import Kernel, Observed
+from proreus.providers.local.kernel import Kernel, Observed, Routed, bear
 from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Condition, State, Target
 from proreus.providers.local.taken import Occupied
@@ -88,7 +89,7 @@ class LocalLoadBalancers:
             # Another gateway may have been in charge since: what is here is out of date.
             await self._change(lambda state, _: refusals.emptied(state, *self._whose))
         shown = await self._show()
-        state = _state(shown)
+        state = shown.state
         refusals.admit(state, *self._whose)
         if problem := refusals.others(state, *self._whose):
             log.error("Both clusters go on for now: %s", problem)
@@ -137,23 +138,30 @@ class LocalLoadBalancers:
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Read the kernel and, where something differs, change it in one transaction."""
         answers: dict[str, EnsureAnswer] = {}
+        routed: dict[str, CloudError] = {}
 
         def edit(state: State, shown: Observed) -> State:
-            occupied = self._occupied(state)
+            occupied = self._occupied(state, routed)
             for lb in desired:
                 try:
-                    state, answers[lb.ref.uid] = self._ensured(state, lb, occupied)
+                    after, answers[lb.ref.uid] = self._ensured(state, lb, occupied)
+                    refusals.check_routed(after, lb.ref.uid, routed)
+                    state = after
                 except CloudError as error:
                     answers[lb.ref.uid] = error
             if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
             return state
 
-        try:
-            await self._change(edit)
-        except CloudError as error:
-            return {one.ref.uid: error for one in desired}
-        return answers
+        while True:
+            try:
+                await self._change(edit)
+            except CloudError as error:
+                if not isinstance(error, Routed) or error.address in routed:
+                    return {one.ref.uid: error for one in desired}
+                routed[error.address] = error
+            else:
+                return answers
 
     async def preview(
         self, desired: Sequence[LoadBalancer]
@@ -161,7 +169,7 @@ class LocalLoadBalancers:
         """Read the kernel, and return what `ensure` would change."""
         async with self._turn:
             shown = await self._show()
-        state = _state(shown)
+        state = shown.state
         is_damaged = self._work(state, shown) != Work()
         occupied = self._occupied(state)
         answers: dict[str, Sequence[PartChange] | CloudError] = {}
@@ -223,7 +231,7 @@ class LocalLoadBalancers:
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """Return the load balancers of the cluster; one that lacks parts has no fingerprint."""
         shown = await self._show()
-        state = _state(shown)
+        state = shown.state
         damaged = self._work(state, shown) != Work()
         return [
             OwnedObject(
@@ -262,7 +270,7 @@ class LocalLoadBalancers:
         occupied.give(uid, taken_of(state, uid))
         return state, Ensured(assigned.ingress, rejected)
 
-    def _occupied(self, state: State) -> Occupied:
+    def _occupied(self, state: State, routed: Iterable[str] = ()) -> Occupied:
         """Return the addresses in the kernel, and in the status of Services that it lacks."""
         others = (
             one
@@ -270,13 +278,15 @@ class LocalLoadBalancers:
             if isinstance(one, Service) and one.metadata.uid not in state.balancers
         )
         nodes = self._context.listers["nodes"].all()
-        return Occupied((*taken(state), *pools.taken_by(others)), in_use(nodes, self._reach))
+        return Occupied(
+            (*taken(state), *pools.taken_by(others)), in_use(nodes, self._reach, routed)
+        )
 
     async def _change(self, edit: Callable[[State, Observed], State]) -> None:
         """Read the kernel, edit the state, and apply it."""
         async with self._turn:
             shown = await self._show()
-            before = _state(shown)
+            before = shown.state
             state = edit(before, shown)
             if refusals.is_anothers(before, *self._whose):
                 # Nothing here is ours, to repair or to keep alive.
@@ -297,7 +307,8 @@ class LocalLoadBalancers:
         if found.makes_device:
             await self._calls.write("make_device", kernel.make_device)
         if found.added:
-            await self._calls.write("add_routes", lambda: kernel.take(found.added, found.settings))
+            take = partial(kernel.take, found.added, found.settings)
+            bear(await self._calls.write("add_routes", take), shown.state)
         if found.commands:
             await self._calls.write("change_table", lambda: kernel.change(found.commands))
         if found.removed:
@@ -322,8 +333,6 @@ class LocalLoadBalancers:
 
     def _now(self) -> float:
         return self._context.now().timestamp()
-
-    # The keeper
 
     def _told(self, target: Target, condition: Condition) -> None:
         self._verdicts[target] = condition
@@ -389,9 +398,3 @@ class LocalLoadBalancers:
             await asyncio.sleep(COUNTED_EVERY)
             counters = await self._calls.read("counters", self._kernel.counters)
             FIGURES.show(self._state, counters)
-
-
-def _state(shown: Observed) -> State:
-    if shown.program is None:
-        return State()
-    return memo.read({name: one.comments for name, one in shown.program.chains.items()})

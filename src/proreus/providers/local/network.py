@@ -46,12 +46,14 @@ class Ways(msgspec.Struct, frozen=True):
         nodes: The address of the node that each table leads to, by the table's number.
         addresses: The addresses that are routed to the device.
         announced: The announced addresses, each with the interfaces on which it is announced.
+        others: The addresses that somebody else announces, each with the interfaces.
     """
 
     rules: frozenset[int] = frozenset()
     nodes: Mapping[int, str] = MappingProxyType({})
     addresses: frozenset[str] = frozenset()
     announced: frozenset[tuple[str, str]] = frozenset()
+    others: frozenset[tuple[str, str]] = frozenset()
 
 
 def interfaces(shown: Sequence[Mapping[str, Any]], device: str) -> tuple[Interface, ...]:
@@ -68,6 +70,25 @@ def interfaces(shown: Sequence[Mapping[str, Any]], device: str) -> tuple[Interfa
         for one in shown
         if one.get("ifname") not in {device, _LOOPBACK} and "UP" in one.get("flags", ())
     )
+
+
+def not_our_device(shown: Sequence[Mapping[str, Any]], device: str) -> str:
+    """Return why the network device of the manager's name is not the one that it makes, or "".
+
+    That one has no addresses, and no other device is above or below it. Any other one would lose
+    its traffic, and go with the last load balancer.
+    """
+    is_used = any(device in {one.get("master"), one.get("link")} for one in shown)
+    for one in shown:
+        local = (each["local"] for each in one.get("addr_info", ()) if "local" in each)
+        own = [each for each in local if not ipaddress.ip_address(each).is_link_local]
+        is_linked = one.get("master") or one.get("link")
+        if one.get("ifname") == device and (is_used or is_linked or own):
+            return (
+                f"the network device {device} is in use, so it is not the manager's: set gateway"
+                " device in the cloud-config to a name that no device has"
+            )
+    return ""
 
 
 def reach(found: Sequence[Interface], marks: int) -> Reach:
@@ -164,22 +185,24 @@ def parse_ways(
         },
         frozenset(route["dst"] for route in routes if route.get("dev") == gateway.device),
         frozenset((one["dst"], one["dev"]) for one in proxies if one.get("protocol") == protocol),
+        frozenset((one["dst"], one["dev"]) for one in proxies if one.get("protocol") != protocol),
     )
 
 
 def added(family: str, desired: Ways, observed: Ways, gateway: Gateway) -> Iterator[str]:
-    """Return the lines of `ip -batch` to run before packets are led to the new routes."""
+    """Return the lines of `ip -batch` to run before packets are led to the new routes.
+
+    The kernel lets `replace` take over somebody else's route, so only what is ours is replaced.
+    """
     protocol = gateway.protocol
     for number, address in sorted(desired.nodes.items()):
-        if observed.nodes.get(number) != address:
-            table = gateway.first_table + number
-            yield (
-                f"route replace {_EVERYWHERE[family]} via {address} table {table} proto {protocol}"
-            )
+        if (before := observed.nodes.get(number)) != address:
+            verb, table = "add" if before is None else "replace", gateway.first_table + number
+            yield f"route {verb} {_EVERYWHERE[family]} via {address} table {table} proto {protocol}"
     for number in sorted(desired.rules - observed.rules):
         yield f"rule add {_rule(number, gateway)}"
     for address in sorted(desired.addresses - observed.addresses):
-        yield (f"route replace {address}/{_LENGTH[family]} dev {gateway.device} proto {protocol}")
+        yield f"route add {address}/{_LENGTH[family]} dev {gateway.device} proto {protocol}"
     for address, interface in sorted(desired.announced - observed.announced):
         yield f"neigh replace proxy {address} dev {interface} protocol {protocol}"
 

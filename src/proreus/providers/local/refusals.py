@@ -1,5 +1,6 @@
 """Refuse load balancers that this gateway cannot serve, and clusters that it is not for. Pure."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
@@ -27,6 +28,17 @@ def check(state: State, lb: LoadBalancer, gateway: Gateway) -> None:
             f" {uid}: delete that one, or create this Service again"
         )
     admit(state, cluster, gateway)
+
+
+def check_routed(state: State, uid: str, routed: Mapping[str, CloudError]) -> None:
+    """Refuse a load balancer with an address to which somebody else has a route.
+
+    Raises:
+        CloudError: The address is among those of `routed`; its error.
+    """
+    for address in state.balancers[uid].addresses.values():
+        if address in routed:
+            raise routed[address]
 
 
 def unforwarded(lb: LoadBalancer) -> tuple[str, ...]:

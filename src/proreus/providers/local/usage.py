@@ -66,8 +66,10 @@ def taken_of(state: State, uid: str) -> Iterator[Taken]:
         )
 
 
-def in_use(nodes: Iterable[KubeObject], reach: Reach) -> Mapping[str, str]:
-    """Return the addresses of nodes and of this machine, with their owners.
+def in_use(
+    nodes: Iterable[KubeObject], reach: Reach, routed: Iterable[str] = ()
+) -> Mapping[str, str]:
+    """Return the addresses of nodes and of this machine, and `routed` ones, with their owners.
 
     All nodes are read and not a Service's hosts alone, which leave out nodes of the control plane
     and drained ones.
@@ -79,4 +81,5 @@ def in_use(nodes: Iterable[KubeObject], reach: Reach) -> Mapping[str, str]:
         for listed in node.status.addresses
         if listed.type in _IP_TYPES
     }
+    found |= dict.fromkeys(routed, "a route of another program on this machine")
     return found | dict.fromkeys(reach.own, "this machine")

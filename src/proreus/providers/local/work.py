@@ -40,13 +40,12 @@ def work(state: State, shown: Observed, gateway: Gateway, holding: Holding | Non
 
     `holding` is what this machine may announce; None is everything.
     """
-    desired = {
-        family: msgspec.structs.replace(
-            ways,
-            announced=network.announced(ways.announced, shown.ways[family].announced, holding),
-        )
-        for family, ways in network.ways(state, shown.interfaces, gateway).items()
-    }
+    desired = {}
+    for family, ways in network.ways(state, shown.interfaces, gateway).items():
+        before = shown.ways[family]
+        wanted = ways.announced - before.others  # neighbours are answered already
+        announced = network.announced(wanted, before.announced, holding)
+        desired[family] = msgspec.structs.replace(ways, announced=announced)
     added, removed = {}, {}
     for family, option in network.FAMILIES.items():
         pair = (family, desired[family], shown.ways[family], gateway)

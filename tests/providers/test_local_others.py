@@ -1,0 +1,162 @@
+"""What others have in the kernel of a gateway stays theirs: routes, proxy entries, devices."""
+
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider import CloudError, Context, Ensured, HostPolicy, LoadBalancer
+from proreus.cloudprovider.desired import desired_load_balancer
+from proreus.kube.objects import LoadBalancerIngress
+from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig
+from proreus.providers.local.load_balancers import LocalLoadBalancers
+from proreus.providers.local.pools import ANNOTATION_ADDRESSES
+from proreus.testing import objects
+
+from .local_namespace import own_namespace
+from .local_site import CLUSTER, NoEvents, Objects, node
+
+if not all(shutil.which(program) for program in ("nft", "ip")):
+    pytest.skip("nft or ip is missing", allow_module_level=True)
+
+POOLS = {"default": PoolConfig(addresses=("10.9.255.1-10.9.255.9", "fd00:9::100-fd00:9::109"))}
+
+
+@pytest.fixture(autouse=True)
+def _namespace() -> Iterator[None]:
+    with own_namespace():
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+        Path("/proc/sys/net/ipv6/conf/all/forwarding").write_text("1")
+        yield
+
+
+def made(gateway: Gateway) -> LocalLoadBalancers:
+    listers = {"services": Objects(), "nodes": Objects()}
+    context = Context(CLUSTER, now=lambda: datetime.now(UTC), events=NoEvents(), listers=listers)
+    return LocalLoadBalancers(context, LocalConfig(pools=POOLS, gateway=gateway))
+
+
+@asynccontextmanager
+async def manager() -> AsyncIterator[LocalLoadBalancers]:
+    found = made(Gateway())
+    try:
+        await found.start()
+        yield found
+    finally:
+        await found.close()
+
+
+def web(name: str, asks: str = "", has: str = "", **spec: Any) -> LoadBalancer:
+    service = objects.service(
+        name,
+        uid=f"uid-of-{name}",
+        annotations={ANNOTATION_ADDRESSES: asks} if asks else {},
+        ingress=[LoadBalancerIngress(ip=has, ip_mode="VIP")] if has else [],
+        **{"ip_families": ("IPv6",) if ":" in asks + has else ("IPv4",), **spec},
+    )
+    hosts = [node("one", "10.9.0.11", "fd00:9::11")]
+    return desired_load_balancer(service, hosts, HostPolicy(), CLUSTER)
+
+
+def ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], capture_output=True, text=True, check=True).stdout
+
+
+def addresses(answer: object) -> list[str]:
+    assert isinstance(answer, Ensured), answer
+    return [point.ip for point in answer.ingress]
+
+
+@pytest.mark.parametrize(
+    ("address", "via"), [("10.9.255.5", "10.9.0.77"), ("fd00:9::105", "fd00:9::77")]
+)
+async def test_a_route_of_another_program_is_left_alone(address: str, via: str) -> None:
+    """Such as that of a tunnel: whoever asks for its address must not get its packets."""
+    family = "-6" if ":" in address else "-4"
+    ip(family, "route", "add", address, "via", via, "proto", "static")
+    before = ip(family, "route", "show", address)
+    async with manager() as ours:
+        first, asking = web("first"), web("asking", asks=address)
+        answers = await ours.ensure([asking, first])
+        with pytest.raises(CloudError, match=f"{address}.*a route of another program"):
+            raise answers[asking.ref.uid]  # type: ignore[misc]  # an error, or the test fails
+        assert addresses(answers[first.ref.uid]) == ["10.9.255.1"], "nobody else is held up"
+        assert ip(family, "route", "show", address) == before
+        await ours.delete([asking.ref, first.ref])
+    assert ip(family, "route", "show", address) == before
+
+
+async def test_an_address_that_is_routed_elsewhere_is_given_to_nobody() -> None:
+    for number in (1, 2):
+        ip("route", "add", f"10.9.255.{number}", "via", "10.9.0.77")
+    async with manager() as ours:
+        lb = web("web")
+        assert addresses((await ours.ensure([lb]))[lb.ref.uid]) == ["10.9.255.3"]
+
+
+async def test_a_service_does_not_move_because_its_address_is_routed_elsewhere_here() -> None:
+    """As on a gateway that takes over: the address is not lost for a route that is in the way."""
+    ip("route", "add", "10.9.255.5", "via", "10.9.0.77")
+    async with manager() as ours:
+        lb = web("web", has="10.9.255.5")
+        for _ in range(2):
+            with pytest.raises(CloudError, match=r"10\.9\.255\.5 is routed elsewhere"):
+                raise (await ours.ensure([lb]))[lb.ref.uid]  # type: ignore[misc]  # as above
+        ip("route", "del", "10.9.255.5")
+        assert addresses((await ours.ensure([lb]))[lb.ref.uid]) == ["10.9.255.5"]
+
+
+async def test_a_route_that_comes_later_is_left_alone_and_holds_up_no_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with manager() as ours:
+        lb, other = web("web"), web("other")
+        assert addresses((await ours.ensure([lb]))[lb.ref.uid]) == ["10.9.255.1"]
+        ip("route", "replace", "10.9.255.1", "via", "10.9.0.77")
+        before = ip("route", "show", "10.9.255.1")
+        assert addresses((await ours.ensure([other]))[other.ref.uid]) == ["10.9.255.2"]
+        assert "10.9.255.1 is routed elsewhere" in caplog.text
+        await ours.delete([lb.ref, other.ref])
+        assert ip("route", "show", "10.9.255.1") == before
+
+
+async def test_a_routing_table_of_another_program_is_left_alone() -> None:
+    ip("route", "add", "default", "via", "10.9.0.5", "table", "7301")
+    async with manager() as ours:
+        lb = web("web")
+        with pytest.raises(CloudError, match=r"table 7301.*first-table"):
+            raise (await ours.ensure([lb]))[lb.ref.uid]  # type: ignore[misc]  # as above
+        await ours.delete([lb.ref])
+    assert "via 10.9.0.5" in ip("route", "show", "table", "7301")
+
+
+async def test_a_proxy_entry_of_another_program_is_left_alone() -> None:
+    ip("neigh", "add", "proxy", "10.9.255.5", "dev", "here", "protocol", "static")
+    before = ip("neigh", "show", "proxy")
+    async with manager() as ours:
+        lb = web("web", asks="10.9.255.5")
+        assert addresses((await ours.ensure([lb]))[lb.ref.uid]) == ["10.9.255.5"]
+        assert ip("neigh", "show", "proxy") == before
+        await ours.delete([lb.ref])
+    assert ip("neigh", "show", "proxy") == before
+
+
+@pytest.mark.parametrize("used", ["address", "port"])
+async def test_a_device_that_the_manager_has_not_made_is_left_alone(used: str) -> None:
+    """Such as a bridge of virtual machines that gateway device names by mistake."""
+    ip("link", "add", "br0", "type", "bridge")
+    ip("link", "set", "br0", "up")
+    if used == "address":
+        ip("addr", "add", "10.8.0.1/24", "dev", "br0")
+    else:
+        ip("link", "add", "port", "type", "veth", "peer", "machine")
+        ip("link", "set", "port", "master", "br0")
+    ours = made(Gateway(device="br0"))
+    with pytest.raises(CloudError, match=r"br0 is in use.*set gateway device"):
+        await ours.start()
+    assert "br0" in ip("link", "show", "br0")
