@@ -165,9 +165,11 @@ def test_families_are_those_of_the_service_that_the_cloud_offers(
         (service(ip_families=("IPv6",)), HostPolicy(families=()), ["can only have none"]),
         (service(ports=()), HostPolicy(), ["spec.ports"]),
         (
-            service(load_balancer_source_ranges=("10.0.0.0/8", "ten", "10.0.0.0/99")),
+            service(
+                load_balancer_source_ranges=("10.0.0.0/8", "ten", "10.0.0.0/99", "fe80::%1/64")
+            ),
             HostPolicy(),
-            ["spec.loadBalancerSourceRanges: 'ten'", "'10.0.0.0/99'"],
+            ["spec.loadBalancerSourceRanges: 'ten'", "'10.0.0.0/99'", "'fe80::%1/64'"],
         ),
         (
             service(annotations={ANNOTATION_SOURCE_RANGES: "10.0.0.0/8,,x"}),

@@ -196,7 +196,7 @@ def _source_ranges(
     found: dict[str, list[str]] = {family: [] for family in families}
     for text in ranges:
         try:
-            network = ip_network(text, strict=False)
+            network = ip_network(text.replace("%", "?"), strict=False)  # Python takes zones
         except ValueError:
             problems.append(f"{field}: {text!r} is not a CIDR such as 192.0.2.0/24")
             continue

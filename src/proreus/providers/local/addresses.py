@@ -106,9 +106,13 @@ def size(pool: Pool) -> int:
 
 @lru_cache(maxsize=65536)
 def parse(text: str) -> Address | None:
-    """Parse an address; return None if the text is no address."""
+    """Parse an address; return None if the text is no address.
+
+    One with a zone (RFC 4007), such as 2001:db8::1%eth0, is none here: Python tells it from the
+    address without, and nftables does not.
+    """
     try:
-        return ipaddress.ip_address(text)
+        return None if "%" in text else ipaddress.ip_address(text)
     except ValueError:
         return None
 
