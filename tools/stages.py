@@ -361,7 +361,7 @@ STAGES: Final = (
         "chaos",
         "the same specs pass while managers, gateways and nodes come and go",
         (".ci/cluster", "chaos"),
-        450,
+        300,
         _LOCAL,
         prepare=(".ci/cluster", "prepare"),
         ci=True,
