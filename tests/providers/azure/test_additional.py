@@ -110,6 +110,16 @@ async def test_no_service_takes_an_address_that_every_machine_has_a_use_for(
         assert address in str(found["web-1"])
 
 
+async def test_an_address_with_a_zone_is_no_other_address(azure: Emulator) -> None:
+    """Python's comparison holds the two unequal, so another Service's would be taken."""
+    nodes = machines(azure)
+    other = service(1, namespace="kube", external_ips=("2a01:111::9",))
+    thief = service(2, {ADDITIONAL: "2a01:111::9%1"})
+    async with started(azure, known(nodes, [other, thief])) as provider:
+        with pytest.raises(InvalidRequest, match=ADDITIONAL):
+            await answers(provider, nodes, thief)
+
+
 async def test_an_address_in_two_forms_is_one(azure: Emulator) -> None:
     """Nodes take an IPv4 address in the form of IPv6 for what it stands for."""
     nodes = machines(azure)

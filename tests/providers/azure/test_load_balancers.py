@@ -602,6 +602,7 @@ async def test_wrong_annotations_are_told_all_at_once(azure: Emulator) -> None:
         "azure-pip-name": "a/b",
         "azure-pip-prefix-id": "prefix",
         "azure-load-balancer-ipv4": "::1",
+        "azure-load-balancer-ipv6": "2001:db8::1%1",
         "azure-additional-public-ips": "x",
         "azure-allowed-service-tags": "<>",
         "azure-allowed-ip-ranges": "10.0.0.1/8",

@@ -7,7 +7,7 @@ that is wrong is told at once.
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
 import msgspec
@@ -342,10 +342,10 @@ def _address(text: str) -> str:
 
     Raises:
         ValueError: The text is no address, or an IPv4 address in the form of IPv6, which nodes take
-            for what it stands for.
+            for what it stands for; or it has a zone, which compares as another address.
     """
     found = ip_address(text)
-    if found.version == 6 and found.ipv4_mapped is not None:  # noqa: PLR2004 - the number of IP
+    if isinstance(found, IPv6Address) and (found.ipv4_mapped or found.scope_id):
         raise ValueError(text)
     return str(found)
 
@@ -360,11 +360,11 @@ def additional_in(service: Service) -> tuple[str, ...]:
 
 
 def _range(text: str) -> str:
-    return str(ip_network(text))
+    return str(ip_network(text.replace("%", "?")))  # Python takes zones
 
 
 def _family(text: str) -> str:
     try:
-        return f"IPv{ip_address(text).version}"
+        return f"IPv{ip_address(text.replace('%', '?')).version}"
     except ValueError:
         return ""
