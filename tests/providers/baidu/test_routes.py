@@ -178,3 +178,28 @@ async def test_a_destination_in_the_vpc_is_refused_by_the_cloud(emulator: Emulat
         (answer,) = (await routes_of(provider).apply(CLUSTER, nodes, [desired], [])).values()
     assert isinstance(answer, CloudError)
     assert "overlaps with the VPC" in str(answer)
+
+
+async def test_no_node_leads_the_routes_into_the_vpc_of_a_machine_that_it_names(
+    emulator: Emulator,
+) -> None:
+    """A kubelet can name any machine of the account on a new Node of its own."""
+    nodes, table = cluster_of(emulator, 3)
+    others, theirs = cluster_of(emulator, 1)
+    forged = node("a-node", others[0].spec.provider_id.rpartition("/")[2])
+    wanted = [route(nodes[0]), route(forged, "172.16.2.0/24")]
+    async with started(emulator) as provider:
+        found = await routes_of(provider).apply(CLUSTER, [forged, *nodes], wanted, [])
+    tables = {one["nexthopId"]: one["routeTableId"] for one in emulator.world.rules.values()}
+    assert theirs not in tables.values()
+    assert found[wanted[0]] == Done()
+    assert table in tables.values()
+
+
+async def test_where_machines_are_in_two_vpcs_alike_the_vpc_must_be_given(
+    emulator: Emulator,
+) -> None:
+    nodes = cluster_of(emulator, 2)[0] + cluster_of(emulator, 2)[0]
+    async with started(emulator) as provider:
+        with pytest.raises(CloudError, match="give VpcId"):
+            await routes_of(provider).list(CLUSTER, nodes)

@@ -6,6 +6,7 @@ and the cluster's UID, by which it is known to be ours.
 
 import ipaddress
 import logging
+import random
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
-from proreus.cloudprovider.lookups import each
+from proreus.cloudprovider.lookups import MOST_SHOWN, each
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node
 from proreus.providers.baidu.api import Api, Call, Described
@@ -144,14 +145,20 @@ class BaiduRoutes:
         return [read_rule(one) for one in listed]
 
     async def _find_vpc(self, nodes: Sequence[Node]) -> str:
-        """Return the VPC: of the cloud-config, or of the first node's machine."""
+        """Return the VPC: of the cloud-config, or of more than half of the nodes' machines.
+
+        A kubelet can name any machine of the account on a Node of its own, so one proves nothing.
+        """
         if not self._vpc:
-            ids = [id_ for one in nodes if (id_ := parsed(one.spec.provider_id))][:1]
-            found = await self._machines.by_id(ids)
+            ids = sorted({id_ for one in nodes if (id_ := parsed(one.spec.provider_id))})
+            found = await self._machines.by_id(random.sample(ids, min(len(ids), MOST_SHOWN)))
             machines = [one for one in found.values() if isinstance(one, Mapping)]
-            self._vpc = next((str(one.get("vpcId") or "") for one in machines), "")
+            self._vpc = most_common([str(one.get("vpcId") or "") for one in machines])
         if not self._vpc:
-            raise CloudError("no VPC is known: give VpcId in the cloud-config")
+            raise CloudError(
+                "no VPC is known, or the nodes' machines are in several: give VpcId in the"
+                " cloud-config"
+            )
         return self._vpc
 
     def _ours(
@@ -186,6 +193,11 @@ class BaiduRoutes:
             Route(one.id, one.destination, provider_id(one.hop), blackhole=one.hop in without)
             for one in ours
         ]
+
+
+def most_common(vpcs: Sequence[str]) -> str:
+    """Return the VPC of more than half of the machines; "" if there is none. Pure."""
+    return next((one for one in sorted(set(vpcs)) if 2 * vpcs.count(one) > len(vpcs)), "")
 
 
 def read_rule(described: Described) -> Rule:
