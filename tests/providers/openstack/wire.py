@@ -87,6 +87,7 @@ class Wire:
         self.volumes: dict[str, Json] = {}
         self.external = {"10000000-0000-4000-8000-0000000000ff": "public"}
         self.network_tags: dict[str, list[str]] = {}
+        self.network_projects: dict[str, str] = {}
         self.strangers = {"wrong", "nowhere"}
         """Passwords and projects that keystone does not know."""
         self.most_pairs = 10
@@ -404,10 +405,14 @@ region = RegionOne
         if "id" in request.query:
             wanted = set(request.query.getall("id"))
             found = {id_: name for id_, name in found.items() if id_ in wanted}
-        there = [
+        there: list[Json] = [
             {"id": id_, "name": name, "tags": self.network_tags.get(id_, [])}
             for id_, name in sorted(found.items())
         ]
+        if "project_id" in request.query.getall("fields", ()):
+            for one in there:
+                one["project_id"] = self.network_projects.get(str(one["id"]), "p")
+                one |= {"shared": False, "router:external": one["id"] in self.external}
         return self._page(request, "networks", there)
 
 

@@ -78,6 +78,14 @@ class Api(Services[AccessInfoV3]):
         """The region, or "" where none is named."""
         return self._login.region
 
+    async def project(self) -> str:
+        """Return the id of the credentials' project; "" where the token is of none.
+
+        Raises:
+            CloudError: No token is issued.
+        """
+        return str((await self.credential.get()).project_id or "")
+
     async def _authenticate(self) -> Issued[AccessInfoV3]:
         request = Request(
             "keystone.token_create",

@@ -36,7 +36,7 @@ class Finder:
         tagged = await self._octavia.balancers({"tags-any": owners.search(ref)})
         found = [one for one in tagged if owners.is_used_by(one, ref)]
         if not found and ref.last_ingress:
-            name = owners.name_of(ref)
+            name, project = owners.name_of(ref), await self._octavia.project()
             official = [
                 *await self._octavia.balancers({"name": name}),
                 *await self._octavia.balancers({"tags": name}),
@@ -45,7 +45,9 @@ class Finder:
             found = [
                 one
                 for one in {id_of(one): one for one in official}.values()
-                if owners.may_be_used_by(one, ref) and await self._is_shown(one, ref)
+                if owners.may_be_used_by(one, ref)
+                and not owners.foreign_project(one, project)
+                and await self._is_shown(one, ref)
             ]
             _check_single(found)
         found.sort(key=lambda one: (str(one.get("created_at")), id_of(one)))
@@ -81,6 +83,8 @@ class Finder:
             if not of_family and owners.is_proven(found, lb.ref):
                 return found  # the list lacks it
             problem = sharing_problem(lb, options, found, used, self._tenants, most=self._most)
+            if not problem and not self._tenants.lists(lb.ref.namespace, (id_of(found),)):
+                problem = owners.foreign_project(found, await self._octavia.project())
         if found is None or problem:
             raise InvalidRequest(f"annotation {PREFIX}load-balancer-id: {problem}")
         return found

@@ -20,11 +20,13 @@ from proreus.providers.openstack.octavia.floating import (
     is_shown,
     owner,
 )
-from proreus.providers.openstack.octavia.owners import reserved_for
+from proreus.providers.openstack.octavia.owners import foreign_project, reserved_for
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
 _VERSIONS = {"IPv4": 4, "IPv6": 6}
 _NETWORKS = ("network-id", "floating-network-id")
+_FOR_ALL = ("shared", "router:external")
+"""What is true of networks that other projects may use."""
 _FLOATING_SUBNET = "floating-subnet-id"
 _FLOATING = ("floating-network-id", _FLOATING_SUBNET)
 
@@ -159,7 +161,7 @@ class Networks:
             made = await self.made_for(lb.ref)
             return [floating for floating in made if not floating.get("port_id")]
         found = await self._floating({"floating_ip_address": lb.requested_address})
-        self._check_requested(lb, found)
+        self._check_requested(lb, found, await self._api.project())
         return found
 
     async def sources(self, lb: LoadBalancer, options: Options, network: str) -> list[str]:
@@ -184,7 +186,7 @@ class Networks:
         found = await self._described("subnet-id", subnet) if subnet else None
         return str((found or {}).get("network_id") or "")
 
-    def _check_requested(self, lb: LoadBalancer, found: Iterable[Described]) -> None:
+    def _check_requested(self, lb: LoadBalancer, found: Iterable[Described], project: str) -> None:
         """Refuse another's floating IP, unless the Service's status has it already."""
         address = lb.requested_address
         for floating in found:
@@ -193,6 +195,8 @@ class Networks:
             problem = ""
             if not is_shown(floating, lb.ref):
                 problem = refusal(owners, lb.ref, self._tenants, names)
+                if not problem and not self._tenants.lists(lb.ref.namespace, names):
+                    problem = foreign_project(floating, project)
             if not problem and (port := floating.get("port_id")):
                 problem = f"this floating IP is attached to port {port}: free it or give another"
             if problem:
@@ -224,6 +228,8 @@ class Networks:
             if described is not None:
                 owners = reserved_for(described)
                 problem = refusal(owners, lb.ref, self._tenants, (id_,))
+                if not problem and not self._tenants.lists(lb.ref.namespace, (id_,)):
+                    problem = await self._foreign(name, described)
                 if not problem and described.get("device_id"):
                     user = described.get("device_owner") or "a device"
                     problem = f"port {id_} is in use by {user}: give a free port"
@@ -232,10 +238,21 @@ class Networks:
         if problems:
             raise InvalidRequest("; ".join(problems))
 
+    async def _foreign(self, annotation: str, described: Described) -> str:
+        """Return why a network, a subnet or a port is another project's alone; "" if it is not."""
+        problem = foreign_project(described, await self._api.project())
+        if not problem or annotation == "port-id":
+            return problem
+        network: Described | None = described
+        if annotation not in _NETWORKS:
+            network = await self._described(_NETWORKS[0], str(described.get("network_id") or ""))
+        is_for_all = network is not None and any(network.get(one) for one in _FOR_ALL)
+        return "" if is_for_all else problem
+
     async def _described(self, annotation: str, id_: str) -> Described | None:
         """Read a network, a subnet or a port that an annotation names."""
         if annotation in _NETWORKS:
-            desired = {"id": id_, "fields": ("id", "name", "tags")}
+            desired = {"id": id_, "fields": ("id", "name", "tags", "project_id", *_FOR_ALL)}
             found = await self._api.listed(
                 "neutron", "network_list", "networks", "networks", desired
             )

@@ -42,6 +42,14 @@ class Octavia:
         """Keep the client of OpenStack."""
         self._api = api
 
+    async def project(self) -> str:
+        """Return the id of the credentials' project; "" without any.
+
+        Raises:
+            CloudError: No token is issued.
+        """
+        return await self._api.project()
+
     async def balancers(self, parameters: Parameters) -> list[Described]:
         """List load balancers of the project, filtered.
 
