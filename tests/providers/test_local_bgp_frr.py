@@ -231,6 +231,18 @@ async def test_a_peer_of_an_operator_is_refused_and_stays_and_prefixes_do_not_wa
     assert "neighbor 10.9.0.1 remote-as 64513" in shown
 
 
+async def test_a_network_of_an_operator_stays_and_others_do_not_wait(own: FRR) -> None:
+    """FRR has one entry for a network: ours would take its place, and go with it."""
+    theirs = ("address-family ipv4 unicast", "network 192.0.2.65/32", "end")
+    own.commands("bgpd", *OPERATORS[:2], *theirs)
+    applied = await apply(own, bgp(), ADDRESSES[:2])
+    assert "192.0.2.65/32" in applied.problems[0]
+    assert "network 192.0.2.65/32\n" in own.configuration()
+    assert "network 192.0.2.66/32 route-map proreus-announced" in own.configuration()
+    await taken(own, BGP(), ())
+    assert "network 192.0.2.65/32\n" in own.configuration()
+
+
 async def test_another_as_replaces_ours(own: FRR) -> None:
     await taken(own, bgp())
     await taken(own, bgp(as_=64600))

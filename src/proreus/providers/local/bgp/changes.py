@@ -18,6 +18,7 @@ _NEIGHBOR: Final = re.compile(r"(?:no )?neighbor (\S+) (.+)")
 _ROUTER: Final = re.compile(r"router bgp (\d+)")
 _NAMED: Final = re.compile(rf"(?:ip|ipv6) prefix-list {MARK}-|route-map {MARK}-|profile {MARK}-")
 _NETWORK: Final = re.compile(rf"network \S+ route-map {ANNOUNCED}")
+_PREFIX: Final = re.compile(r"network (\S+)")
 _VALUES: Final = re.compile(
     r"(?:ip|ipv6) prefix-list \S+ seq \d+"
     r"|(?:detect-multiplier|transmit-interval|receive-interval|minimum-ttl)"
@@ -94,6 +95,21 @@ def foreign(desired: Sequence[Line], running: Sequence[Line]) -> tuple[str, ...]
     )
 
 
+def foreign_networks(desired: Sequence[Line], running: Sequence[Line]) -> tuple[str, ...]:
+    """Return the desired networks that somebody else has FRR announce, in order.
+
+    FRR has one entry for a network, so ours would take the place of theirs, and go with it.
+    """
+    others = {_network_of(line) for line in running if not _NETWORK.fullmatch(line[-1])} - {()}
+    return tuple(sorted({one[-1] for one in map(_network_of, desired) if one in others}))
+
+
+def _network_of(line: Line) -> Line:
+    """Return where a line announces which network; () for any other line."""
+    match = _PREFIX.match(line[-1]) if len(line) > 1 else None
+    return (*line[:-1], match[1]) if match is not None else ()
+
+
 def edits(
     desired: Sequence[Line], running: Sequence[Line], held: frozenset[str] = frozenset()
 ) -> tuple[Edit, ...]:
@@ -101,7 +117,8 @@ def edits(
 
     Policies come before the prefixes that they let pass, these before the neighbors that are told
     of them, so that a new session begins with all; what goes is taken away in reverse. Neighbors
-    that are `foreign` stay as they are: prefixes that are to be withdrawn do not wait for them.
+    that are `foreign` stay as they are: prefixes that are to be withdrawn do not wait for them. So
+    do `foreign_networks`.
 
     Args:
         desired: The desired configuration, as `frr.desired` returns it.
@@ -119,7 +136,12 @@ def edits(
     running = [line for line in running if line[:1] not in replaced]
     ours = _our_neighbors(running)
     not_ours = set(foreign(desired, running))
-    desired = [line for line in desired if not _neighbors_of([line]) & not_ours]
+    theirs = set(foreign_networks(desired, running))
+    desired = [
+        line
+        for line in desired
+        if not _neighbors_of([line]) & not_ours and not theirs.intersection(_network_of(line)[-1:])
+    ]
     wanted = set(desired)
     owned = {line for line in running if _is_owned(line, ours - held) and line not in wanted}
     gone = [

@@ -12,7 +12,14 @@ from typing import Final
 import msgspec
 
 from proreus.providers.local.bgp import sessions
-from proreus.providers.local.bgp.changes import Edit, Foreign, edits, foreign, parse
+from proreus.providers.local.bgp.changes import (
+    Edit,
+    Foreign,
+    edits,
+    foreign,
+    foreign_networks,
+    parse,
+)
 from proreus.providers.local.bgp.frr import Desired, Line
 from proreus.providers.local.bgp.sessions import Session
 from proreus.providers.local.bgp.vty import FRRError, Vty, connected
@@ -127,8 +134,12 @@ def _compared(lines: Sequence[Line], running: Sequence[Line], held: frozenset[st
         "FRR has neighbors that are not ours: {}. Take them out of its configuration, or out of"
         " bgp peers in the cloud-config"
     )
-    others = foreign(lines, running)
-    return Applied(changed, (problem.format(", ".join(others)),) if others else ())
+    others, networks = foreign(lines, running), foreign_networks(lines, running)
+    told: tuple[str, ...] = (problem.format(", ".join(others)),) if others else ()
+    if networks:
+        what = f"FRR announces networks that are not ours: {', '.join(networks)}"
+        told += (f"{what}. Take them out of its configuration, or out of the pools",)
+    return Applied(changed, told)
 
 
 def too_old(name: str, running: Sequence[Line]) -> tuple[str, ...]:
