@@ -194,6 +194,21 @@ def test_no_node_is_deleted_without_what_the_promise_asks_for(history: list[Step
             assert is_justified(world.records[deletion.node.metadata.name])
 
 
+def test_what_was_proved_while_a_ready_node_was_unknown_does_not_outlive_that_node() -> None:
+    """n4 was hidden while it lived, and n5 with it; then n4 ends, and the cloud says so."""
+    world = History(SIZE)
+    up = [True, True, True, False, True, False, False, False]
+    for _ in range(4):
+        assert world.play(Step(300.0, up, "iiteggee")).delete == ()
+    late = [True, True, True, True, False, False, True, True]
+    ended = world.play(Step(1.0, late, "eeeeteee")).delete
+    assert [one.node.metadata.name for one in ended] == ["n4"]
+    assert world.play(Step(1.0, late, "eeeeegee")).delete == ()
+    assert world.play(Step(1.0, late, "iiiiegii")).delete == ()
+    found = world.play(Step(30.0, late, "iiiiegii")).delete
+    assert [one.node.metadata.name for one in found] == ["n5"]
+
+
 @given(steps(SIZE))
 @settings(max_examples=200, deadline=None)
 def test_deletions_stay_within_the_breakers_limit(history: list[Step]) -> None:

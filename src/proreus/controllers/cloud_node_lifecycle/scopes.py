@@ -37,6 +37,7 @@ from proreus.controllers.cloud_node_lifecycle.witnesses import (
     settle,
     stand,
     strangers,
+    was_shown,
 )
 from proreus.kube.objects import TAINT_AUTOSCALER, Node, has_taint
 
@@ -149,15 +150,13 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         if (after := _after(memory.evidence.get(key), answers.get(key), node, known)) is not None
     }
     is_wrong = bool(policy.witnesses and (standing.against or returned))
-    before = _valid(memory.views, fleet, answers, known)
+    left = [first for key, first in memory.strange.items() if key not in strange]
+    before = () if left else _valid(memory.views, fleet, answers, known)
     views = () if is_wrong else (*before, *_views(answers, standing, policy))
     proofs, waiting = settle(views, standing)
-    if is_wrong:
-        evidence |= {
-            key: doubted(entry)
-            for key, entry in evidence.items()
-            if not is_declared_gone(fleet.open[key])
-        }
+    if is_wrong or left:
+        doubtful = [inf] if is_wrong else left
+        evidence |= dict(_doubted(evidence, fleet, known, doubtful))
     for view in (*proofs, *_declared_gone(fleet, answers)):
         for key in view.absent & evidence.keys():
             decides = view.decides or not policy.witnesses
@@ -218,6 +217,20 @@ def _strange(
             first = since.get(key)
             if first is not None and first < healed:
                 yield key, first
+
+
+def _doubted(
+    evidence: Mapping[Key, Evidence], fleet: Fleet, known: Known, lost: Collection[float]
+) -> Iterator[tuple[Key, Evidence]]:
+    """Drop what answers have proved that lacked other machines from `lost` on, wrongly it seems.
+
+    Strange nodes that have left do not explain why the cloud did not know them while they were
+    Ready: only nodes that it has shown since then were surely not hidden together with them.
+    """
+    for key, entry in evidence.items():
+        node = fleet.open[key]
+        if not is_declared_gone(node) and not was_shown(known.sighting(node).shown, lost):
+            yield key, doubted(entry)
 
 
 def _lost(
