@@ -214,8 +214,11 @@ def test_a_machine_that_may_be_there_is_not_gone(
     assert words in str(answer)
 
 
-def test_a_single_vcenter_is_the_scope_of_all() -> None:
-    assert vcenter_of(["a"], ["b", ""]) == "a"
+def test_a_single_vcenter_is_the_scope_of_all_that_no_label_places_elsewhere() -> None:
+    assert vcenter_of(["a"], ["", ""]) == "a"
+    assert vcenter_of(["a"], ["a", "b"]) == "a"
+    with pytest.raises(CloudError, match="vCenter b"):
+        vcenter_of(["a"], ["", "b"])
 
 
 def test_of_several_vcenters_the_first_that_is_told_counts() -> None:
@@ -224,4 +227,6 @@ def test_of_several_vcenters_the_first_that_is_told_counts() -> None:
 
 def test_a_node_of_no_known_vcenter_has_no_scope() -> None:
     with pytest.raises(CloudError, match="which vCenter"):
+        vcenter_of(["a", "b"], ["", ""])
+    with pytest.raises(CloudError, match="vCenter c"):
         vcenter_of(["a", "b"], ["", "c"])

@@ -223,6 +223,31 @@ async def test_a_replica_in_another_vcenter_does_not_stand_in_for_a_hidden_machi
             assert (await one(provider, node("a", id_, **labels))).powered_off
 
 
+async def test_a_vcenter_that_left_the_cloud_config_keeps_its_nodes(
+    vcenter: Site, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """West is out, and taken from the cloud-config; its machines go on, their Nodes are silent."""
+    async with site(tmp_path_factory.mktemp("b"), Authority()) as other:
+        await other.simulator.create("b")
+        lives = node("b", other.id("b"), **{"vsphere.proreus/vcenter": "west"})
+        west = f"  west: {{server: 127.0.0.1, port: {other.gateway.port}}}\n"
+        alone = two(vcenter, other).replace(west, "")
+        assert "west" not in alone
+        async with started(alone) as provider:
+            assert provider.instances is not None
+            with pytest.raises(CloudError, match="vCenter west"):
+                scope_of(provider.instances, lives)
+            # Nor does a replica in east, which is off, stand in for its machine.
+            await vcenter.simulator.create("b", uuid=other.simulator.uuids["b"], power="poweredOff")
+            found = await one(provider, lives)
+            assert isinstance(found, CloudError), found
+            assert "replica" in str(found)
+            # Once east runs it, such as after a failover, it is the machine.
+            await vcenter.simulator.change("b", power="poweredOn")
+            assert (await one(provider, lives)).state is InstanceState.RUNNING
+            assert scope_of(provider.instances, lives) == "east"
+
+
 async def test_a_vcenter_that_is_down_holds_up_only_what_it_may_have(
     vcenter: Site, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

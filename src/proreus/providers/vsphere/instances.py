@@ -96,11 +96,12 @@ class VSphereInstances:
         """Return where a node's machine was seen last, and the vCenter that its label names.
 
         A label has 63 letters, and not all: a label that fits several vCenters' names tells
-        nothing.
+        nothing. One that fits none is told as it is: it names a vCenter that is not in the
+        cloud-config, perhaps not any more, and its machine may live there.
         """
         seen, _ = self._seen.get(parsed(node.spec.provider_id) or "", ("", None))
         label = node.metadata.labels.get(LABEL_VCENTER, "")
-        named = [name for name in self._places if label and LABEL_VALUE.clean(name) == label]
+        named = [name for name in self._places if LABEL_VALUE.clean(name) == label] or [label]
         return tuple(filter(None, (seen, *(named if len(named) == 1 else ()))))
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:

@@ -256,17 +256,28 @@ def _elsewhere(uuid: str, vcenter: str, found: Iterable[Ref]) -> str:
 def vcenter_of(names: Sequence[str], told: Iterable[str]) -> str:
     """Return the name of the vCenter in which a Node is looked up, its scope.
 
+    A Node's label may name a vCenter that has left the cloud-config: no other one can say that its
+    machine is gone, be it the only one that is left.
+
     Args:
         names: The names of all vCenters.
         told: The names of the vCenter where the Node's machine was seen last, and of the one that
             its label names; the first that exists counts.
 
     Raises:
-        CloudError: Nothing tells which vCenter has it: then no other node can vouch for the answer.
+        CloudError: Nothing tells which vCenter has it, or it is not in the cloud-config: then no
+            other node can vouch for the answer.
     """
-    for name in names[:1] if len(names) == 1 else told:
-        if name in names:
+    told = tuple(filter(None, told))
+    for name in told or names:
+        if name in names and (told or len(names) == 1):
             return name
+    if told:
+        raise CloudError(
+            f"the machine of this node was in vCenter {told[-1]}, by the Node's label, which the"
+            " cloud-config does not name: name it there again, or remove the label if that vCenter"
+            " is called otherwise now"
+        )
     raise CloudError(
         "it is not known which vCenter has the machine of this node: none has shown it yet"
     )
