@@ -370,13 +370,15 @@ def used_by_hand(site: LBSite, ip: str, kind: str) -> str:
     id_ = site.give(ip)
     if kind == "rule":
         site.official_rule(id_, "by hand", 22, 22)
+    elif kind == "tag":
+        site.world.tags["PublicIpAddress", id_] = {"team": "databases"}
     else:
         site.world.forwardings["pf"] = {"id": "pf", "ipaddressid": id_, "publicport": "2222"}
     site.world.tags["Network", site.network] = {f"{CLAIM}{UID}": f"{CLUSTER.uid}/{ip}"}
     return id_
 
 
-@pytest.mark.parametrize("kind", ["rule", "port forwarding"])
+@pytest.mark.parametrize("kind", ["rule", "port forwarding", "tag"])
 @pytest.mark.parametrize("is_made", [True, False])
 async def test_an_address_that_was_claimed_and_is_anothers_now_is_left_alone(
     emulator: Emulator, kind: str, *, is_made: bool
@@ -405,7 +407,7 @@ async def test_where_the_network_cannot_be_tagged_an_address_is_acquired_without
         assert site.is_empty()
 
 
-@pytest.mark.parametrize("kind", ["rule", "port forwarding"])
+@pytest.mark.parametrize("kind", ["rule", "port forwarding", "tag"])
 async def test_a_named_address_that_somebody_else_acquired_after_a_claim_is_never_released(
     emulator: Emulator, kind: str
 ) -> None:
@@ -413,10 +415,31 @@ async def test_a_named_address_that_somebody_else_acquired_after_a_claim_is_neve
         ip_id = used_by_hand(site, "203.0.113.7", kind)
         desired = site.desired(load_balancer_ip="203.0.113.7")
         await site.made(desired)
-        assert not site.world.tags["PublicIpAddress", ip_id]
+        assert MARK_SERVICE_UID not in site.world.tags["PublicIpAddress", ip_id]
         assert not site.world.tags["Network", site.network]
         await site.deleted(desired)
         assert site.allocated() == {"203.0.113.7"}
+
+
+@pytest.mark.parametrize("is_acquired", [True, False])
+@pytest.mark.parametrize("of_cluster", [CLUSTER.uid, "another-cluster-uid"])
+async def test_an_address_that_another_service_has_claimed_is_not_anybodys_to_name(
+    emulator: Emulator, of_cluster: str, *, is_acquired: bool
+) -> None:
+    """It is that Service's, which has not marked it yet: it acquires it, or failed to mark it."""
+    async with lb_site(emulator) as site:
+        ip = "203.0.113.7"
+        if is_acquired:
+            site.give(ip)
+        claims = {f"{CLAIM}{OTHER_UID}": f"{of_cluster}/{ip}"}
+        site.world.tags["Network", site.network] = dict(claims)
+        desired = site.desired(load_balancer_ip=ip)
+        answer = await site.ensure(desired)
+        assert isinstance(answer, InvalidRequest), answer
+        assert OTHER_UID in str(answer)
+        assert not site.rules()
+        assert site.world.tags["Network", site.network] == claims
+        assert site.allocated() == ({ip} if is_acquired else set())
 
 
 async def test_where_free_addresses_are_not_shown_cloudstack_chooses_one(

@@ -96,3 +96,17 @@ def claimed(value: str, ref: LoadBalancerRef) -> str:
 def claims_of(tags: Mapping[str, str]) -> dict[str, str]:
     """Return the values of all claims on a network, by the UIDs of Services."""
     return {key.removeprefix(CLAIM): value for key, value in tags.items() if key.startswith(CLAIM)}
+
+
+def claimants(claims: Mapping[str, str], ref: LoadBalancerRef, ip: str) -> list[Owner]:
+    """Return the other Services that claim an address in a network.
+
+    Such an address is theirs, although it has no mark yet: CloudStack takes none with the request
+    that acquires it.
+    """
+    own = ref.uid, claim_value(ref, ip)
+    return [
+        Owner(value.removesuffix(f"/{ip}"), service_uid=uid)
+        for uid, value in claims.items()
+        if value.endswith(f"/{ip}") and (uid, value) != own
+    ]

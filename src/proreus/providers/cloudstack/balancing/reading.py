@@ -254,16 +254,18 @@ class Reader:
                 f"spec.loadBalancerIP: {ip} is an address of the zone {found[0].get('zonename')},"
                 f" and the nodes' network {network.id} is in another"
             )
-        one = here[0]
-        if one.get("state") == _FREE:
+        one, names = here[0], (id_of(here[0]), ip)
+        others = owners.claimants(network.claims, lb.ref, ip)
+        why = refusal(others, lb.ref, self._tenants, names) if others else ""
+        if not why and one.get("state") == _FREE:
             return Address(ip)
-        if claim == ip and await self._is_unused(one, network.id, network.vpc):
+        if not why and claim == ip and await self._is_unused(one, network.id, network.vpc):
             return Address(ip, id_of(one))
-        if not documents.is_usable_in(one, network):
+        if not why and not documents.is_usable_in(one, network):
             raise InvalidRequest(
                 f"spec.loadBalancerIP: {ip} is not an address of the nodes' network {network.id}"
             )
-        if why := refusal(owners.owners_of(one), lb.ref, self._tenants, (id_of(one), ip)):
+        if why := why or refusal(owners.owners_of(one), lb.ref, self._tenants, names):
             raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
         # Whatever an old claim says: somebody else has acquired it.
         return Address(ip, id_of(one), is_shared=claim == ip)
@@ -348,8 +350,8 @@ class Reader:
         ]
 
     async def _is_unused(self, one: Described, network: str, vpc: str = "") -> bool:
-        """Tell whether a claimed address was acquired and has no rules yet, of any kind."""
-        if one.get("state") == _FREE or one.get("hasrules") or owners.owners_of(one):
+        """Tell whether a claimed address was acquired, and has no tags or rules of any kind."""
+        if one.get("state") == _FREE or one.get("hasrules") or one.get("tags"):
             return False
         if one.get("issourcenat") or one.get("isstaticnat"):
             return False
