@@ -214,6 +214,22 @@ async def test_a_host_that_was_removed_and_added_again_may_be_the_same_machine(
         assert (await describe(provider, node(name, PREFIX + before)))[name] == NotFound()
 
 
+async def test_a_host_that_was_added_again_by_another_name_is_known_by_its_address(
+    emulator: Emulator,
+) -> None:
+    """Its domain was changed; its kubelet goes on under the former name, and is silent now."""
+    before, gone = emulator.world.add_hosts(["node-1.old.example.org", "node-2.example.org"])
+    for uuid in (before, gone):
+        emulator.world.remove_host(uuid)
+    (again,) = emulator.world.add_hosts(["node-1.new.example.org"])
+    ip = str(emulator.world.host(again)["agentIpAddress"])
+    async with started(emulator) as provider:
+        lives = node("node-1.old.example.org", PREFIX + before, ip)
+        answers = await describe(provider, lives, node("n2", PREFIX + gone, "10.42.9.9"))
+        assert isinstance(answers[lives.metadata.name], IdentityConflict), answers
+        assert answers["n2"] == NotFound()
+
+
 async def test_a_host_of_the_name_that_goes_itself_keeps_no_node(emulator: Emulator) -> None:
     (before,) = emulator.world.add_hosts(["node-1"])
     emulator.world.remove_host(before)

@@ -7,7 +7,7 @@ from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.cloudprovider.lookups import each, foreign_id
 from proreus.kube.objects import Node
 from proreus.providers.rancher.api import Api, Described
-from proreus.providers.rancher.machines import instance, is_going, joined, merged
+from proreus.providers.rancher.machines import addresses, instance, is_going, joined, merged
 from proreus.providers.rancher.names import (
     SCHEME,
     Host,
@@ -107,7 +107,8 @@ def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudErro
     """Return the answer about one node from what was looked up. Pure.
 
     A machine that was removed and added again is another host to Rancher, with another uuid. So a
-    host is not gone while there is another one of the Node's name: it may be the same machine.
+    host is not gone while there is another one of the Node's name or address: it may be the same
+    machine.
     """
     text = node.spec.provider_id
     if text:
@@ -127,13 +128,26 @@ def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudErro
 
 
 def _absence(node: Node, uuid: str, hosts: Index) -> NotFound | IdentityConflict:
-    """Return the answer about a host that Rancher does not have."""
-    alike = [host for host in named(node.metadata.name, hosts) if not is_going(host)]
+    """Return the answer about a host that Rancher does not have.
+
+    The machine may have been added again, under another name, too, such as after its domain was
+    changed: so no other host may have the Node's name, or an address of it. Hosts of an environment
+    reach one another, and none has the address of another.
+    """
+    own = {one.address for one in node.status.addresses if one.type != "Hostname"}
+    there = (
+        host
+        for host in hosts.by_uuid.values()
+        if not own.isdisjoint(one.address for one in addresses(host))
+    )
+    others = (*named(node.metadata.name, hosts), *there)
+    alike = {str(host.get("id")): host for host in others if not is_going(host)}
     if not alike:
         return NotFound()
     return IdentityConflict(
-        f"the host {uuid} has been removed, but {_ids(alike)} is called {node.metadata.name}, too:"
-        " delete the Node object; if that is the same machine, its kubelet makes it anew"
+        f"the host {uuid} has been removed, but {_ids(tuple(alike.values()))} has the name or an"
+        f" address of the Node {node.metadata.name}: delete the Node object; if that is the same"
+        " machine, its kubelet makes it anew"
     )
 
 
