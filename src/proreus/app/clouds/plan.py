@@ -179,6 +179,10 @@ class Rules(msgspec.Struct, frozen=True):
     classless: bool = True
     lacking: Collection[str] = ()
 
+    def can_have(self, cloud: str | None) -> bool:
+        """Tell whether a cloud is there, and does not lack the capability `LoadBalancers`."""
+        return cloud in self.clouds and cloud not in self.lacking
+
 
 class Placed(msgspec.Struct, frozen=True):
     """The Service is the business of that cloud; one that `leaves` it loses its load balancer."""
@@ -218,9 +222,9 @@ def place(service: Service, rules: Rules, former: str = "") -> Placed | Misplace
             that replaces the Service by its own file has taken finalizer and annotation away, or
             has written another cloud's name; "" for none.
     """
-    former = former if former in rules.clouds and former not in rules.lacking else ""
+    former = former if rules.can_have(former) else ""
     holder = _holder(service, rules, former)
-    if holder and (holder not in rules.clouds or holder in rules.lacking):
+    if holder and not rules.can_have(holder):
         return Misplaced(
             f"its load balancer is in the cloud {holder}, which this manager does not have: add it "
             f"to --cloud-provider; or delete it there, then the annotation "

@@ -133,13 +133,10 @@ class Registry(Clouds):
         """
         if new is not None and (cloud := recorded(new)):
             is_held = old is not None and has_finalizer(old)
-            if not (is_held and self._can_have(self._recorded.get(new.metadata.uid))):
+            if not (is_held and self._rules.can_have(self._recorded.get(new.metadata.uid))):
                 self._recorded[new.metadata.uid] = cloud
         elif (gone := new or old) is not None and (new is None or is_let_go(new)):
             self._recorded.pop(gone.metadata.uid, None)
-
-    def _can_have(self, cloud: str | None) -> bool:
-        return cloud in self._rules.clouds and cloud not in self._rules.lacking
 
     def nodes_of(self, name: str) -> View[Node]:
         """Return the nodes that belong to a cloud, or that nobody is responsible for."""
