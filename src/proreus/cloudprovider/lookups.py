@@ -8,7 +8,7 @@ what the cloud says of that very machine; what a list left out is unknown, or as
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from proreus.cloudprovider.errors import CloudError
@@ -61,8 +61,7 @@ async def check_shown(
     Raises:
         CloudError: None of them is shown, or the cloud does not answer.
     """
-    every = sorted(set(ids))
-    found = await by_id(random.sample(every, min(len(every), MOST_SHOWN)))
+    found = await by_id(some_of(sorted(set(ids)), MOST_SHOWN))
     if not any(isinstance(one, Mapping) for one in found.values()):
         raise CloudError(
             "neither the Service's load balancer nor a machine of the cluster's nodes is shown: are"
@@ -89,6 +88,11 @@ async def check_nodes_shown(
     every = (one.spec.provider_id for one in nodes if isinstance(one, Node))
     if ids := {found for one in every if (found := id_of(one))}:
         await check_shown(ids, by_id)
+
+
+def some_of(items: Sequence[Item], most: int) -> list[Item]:
+    """Return the items, or as many of them as that by chance."""
+    return random.sample(items, min(len(items), most))
 
 
 def in_parts(items: Iterable[Item], size: int) -> list[list[Item]]:

@@ -1,7 +1,6 @@
 """Describe instances of EC2 and machines of Fargate."""
 
 import asyncio
-import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +9,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
-from proreus.cloudprovider.lookups import ask_all, attempt, in_parts
+from proreus.cloudprovider.lookups import ask_all, attempt, in_parts, some_of
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node
 from proreus.providers.aws.api import Api
@@ -115,7 +114,7 @@ async def _listed(api: Api, ids: Collection[str]) -> dict[str, Answer]:
     ]
     found = _with_unknown(ids, shown)
     left_out = [id_ for id_, one in found.items() if isinstance(one, CloudError)]
-    alone = random.sample(left_out, min(MOST_ALONE, len(left_out)))
+    alone = some_of(left_out, MOST_ALONE)
     answers = await asyncio.gather(*(attempt(_asked, api, {id_}) for id_ in alone))
     for id_, answer in zip(alone, answers, strict=True):
         found |= {id_: answer} if isinstance(answer, CloudError) else answer

@@ -6,7 +6,6 @@ and the cluster's UID, by which it is known to be ours.
 
 import ipaddress
 import logging
-import random
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -16,7 +15,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
-from proreus.cloudprovider.lookups import MOST_SHOWN, each
+from proreus.cloudprovider.lookups import MOST_SHOWN, each, some_of
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node
 from proreus.providers.baidu.api import Api, Call, Described
@@ -151,7 +150,7 @@ class BaiduRoutes:
         """
         if not self._vpc:
             ids = sorted({id_ for one in nodes if (id_ := parsed(one.spec.provider_id))})
-            found = await self._machines.by_id(random.sample(ids, min(len(ids), MOST_SHOWN)))
+            found = await self._machines.by_id(some_of(ids, MOST_SHOWN))
             machines = [one for one in found.values() if isinstance(one, Mapping)]
             self._vpc = most_common([str(one.get("vpcId") or "") for one in machines])
         if not self._vpc:
