@@ -22,7 +22,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancer,
     LoadBalancerRef,
 )
-from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.cloudprovider.names import default_load_balancer_name, without_zone
 from proreus.kube.objects import (
     ANNOTATION_SOURCE_RANGES,
     LABEL_EXCLUDE_LB,
@@ -196,7 +196,7 @@ def _source_ranges(
     found: dict[str, list[str]] = {family: [] for family in families}
     for text in ranges:
         try:
-            network = ip_network(text.replace("%", "?"), strict=False)  # Python takes zones
+            network = ip_network(without_zone(text), strict=False)
         except ValueError:
             problems.append(f"{field}: {text!r} is not a CIDR such as 192.0.2.0/24")
             continue

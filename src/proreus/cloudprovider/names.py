@@ -21,6 +21,19 @@ DIGEST: Final = 10
 """Characters of a digest in a name, as in the official names of AWS."""
 
 
+def without_zone(text: str) -> str:
+    """Return the text of an address or a CIDR, which must not have a zone (RFC 4007).
+
+    Python tells 2001:db8::1%eth0 from the address without it; nftables and clouds do not.
+
+    Raises:
+        ValueError: It has one.
+    """
+    if "%" in text:
+        raise ValueError(text)
+    return text
+
+
 def default_load_balancer_name(service_uid: str) -> str:
     """Return the Go framework's name: "a" and the UID without dashes, cut to 32 characters."""
     return ("a" + service_uid.replace("-", ""))[:32]

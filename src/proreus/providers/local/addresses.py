@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.names import without_zone
 from proreus.cloudprovider.selectors import Selector
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -108,11 +109,10 @@ def size(pool: Pool) -> int:
 def parse(text: str) -> Address | None:
     """Parse an address; return None if the text is no address.
 
-    One with a zone (RFC 4007), such as 2001:db8::1%eth0, is none here: Python tells it from the
-    address without, and nftables does not.
+    One with a zone is none here: see `without_zone`.
     """
     try:
-        return None if "%" in text else ipaddress.ip_address(text)
+        return ipaddress.ip_address(without_zone(text))
     except ValueError:
         return None
 

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.annotations import AnnotationReader
+from proreus.cloudprovider.names import without_zone
 from proreus.kube.objects import Service
 
 PREFIX: Final = "service.beta.kubernetes.io/"
@@ -344,8 +345,8 @@ def _address(text: str) -> str:
         ValueError: The text is no address, or an IPv4 address in the form of IPv6, which nodes take
             for what it stands for; or it has a zone, which compares as another address.
     """
-    found = ip_address(text)
-    if isinstance(found, IPv6Address) and (found.ipv4_mapped or found.scope_id):
+    found = ip_address(without_zone(text))
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
         raise ValueError(text)
     return str(found)
 
@@ -360,11 +361,11 @@ def additional_in(service: Service) -> tuple[str, ...]:
 
 
 def _range(text: str) -> str:
-    return str(ip_network(text.replace("%", "?")))  # Python takes zones
+    return str(ip_network(without_zone(text)))
 
 
 def _family(text: str) -> str:
     try:
-        return f"IPv{ip_address(text.replace('%', '?')).version}"
+        return f"IPv{ip_address(without_zone(text)).version}"
     except ValueError:
         return ""
