@@ -79,7 +79,7 @@ class Stage(NamedTuple):
 
     @property
     def room(self) -> int:
-        """Seconds for which it is begun; what it needs to build its programs it takes if it may."""
+        """Seconds that must be left for it to begin; what is beyond may go into its programs."""
         return self.limit + (PREPARED if self.prepare else 0)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 
 from proreus.cloudprovider.names import default_load_balancer_name
-from proreus.kube.objects import KubeObject, Service
+from proreus.kube.objects import KubeObject, ObjectMeta, Service
 from proreus.providers.azure.balancing.annotations import PREFIX, additional_in
 from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, ports_by_protocol
 from proreus.providers.azure.balancing.parts import Claim, Job
@@ -48,10 +48,7 @@ def denies_at_nodes(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bool
     """
     uids = {job.ref.uid for job in jobs}
     others = (one.metadata for one in services if one.metadata.uid not in uids)
-    return any(
-        all(one.annotations.get(name, "").lower() == "true" for name in (_AT_NODES, _DENIES))
-        for one in others
-    )
+    return any(_is_true(one, _AT_NODES) and _is_true(one, _DENIES) for one in others)
 
 
 def is_reached_inside(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bool:
@@ -65,11 +62,13 @@ def is_reached_inside(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bo
     """
     known = [one for one in services if isinstance(one, Service)]
     known += [job.lb.service for job in jobs if job.lb is not None]
-    internal = (
-        one for one in known if one.metadata.annotations.get(_INTERNAL, "").lower() == "true"
-    )
+    internal = (one for one in known if _is_true(one.metadata, _INTERNAL))
     shown = (point.ip for one in internal for point in one.status.load_balancer.ingress)
     return any(one and not ip_address(one).is_global for one in shown)
+
+
+def _is_true(meta: ObjectMeta, annotation: str) -> bool:
+    return meta.annotations.get(annotation, "").lower() == "true"
 
 
 def _of(service: Service) -> Iterator[tuple[str, Claim]]:
@@ -85,7 +84,7 @@ def _of(service: Service) -> Iterator[tuple[str, Claim]]:
 
 def _claim(service: Service, *, is_shown: bool, is_opened: bool) -> Claim:
     meta = service.metadata
-    at_nodes = meta.annotations.get(_AT_NODES, "").lower() == "true"
+    at_nodes = _is_true(meta, _AT_NODES)
     ports = (
         (RULE_PROTOCOLS.get(one.protocol, "*"), one.node_port if at_nodes else one.port)
         for one in service.spec.ports
@@ -95,6 +94,6 @@ def _claim(service: Service, *, is_shown: bool, is_opened: bool) -> Claim:
         meta.namespace,
         ports_by_protocol(ports),
         is_shown,
-        meta.annotations.get(_DENIES, "").lower() == "true",
+        _is_true(meta, _DENIES),
         is_opened,
     )

@@ -37,9 +37,7 @@ from proreus.providers.azure.balancing.annotations import (
     read_options,
 )
 from proreus.providers.azure.balancing.balancers import spots
-from proreus.providers.azure.balancing.desired import (
-    is_of,
-)
+from proreus.providers.azure.balancing.desired import is_of
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.neighbours import Neighbours
 from proreus.providers.azure.balancing.observation import Observer
