@@ -146,9 +146,13 @@ async def test_lists_that_lack_what_is_there_prove_no_absence(gce: Gce, *, has_i
         assert any(isinstance(found[one], Instance) for one in names)
 
 
-async def test_while_a_zone_is_down_nobody_is_absent_by_a_list_alone(gce: Gce) -> None:
+@pytest.mark.parametrize("warns", [False, True])
+async def test_while_a_zone_is_down_nobody_is_absent_by_a_list_alone(
+    gce: Gce, *, warns: bool
+) -> None:
+    """Google may answer 200 with a warning in the place of the zone's instances."""
     gce.run("other", zone=ZONES[1])
-    gce.world.down = {ZONES[0]}
+    gce.world.down, gce.world.warns = {ZONES[0]}, warns
     gce.fail("compute.instances.get", times=100, target=f"/zones/{ZONES[0]}/")
     names = [f"n{number}" for number in range(60)]
     gone = [node_of(f"m{number}", ZONES[1]) for number in range(60)]

@@ -319,10 +319,11 @@ async def test_the_subnetwork_of_the_nodes_must_be_known(gce: Gce) -> None:
         assert "subnetwork-name" in str(answer)
 
 
-async def test_a_zone_that_is_down_loses_no_group(site: Balancing) -> None:
+@pytest.mark.parametrize("warns", [False, True])
+async def test_a_zone_that_is_down_loses_no_group(site: Balancing, *, warns: bool) -> None:
     await site.make(annotations=INTERNAL)
     before = site.gce.one("backendServices", OWN)["backends"]
-    site.gce.world.down = {ZONES[0]}
+    site.gce.world.down, site.gce.world.warns = {ZONES[0]}, warns
     await site.answer(site.desired(site.service((81, "TCP"), annotations=INTERNAL)))
     assert site.gce.one("backendServices", OWN)["backends"] == before
     lb = site.desired(site.service(annotations=INTERNAL))

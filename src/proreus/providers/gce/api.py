@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from proreus.cloudprovider.credential import Credential
-from proreus.cloudprovider.errors import CallTimeout, RetryAfter
+from proreus.cloudprovider.errors import CallTimeout, CloudError, RetryAfter
 from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.requests import Query, Request, json_body
 from proreus.cloudprovider.rest import RestClient
 from proreus.providers.gce import errors, metrics
 from proreus.providers.gce.config import GCEConfig
-from proreus.providers.gce.names import path_in
+from proreus.providers.gce.names import last_part, path_in
 from proreus.providers.gce.operations import OPERATIONS, READS
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ ASK_AGAIN: Final = 2.0
 """Seconds until something that is being changed is looked at again."""
 
 _DONE: Final = "DONE"
+_UNREACHABLE: Final = "UNREACHABLE"
+"""The code of a warning in the place of a zone's items, also where Google answers with 200."""
 _WAITS: Final = {"zones": "zoneOperations", "regions": "regionOperations"}
 
 
@@ -48,20 +50,32 @@ class _Page(msgspec.Struct, frozen=True, rename="camel"):
     next_page_token: str = ""
 
 
+class _Warning(msgspec.Struct, frozen=True):
+    code: str = ""
+
+
 class Scope(msgspec.Struct, frozen=True):
-    """One part of an aggregated list: a zone."""
+    """One part of an aggregated list: a zone; what it lacks may exist if a warning says so."""
 
     instances: tuple[msgspec.Raw, ...] = ()
     instance_groups: tuple[msgspec.Raw, ...] = msgspec.field(default=(), name="instanceGroups")
     endpoint_groups: tuple[msgspec.Raw, ...] = msgspec.field(
         default=(), name="networkEndpointGroups"
     )
+    warning: _Warning = _Warning()
 
 
 class _Aggregated(msgspec.Struct, frozen=True, rename="camel"):
     kind: str
     items: Mapping[str, Scope] = {}
     next_page_token: str = ""
+    unreachables: tuple[str, ...] = ()
+
+    @property
+    def lacking(self) -> list[str]:
+        """The zones that Google could not reach: it says so in either of two places."""
+        warned = [name for name, one in self.items.items() if one.warning.code == _UNREACHABLE]
+        return sorted({last_part(one) for one in (*warned, *self.unreachables)})
 
 
 class Api:
@@ -151,6 +165,9 @@ class Api:
             if partial:
                 more["returnPartialSuccess"] = "true"
             found = await self._rest.call(_request(operation, path, query=more), _Aggregated)
+            if found.lacking and not partial:
+                zones = ", ".join(found.lacking)
+                raise CloudError(f"compute.{operation}: Google cannot reach {zones} at present")
             return found.items.values(), found.next_page_token
 
         return await pages(f"compute.{operation}", page), count

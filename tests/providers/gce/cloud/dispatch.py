@@ -149,7 +149,8 @@ def _aggregated(world: World, method: Method, target: str, query: Parameters) ->
         if zone not in world.down:
             listed = world.listed(f"projects/{project}/zones/{zone}/{kind}")
             every += [(zone, one) for one in listed if selects(query.get("filter", ""), one)]
-    if world.down and query.get("returnPartialSuccess") != "true":
+    is_partial = query.get("returnPartialSuccess") == "true"
+    if world.down and not is_partial and not world.warns:
         down = ", ".join(sorted(world.down))
         raise ApiError(502, "backendError", f"The zones {down} are unreachable.")
     chosen, token = _page(world, every, query)
@@ -158,11 +159,13 @@ def _aggregated(world: World, method: Method, target: str, query: Parameters) ->
         found = [one for of, one in chosen if of == zone]
         for one in found:
             _hide(one)
-        why = f"There are no results for scope 'zones/{zone}' on this page."
-        empty = {"warning": {"code": "NO_RESULTS_ON_PAGE", "message": why}}
+        code, why = "NO_RESULTS_ON_PAGE", f"There are no results for scope 'zones/{zone}'."
+        if zone in world.down and world.warns:
+            code, why = "UNREACHABLE", f"The zone '{zone}' is unreachable."
+        empty = {"warning": {"code": code, "message": why}}
         items[f"zones/{zone}"] = {kind: found} if found else empty
     unreachable = [f"projects/{project}/zones/{zone}" for zone in sorted(world.down)]
-    shown = {"unreachables": unreachable} if unreachable else {}
+    shown = {"unreachables": unreachable} if unreachable and is_partial else {}
     return {"kind": f"compute#{kind}AggregatedList", "items": items, **token, **shown}
 
 

@@ -44,6 +44,8 @@ class World:
         page: The most items of a page.
         lag: Seconds until a list shows what was made.
         down: Zones that lists do not reach.
+        warns: Whether lists that are to be whole say of such a zone only by a warning in its place
+            that it is unreachable, as the list's schema has it and gcloud expects; else they fail.
     """
 
     def __init__(self) -> None:
@@ -56,6 +58,7 @@ class World:
         with self.lock:
             self.latency, self.page, self.lag = 0.0, 500, 0.0
             self.down: set[str] = set()
+            self.warns = False
             self.objects: dict[str, Resource] = {}
             self._operations: dict[str, dict[str, Any]] = {}
             self._made: dict[str, float] = {}
