@@ -87,6 +87,10 @@ SITUATIONS: dict[str, tuple[Balancer | None, Step | None]] = {
         Change("listeners", "l", {"connection_limit": -1}),
     ),
     "a listener without its pool": (with_listener(pool=None), MakePool(POOL, "l")),
+    "a listener with somebody else's pool": (
+        with_listener(pool=None, has_strange_pool=True),
+        Change("listeners", "l", {"default_pool_id": None}),
+    ),
     "a pool of another protocol": (with_pool(protocol="PROXY"), Drop("pools", "p")),
     "another method": (
         with_pool(fields={"lb_algorithm": "SOURCE_IP"}),

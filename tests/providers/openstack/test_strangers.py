@@ -7,7 +7,7 @@ import pytest
 
 from proreus.cloudprovider import CloudError, Done, Ensured, PartChange
 
-from .balancing import INTERNAL, SUBNET, Balancing, P, balancing, by_id, known, previewed
+from .balancing import INTERNAL, SUBNET, Balancing, P, balancing, by_id, known, lives, previewed
 from .wire import Json, started
 
 NAME = "kube_service_test_shop_web"
@@ -88,3 +88,38 @@ async def test_of_two_official_ones_the_annotation_tells_which_is_the_services(
     assert isinstance(answer, Ensured | Done)
     assert site.octavia.of["loadbalancers"][theirs["id"]] == before
     assert (own["id"] in site.octavia.of["loadbalancers"]) is (verb == "ensure")
+
+
+@pytest.mark.parametrize("protocol", ["TCP", "PROXY"])
+async def test_a_pool_that_an_operator_gives_a_services_listener_stays_as_it_is(
+    site: Balancing, protocol: str
+) -> None:
+    """Such as one with a page for the time of repairs."""
+    async with started(site.wire.config()) as provider:
+        service = await lives(site, provider, site.service())
+        balancer, listener = (site.octavia.only(one) for one in ("loadbalancers", "listeners"))
+        pool = {"name": "repairs", "protocol": protocol, "lb_algorithm": "SOURCE_IP"}
+        members = [{"address": "10.0.9.9", "protocol_port": 8080}]
+        theirs = site.octavia.make("pools", {**pool, "members": members}, balancer["id"])
+        listener["default_pool_id"] = theirs["id"]
+        before = copy.deepcopy((theirs, site.octavia.members[theirs["id"]]))
+        planned = await previewed(site, provider, service)
+        assert [one.part for one in planned if one.action == "change"] == ["listener TCP/80"]
+        assert isinstance(await site.ensure(provider, service), Ensured)
+        assert (theirs, site.octavia.members[theirs["id"]]) == before
+        assert listener["default_pool_id"] not in {None, theirs["id"]}
+        (own,) = set(site.octavia.of["pools"]) - {theirs["id"]}
+        assert listener["default_pool_id"] == own
+        assert len(site.octavia.members[own]) == 2
+
+
+@pytest.mark.parametrize("is_former", [True, False])
+async def test_an_official_pool_stays_where_its_number_is_last(
+    site: Balancing, *, is_former: bool
+) -> None:
+    async with started(site.wire.config()) as provider:
+        service = await lives(site, provider, site.service())
+        pool = site.octavia.only("pools")
+        pool |= {"name": f"pool_{NAME}_0" if is_former else "pool_of_somebody", "tags": []}
+        assert isinstance(await site.ensure(provider, service), Ensured)
+    assert (list(site.octavia.of["pools"]) == [pool["id"]]) is is_former

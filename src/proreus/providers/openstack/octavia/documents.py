@@ -1,6 +1,6 @@
 """Translate load balancers and their parts to documents of Octavia's API, and back. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -70,7 +70,10 @@ def balancer(desired: Balancer, tags: Sequence[str], *, whole: bool) -> Document
 
 
 def observed(
-    described: Described, listeners: Iterable[Described], pools: Iterable[Described]
+    described: Described,
+    listeners: Iterable[Described],
+    pools: Iterable[Described],
+    strange: Collection[str] = (),
 ) -> Balancer:
     """Return a load balancer as Octavia describes it, without members and monitors.
 
@@ -78,12 +81,13 @@ def observed(
         described: The load balancer as Octavia describes it.
         listeners: The Service's listeners.
         pools: The Service's pools.
+        strange: The ids of the pools that are others'.
     """
     pools = tuple(pools)
     by_id = {id_of(pool_): _pool(pool_) for pool_ in pools}
     # A pool names its listeners, which the list of these may lack.
     claimed = {id_of(pool_) for pool_ in pools if pool_.get("listeners")}
-    found = tuple(_listener(listener_, by_id) for listener_ in listeners)
+    found = tuple(_listener(listener_, by_id, strange) for listener_ in listeners)
     used = {listener_.pool.id for listener_ in found if listener_.pool is not None}
     return Balancer(
         name=str(described.get("name", "")),
@@ -101,8 +105,10 @@ def port_of(described: Described) -> tuple[str, int]:
     return _listener(described, {}).key
 
 
-def _listener(described: Described, pools: Mapping[str, Pool]) -> Listener:
-    fields = dict(described)
+def _listener(
+    described: Described, pools: Mapping[str, Pool], strange: Collection[str] = ()
+) -> Listener:
+    fields, used = dict(described), str(described.get("default_pool_id") or "")
     ranges = described.get("allowed_cidrs") or None
     if ranges is not None and {"0.0.0.0/0", "::/0"} & set(ranges):
         ranges = None  # what the official manager sets means the same as nothing
@@ -111,9 +117,10 @@ def _listener(described: Described, pools: Mapping[str, Pool]) -> Listener:
         protocol=str(described["protocol"]),
         port=int(described["protocol_port"]),
         fields=fields,
-        pool=pools.get(str(described.get("default_pool_id") or "")),
+        pool=pools.get(used),
         name=str(described.get("name", "")),
         id=id_of(described),
+        has_strange_pool=used in strange,
     )
 
 

@@ -94,10 +94,14 @@ class Octavia:
         foreign = [listener for listener in listeners if listener not in own]
         used = {str(one.get("default_pool_id")) for one in own}
         kept = [
-            pool for pool in pools if id_of(pool) in used or owners.is_part_of(pool, described, ref)
+            pool
+            for pool in pools
+            if owners.is_part_of(pool, described, ref)
+            or (id_of(pool) in used and _is_former(pool, described, ref))
         ]
+        strange = {id_of(pool) for pool in pools if pool not in kept}
         return msgspec.structs.replace(
-            documents.observed(described, own, kept),
+            documents.observed(described, own, kept, strange),
             taken=frozenset(documents.port_of(one) for one in foreign),
             others=owners.others(described, foreign, ref),
             hosts=records.hosts_of(kept),
@@ -187,3 +191,12 @@ def is_immutable(error: Refused) -> bool:
     """Tell whether an error means that Octavia still works on the load balancer or its parts."""
     text = str(error).lower()
     return error.status == _CONFLICT and ("immutable" in text or "invalid state pending" in text)
+
+
+def _is_former(pool: Described, described: Described, ref: LoadBalancerRef) -> bool:
+    """Tell whether a pool that a Service's listener uses has a name as official ones once had.
+
+    Before they cut names, they had the number last, where anybody's pool may have one.
+    """
+    names = (f"pool_{name}_" for name in owners.own_names(described, ref))
+    return not owners.tags_of(pool) and str(pool.get("name") or "").startswith(tuple(names))

@@ -51,7 +51,11 @@ class Pool(msgspec.Struct, frozen=True):
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """A listener: a port of a load balancer; another `protocol` needs another listener."""
+    """A listener: a port of a load balancer; another `protocol` needs another listener.
+
+    `has_strange_pool` is True where it sends traffic to a pool that is not the Service's; `pool` is
+    None then.
+    """
 
     protocol: str
     port: int
@@ -59,6 +63,7 @@ class Listener(msgspec.Struct, frozen=True):
     pool: Pool | None
     name: str = ""
     id: str = ""
+    has_strange_pool: bool = False
 
     @property
     def key(self) -> tuple[str, int]:

@@ -8,6 +8,7 @@ is refused (409). So a plan has one step, and is made anew from what there is th
 * Members and monitors are asked for (`Look`) when all else is as desired.
 * What is not desired goes first, since a port can be taken by one listener only.
 * What cannot be changed is made anew: a listener of another protocol, a pool, a monitor.
+* A listener that somebody has given a pool of his own gets one of ours again; that pool stays.
 * A load balancer in the state ERROR is deleted and made anew as long as it has no address that
   somebody may know; else an error says so (`Broken`), as for one that the provider would have to
   delete in parts.
@@ -237,7 +238,8 @@ def _listener(desired: Listener, observed: Listener | None) -> Step | None:
     if desired.pool is None:
         return None if observed.pool is None else Drop("pools", observed.pool.id)
     if observed.pool is None:
-        return MakePool(desired.pool, observed.id)
+        free = Change("listeners", observed.id, {"default_pool_id": None})
+        return free if observed.has_strange_pool else MakePool(desired.pool, observed.id)
     if observed.pool.protocol != desired.pool.protocol:
         return Drop("pools", observed.pool.id)
     changed = _differing(desired.pool.fields, observed.pool.fields)

@@ -72,7 +72,9 @@ def _changed(one: Listener, step: Step) -> Listener:
     pool = one.pool
     match step:
         case Change("listeners", one.id, fields):
-            return msgspec.structs.replace(one, fields={**one.fields, **fields})
+            is_strange = one.has_strange_pool and "default_pool_id" not in fields
+            changed = {**one.fields, **fields}
+            return msgspec.structs.replace(one, fields=changed, has_strange_pool=is_strange)
         case MakePool(desired, one.id):
             pool = msgspec.structs.replace(_made(desired, one), members=(), monitor=None)
         case Drop("pools", id_) if pool is not None and pool.id == id_:
