@@ -8,6 +8,7 @@ what the cloud says of that very machine; what a list left out is unknown, or as
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
@@ -18,6 +19,8 @@ from proreus.kube.objects import KubeObject, Node
 
 MOST_SHOWN: Final = 20
 """Machines that are asked about to see whether the credentials are the right ones."""
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 Item = TypeVar("Item", bound=Any)
 Key = TypeVar("Key", bound=Hashable)
@@ -44,6 +47,31 @@ def ownership_by_id(node: Node, is_ours: Callable[[str], object]) -> Ownership:
 def foreign_id(provider_id: str, cloud: str, form: str) -> str:
     """Return why a node cannot be looked up: its provider id has not the cloud's form. Pure."""
     return f"spec.providerID {provider_id!r} is not one of {cloud}: it must have the form {form}"
+
+
+def system_uuids(node: Node) -> tuple[str, ...]:
+    """Return the UUID that a kubelet reports of its machine, in both byte orders. Pure.
+
+    The swapped one comes first, as in the official manager of vSphere; there is none if the kubelet
+    reports none.
+    """
+    reported = node.status.node_info.system_uuid.strip().lower()
+    known = (swapped(reported), reported) if _UUID.fullmatch(reported) else ()
+    return tuple(dict.fromkeys(known))
+
+
+def swapped(uuid: str) -> str:
+    """Return a UUID with its first three fields in the other byte order. Pure.
+
+    SMBIOS 2.6 and later has them in little endian, and what a guest reports depends on the
+    version of its virtual hardware.
+    """
+    fields = uuid.split("-")
+    return "-".join([_reversed(field) for field in fields[:3]] + fields[3:])
+
+
+def _reversed(field: str) -> str:
+    return "".join(reversed([field[at : at + 2] for at in range(0, len(field), 2)]))
 
 
 async def check_shown(

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from proreus.cloudprovider.lookups import swapped
 from proreus.kube.objects import Node
 from proreus.kube.requests import NODES
-from proreus.providers.vsphere.names import swapped
 from proreus.testing.kubelet import node_body
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Instance

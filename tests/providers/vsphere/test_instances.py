@@ -6,7 +6,7 @@ from labs.vsphere import Fault
 from labs.vsphere.simulator import nic
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
-from proreus.providers.vsphere.names import swapped
+from proreus.cloudprovider.lookups import swapped
 
 from .site import Site, describe, node, one, shown, site, started
 

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.lookups import swapped
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.providers.vsphere.addresses import selection
 from proreus.providers.vsphere.config import Labels, Nodes
 from proreus.providers.vsphere.instances import LABEL_VCENTER, VSphereInstances
-from proreus.providers.vsphere.names import Target, parsed, provider_id, swapped, target
+from proreus.providers.vsphere.names import Target, parsed, provider_id, target
 
 from .site import node
 

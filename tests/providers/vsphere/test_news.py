@@ -9,9 +9,9 @@ import pytest
 from labs.vsphere import Fault
 from labs.vsphere.simulator import nic
 from proreus.cloudprovider.hints import Listener
+from proreus.cloudprovider.lookups import swapped
 from proreus.providers.vsphere import VSphereCloud
 from proreus.providers.vsphere.machines import Machine
-from proreus.providers.vsphere.names import swapped
 from proreus.providers.vsphere.news import names_of
 from proreus.providers.vsphere.soap import Ref
 from proreus.testing.controlplane.certificates import Authority

@@ -76,6 +76,7 @@ class AzureInstances:
             raise InvalidRequest(target.problem)
         machine = await self._machine(questions, target)
         if machine is None:
+            await self._check_moved(questions, target)
             return NotFound()
         view, interface = await asyncio.gather(
             questions.view(machine), questions.interface(machine)
@@ -83,6 +84,23 @@ class AzureInstances:
         if interface is None:
             raise CloudError(f"the machine {machine['id']} has no network interface yet")
         return instance(machine, view, interface, await questions.public(interface))
+
+    async def _check_moved(self, questions: Questions, target: Target) -> None:
+        """Refuse to take a machine for gone that has another id since it was moved.
+
+        A machine that is moved to another resource group works on and keeps its `vmId`:
+        https://learn.microsoft.com/azure/azure-resource-manager/management/move-resource-group-and-subscription
+
+        Raises:
+            IdentityConflict: Azure shows the machine elsewhere; names its id.
+        """
+        if target.id is None or not target.uuids:
+            return
+        if moved := await questions.moved(target.id, target.uuids):
+            raise IdentityConflict(
+                f"the machine {target.id.resource} has been moved and is {moved} by now: delete the"
+                " Node object and restart the kubelet, which makes it anew with that id"
+            )
 
     async def _machine(self, questions: Questions, target: Target) -> Resource | None:
         if target.id is not None:

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.cloudprovider.lookups import foreign_id, ownership_by_id
+from proreus.cloudprovider.lookups import foreign_id, ownership_by_id, system_uuids
 from proreus.kube.objects import Node
 from proreus.providers.azure.ids import MachineId, machine_id
 
@@ -20,12 +20,21 @@ _FORM: Final = (
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The key by which a Node's machine is looked up: an id, or a name in a group, or neither."""
+    """The key by which a Node's machine is looked up: an id, or a name in a group, or neither.
+
+    Attributes:
+        id: The id that the provider id names.
+        name: The Node's name, if it has no provider id.
+        group: The resource group in which that name is looked for.
+        problem: Why there is nothing to look the machine up by.
+        uuids: What the machine's `vmId` may be, as its kubelet reports it, if `id` is given.
+    """
 
     id: MachineId | None = None
     name: str = ""
     group: str = ""
     problem: str = ""
+    uuids: tuple[str, ...] = ()
 
 
 def is_unmanaged(node: Node) -> bool:
@@ -57,7 +66,7 @@ def target(node: Node, subscription: str, group: str) -> Target:
             problem=f"spec.providerID {text!r} names another subscription than {subscription}, the"
             " one of the cloud-config: the manager of that subscription takes care of this node"
         )
-    return Target(id=found)
+    return Target(id=found, uuids=system_uuids(node))
 
 
 def ownership(node: Node, subscription: str) -> Ownership:

@@ -2,16 +2,26 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, MutableMapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Mapping,
+    MutableMapping,
+)
 from types import TracebackType
 from typing import Any, Final, Self
+
+import msgspec
 
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
 from proreus.cloudprovider.lookups import attempt
 from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource
 from proreus.providers.azure.config import VMType
-from proreus.providers.azure.ids import MachineId
+from proreus.providers.azure.ids import MachineId, last
 from proreus.providers.azure.machines import by_id, interface_ids, node_name, part, public_ids
 from proreus.providers.azure.operations import Operation
 
@@ -83,6 +93,33 @@ class Questions:
             ("machine", id_), lambda: self._arm.find(operation, id_.resource, _VIEW)
         )
         return found
+
+    async def moved(self, id_: MachineId, uuids: Collection[str]) -> str:
+        """Return the id of a machine that is not where it was, but elsewhere; "" if it is nowhere.
+
+        A scale set is moved as a whole. Without the right to read all of the subscription nothing
+        is found.
+
+        Args:
+            id_: Where the machine was.
+            uuids: What its `vmId` may be.
+
+        Raises:
+            CloudError: Azure gives no usable answer.
+        """
+        kind, operation = "virtualMachines", operations.VM_LIST
+        if id_.set:
+            kind, operation = "virtualMachineScaleSets", operations.SCALE_SET_LIST
+        try:
+            found = await self._listed(operation, f"{self._subscription()}{_COMPUTE}/{kind}")
+        except Unauthenticated:
+            return ""
+        machines: Iterable[Mapping[str, Any] | None] = found.values()
+        if id_.set:
+            there = (one for one in found if last(one) == id_.set and one != id_.scale_set)
+            machines = [await self.machine(_inside(one, id_)) for one in there]
+        same = (one for one in machines if one and str(part(one, "vmId")).lower() in uuids)
+        return next((str(one["id"]) for one in same), "")
 
     async def view(self, machine: Resource) -> Resource | None:
         """Return the instance view of a machine, with power state and fault domain.
@@ -228,6 +265,12 @@ class Questions:
 
     def _group_id(self, group: str) -> str:
         return f"{self._subscription()}/resourceGroups/{group}"
+
+
+def _inside(set_: str, id_: MachineId) -> MachineId:
+    """Return the machine of the same number in another scale set."""
+    group = set_.partition("/resourcegroups/")[2].partition("/")[0]
+    return msgspec.structs.replace(id_, group=group)
 
 
 def _list_of(id_: MachineId) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.lookups import foreign_id
+from proreus.cloudprovider.lookups import foreign_id, system_uuids
 from proreus.kube.objects import Node
 
 SCHEME: Final = "vsphere://"
@@ -45,20 +45,6 @@ def parsed(text: str) -> str | None:
     return uuid if _UUID.fullmatch(uuid) else None
 
 
-def swapped(uuid: str) -> str:
-    """Return a UUID with its first three fields in the other byte order.
-
-    SMBIOS 2.6 and later has them in little endian, and what a guest reports depends on the
-    version of its virtual hardware.
-    """
-    fields = uuid.split("-")
-    return "-".join([_reversed(field) for field in fields[:3]] + fields[3:])
-
-
-def _reversed(field: str) -> str:
-    return "".join(reversed([field[at : at + 2] for at in range(0, len(field), 2)]))
-
-
 def target(node: Node) -> Target:
     """Return the keys by which a Node's machine is looked up: its provider id, or all others."""
     if node.spec.provider_id:
@@ -67,10 +53,9 @@ def target(node: Node) -> Target:
             return Target(uuid=uuid)
         example = "vsphere://422e4956-ad22-1139-6d72-59cc8f26bc90"
         return Target(problem=foreign_id(node.spec.provider_id, "vSphere", example))
-    name, reported = node.metadata.name, node.status.node_info.system_uuid.strip().lower()
-    known = (swapped(reported), reported) if _UUID.fullmatch(reported) else ()
+    name = node.metadata.name
     address = str(ip) if (ip := parsed_address(name)) else ""
-    return Target(system_uuids=tuple(dict.fromkeys(known)), dns_name=name.lower(), address=address)
+    return Target(system_uuids=system_uuids(node), dns_name=name.lower(), address=address)
 
 
 def parsed_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -10,9 +10,10 @@ from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.hints import Hints
+from proreus.cloudprovider.lookups import swapped
 from proreus.providers.vsphere.filters import Filter
 from proreus.providers.vsphere.machines import ENCODING, METADATA, Machine, machine
-from proreus.providers.vsphere.names import provider_id, swapped
+from proreus.providers.vsphere.names import provider_id
 from proreus.providers.vsphere.soap import Ref
 from proreus.providers.vsphere.vcenter import Client, Session
 

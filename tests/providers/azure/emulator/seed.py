@@ -1,10 +1,11 @@
 """Fills an emulator with what a cluster has before its manager starts: network and machines."""
 
+import json
 import string
 import uuid
 from typing import Any
 
-from .store import LOCATION, Resource, Store, compute, network
+from .store import GROUP, LOCATION, Resource, Store, compute, network
 
 NIC_OF_SET = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces"
 VNET = network("virtualNetworks", "vnet")
@@ -203,3 +204,19 @@ def remove_machine(store: Store, id_: str) -> None:
     for one in found["properties"]["networkProfile"]["networkInterfaces"]:
         store.delete(one["id"])
     store.delete(id_)
+
+
+def move(store: Store, id_: str, group: str) -> str:
+    """Move a machine or a scale set with all below it to another resource group; return its id.
+
+    What is moved works on, and keeps its `vmId`; its interfaces may stay where they are.
+    """
+    store.groups.add(group.lower())
+    start, sign, end = id_.partition(f"/resourceGroups/{GROUP}/")
+    new = f"{start}/resourceGroups/{group}/{end}"
+    assert sign
+    for key, one in list(store.of.items()):
+        if key == id_.lower() or key.startswith(f"{id_.lower()}/"):
+            store.delete(key)
+            store.put(json.loads(json.dumps(one).replace(id_, new)))
+    return new
