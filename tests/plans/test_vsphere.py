@@ -10,11 +10,15 @@ from proreus.providers.vsphere.machines import Machine, Proof, Snapshot
 from proreus.providers.vsphere.names import Target
 from proreus.providers.vsphere.plan import (
     Index,
+    Lone,
     Match,
     Replaced,
+    Seen,
     Unproven,
     absence,
+    alone,
     match,
+    remembered,
     replaced,
     trusted,
     vcenter_of,
@@ -135,30 +139,35 @@ def test_copies_that_cannot_be_told_apart_are_a_conflict() -> None:
 
 
 OFF = machine(5, uuid=UUID, host_name="n", power="poweredOff")
+ON = machine(6, uuid=UUID, host_name="x", power="poweredOn")
+OWN = machine(6, uuid=UUID, host_name="N", power="poweredOn")
 FORMER = Ref("VirtualMachine", "vm-9")
 
 
 @pytest.mark.parametrize(
     ("shown", "seen", "told", "unreadable", "expected"),
     [
-        # It is the one that was seen, or it runs under the Node's name.
-        (OFF, ("a", OFF.ref), (), ("lost",), Match),
-        (machine(6, uuid=UUID, host_name="N", power="poweredOn"), ("b", FORMER), (), (), Match),
+        # It is the one that was seen for sure, or it runs under the Node's name.
+        (OFF, Seen("a", OFF.ref, is_sure=True), (), ("lost",), Match),
+        (ON, Seen("a", ON.ref), (), ("lost",), Match),
+        (OWN, Seen("b", FORMER), (), (), Match),
+        # It was seen under another name: replicas of others may have it.
+        (OFF, Seen("a", OFF.ref), (), ("lost",), Lone),
         # Another one was seen, here or elsewhere.
-        (OFF, ("a", FORMER), (), (), Replaced),
-        (OFF, ("b", OFF.ref), (), (), Replaced),
-        (machine(6, uuid=UUID, host_name="x", power="poweredOn"), ("b", FORMER), (), (), Replaced),
+        (OFF, Seen("a", FORMER, is_sure=True), (), (), Replaced),
+        (OFF, Seen("b", OFF.ref), (), (), Replaced),
+        (ON, Seen("b", FORMER), (), (), Replaced),
         # None was seen: the label tells where it is, and it may be one that nobody can read.
-        (OFF, None, (), (), Match),
-        (OFF, None, ("a",), (), Match),
+        (OFF, None, (), (), Lone),
+        (OFF, None, ("a",), (), Lone),
         (OFF, None, ("b",), (), CloudError),
         (OFF, None, ("a",), ("lost",), CloudError),
-        (machine(6, uuid=UUID, host_name="x", power="poweredOn"), None, ("b",), ("lost",), Match),
+        (ON, None, ("b",), ("lost",), Match),
     ],
 )
 def test_what_is_off_may_be_a_replica(
     shown: Machine,
-    seen: tuple[str, Ref] | None,
+    seen: Seen | None,
     told: tuple[str, ...],
     unreadable: tuple[str, ...],
     expected: type[object],
@@ -167,10 +176,51 @@ def test_what_is_off_may_be_a_replica(
     assert type(trusted(Match("a", shown), "n", seen, told, lost)) is expected
 
 
+def test_the_vcenter_that_a_node_is_in_tells_whether_its_machine_has_replicas() -> None:
+    assert trusted(Match("a", OFF), "n", None, ("a",), ()) == Lone(Match("a", OFF), ("a",))
+    assert trusted(Match("a", OFF), "n", None, (), ()) == Lone(Match("a", OFF))
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ({"a": (OFF.ref,), "b": ()}, Match),
+        ({"a": ()}, Match),  # the index lags
+        ({"a": (OFF.ref, FORMER)}, CloudError),
+        ({"a": (OFF.ref,), "b": (OFF.ref,)}, CloudError),
+        ({"a": (OFF.ref,), "b": DOWN}, CloudError),
+    ],
+)
+def test_a_machine_that_is_off_counts_if_no_index_knows_another(
+    known: dict[str, tuple[Ref, ...] | CloudError], expected: type[object]
+) -> None:
+    assert type(alone(Lone(Match("a", OFF)), known)) is expected
+
+
+@pytest.mark.parametrize(
+    ("shown", "seen", "is_alone", "is_sure"),
+    [
+        (OFF, None, False, False),
+        (OFF, None, True, True),
+        (OWN, None, False, True),
+        (ON, Seen("a", ON.ref), False, False),
+        (ON, Seen("a", ON.ref, is_sure=True), False, True),
+        (ON, Seen("a", FORMER, is_sure=True), False, False),
+    ],
+)
+def test_a_machine_is_known_for_sure_by_its_name_or_as_the_only_one(
+    shown: Machine, seen: Seen | None, *, is_alone: bool, is_sure: bool
+) -> None:
+    found = remembered(Match("a", shown), "n", seen, is_alone=is_alone)
+    assert found == Seen("a", shown.ref, is_sure)
+
+
 @pytest.mark.parametrize("last", [UUID, "", CloudError("no right")])
 def test_a_machine_takes_anothers_place_only_once_that_is_gone(last: str | CloudError) -> None:
     one = Replaced(Match("a", OFF), "b", FORMER)
-    assert replaced(one, None) == one.found
+    assert replaced(one, None) == Lone(one.found)
+    running = Match("a", ON)
+    assert replaced(Replaced(running, "b", FORMER), None) == running
     assert type(replaced(one, last)) is CloudError
     assert "vm-9 in vCenter b" in str(replaced(one, last))
 

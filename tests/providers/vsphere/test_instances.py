@@ -157,6 +157,55 @@ async def test_a_replica_does_not_stand_in_for_a_machine_that_cannot_be_read(
     assert isinstance(found, CloudError), found
 
 
+async def test_of_two_nodes_with_one_uuid_neither_stands_in_for_the_other(vcenter: Site) -> None:
+    """A clone that kept the UUID is a Node, too; it is off when the storage of the first is away."""
+    await vcenter.simulator.create("a")
+    known = node("a", vcenter.id("a"))
+    await vcenter.simulator.create("b", uuid=vcenter.simulator.uuids["a"])
+    clone = node("b", vcenter.id("b"))
+    async with started(vcenter.config()) as provider:
+        found = await describe(provider, known, clone)
+        assert [one.name for one in found.values()] == ["a", "b"]
+        await vcenter.simulator.change("b", power="poweredOff")
+        await vcenter.simulator.change("a", uuid=" ", connection="inaccessible")
+        found = await describe(provider, known, clone)
+    assert isinstance(found["a"], CloudError), found
+    assert found["b"].powered_off
+
+
+THERE = {
+    "folder": "/DC1/vm",
+    "pool": "/DC1/host/DC1_C0/Resources",
+    "host": "/DC1/host/DC1_C0/DC1_C0_H0",
+}
+
+
+@pytest.mark.parametrize("was_on", [False, True], ids=["off", "on before"])
+async def test_a_replica_does_not_stand_in_for_a_machine_in_a_datacenter_that_is_not_named(
+    tmp_path_factory: pytest.TempPathFactory, *, was_on: bool
+) -> None:
+    """The machine was moved there; a new manager has never seen it, only what was made of it."""
+    async with site(tmp_path_factory.mktemp("two"), datacenters=2) as two:
+        await two.simulator.create("a", **THERE)
+        known, uuid = node("a", two.id("a")), two.simulator.uuids["a"]
+        power = "poweredOn" if was_on else "poweredOff"
+        await two.simulator.create("a-replica", uuid=uuid, hostName="x", power=power)
+        async with started(two.config(datacenters="DC0")) as provider:
+            if was_on:
+                assert (await one(provider, known)).state is InstanceState.RUNNING
+                await two.simulator.change("a-replica", power="poweredOff")
+            found = await one(provider, known)
+            assert isinstance(found, CloudError), found
+            assert "not in the cloud-config's datacenters" in str(found)
+            two.gateway.fail(Fault("FindAllByUuid", name="NoPermission"))
+            assert isinstance(await one(provider, known), CloudError)
+            await two.simulator.destroy("a")
+            assert (await one(provider, known)).powered_off
+            before = two.gateway.calls.copy()
+            assert (await one(provider, known)).powered_off
+            assert (two.gateway.calls - before)["FindAllByUuid"] == 0, "it is known by now"
+
+
 async def test_a_machine_that_was_registered_anew_is_the_same(vcenter: Site) -> None:
     await vcenter.simulator.create("a")
     known, uuid = node("a", vcenter.id("a")), vcenter.simulator.uuids["a"]
@@ -183,12 +232,7 @@ async def test_a_machine_in_another_datacenter_than_those_that_are_named_is_not_
 ) -> None:
     async with site(tmp_path_factory.mktemp("two"), datacenters=2) as two:
         await two.simulator.create("here")
-        there = {
-            "folder": "/DC1/vm",
-            "pool": "/DC1/host/DC1_C0/Resources",
-            "host": "/DC1/host/DC1_C0/DC1_C0_H0",
-        }
-        await two.simulator.create("there", **there)
+        await two.simulator.create("there", **THERE)
         nodes = [node(name, two.id(name)) for name in ("here", "there")]
         for datacenters in ("DC0", "/DC0", " DC0 , "):
             async with started(two.config(datacenters=datacenters)) as provider:

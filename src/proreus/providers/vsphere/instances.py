@@ -31,11 +31,15 @@ from proreus.providers.vsphere.machines import (
 from proreus.providers.vsphere.names import parsed, provider_id, target
 from proreus.providers.vsphere.plan import (
     Index,
+    Lone,
     Match,
     Replaced,
+    Seen,
     Unproven,
     absence,
+    alone,
     match,
+    remembered,
     replaced,
     trusted,
     vcenter_of,
@@ -49,6 +53,9 @@ BATCH: Final = 1000
 _AT_ONCE: Final = 4
 LABEL_VCENTER: Final = "vsphere.proreus/vcenter"
 """The label that names a Node's vCenter, where there are several: its provider id does not."""
+
+_Key = tuple[str, str]
+"""A Node's name, and the BIOS UUID of its machine, which another Node's may have, too."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -73,7 +80,7 @@ class VSphereInstances:
         self._places = places
         self._rules = rules
         self._labels = labels
-        self._seen: dict[str, tuple[str, Ref]] = {}
+        self._seen: dict[_Key, Seen] = {}
 
     @property
     def batch_size(self) -> int:
@@ -99,10 +106,11 @@ class VSphereInstances:
         nothing. One that fits none is told as it is: it names a vCenter that is not in the
         cloud-config, perhaps not any more, and its machine may live there.
         """
-        seen, _ = self._seen.get(parsed(node.spec.provider_id) or "", ("", None))
+        seen = self._seen.get(_key(node))
         label = node.metadata.labels.get(LABEL_VCENTER, "")
         named = [name for name in self._places if LABEL_VALUE.clean(name) == label] or [label]
-        return tuple(filter(None, (seen, *(named if len(named) == 1 else ()))))
+        place = seen.vcenter if seen is not None else ""
+        return tuple(filter(None, (place, *(named if len(named) == 1 else ()))))
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Look nodes up: one call for each vCenter, and some for machines that are gone.
@@ -116,17 +124,20 @@ class VSphereInstances:
             node.metadata.name: match(target(node), index, node.metadata.name, self._told(node))
             for node in nodes
         }
-        found |= await self._trusted(nodes, found, shown)
-        gone = {one.uuid for one in found.values() if isinstance(one, Unproven)}
+        sure, alone = await self._trusted(nodes, found, shown)
+        found |= sure
+        gone = [_key(node) for node in nodes if isinstance(found[node.metadata.name], Unproven)]
         proved = await self._prove(gone)
         zones = await self._zones(nodes, found, shown)
         answers: dict[str, InstanceAnswer] = {}
         for node in nodes:
             one = found[node.metadata.name]
             if isinstance(one, Match):
-                answers[node.metadata.name] = self._answer(node, one, zones)
+                answers[node.metadata.name] = self._answer(
+                    node, one, zones, is_alone=node.metadata.name in alone
+                )
             elif isinstance(one, Unproven):
-                answers[node.metadata.name] = proved[one.uuid]
+                answers[node.metadata.name] = proved[_key(node)]
             else:
                 answers[node.metadata.name] = one
         return answers
@@ -136,8 +147,11 @@ class VSphereInstances:
         nodes: Sequence[Node],
         found: Mapping[str, object],
         shown: Mapping[str, Snapshot | CloudError],
-    ) -> Mapping[str, Match | CloudError]:
-        """Return by node the machines that were found by provider ids, if they are no replicas."""
+    ) -> tuple[Mapping[str, Match | CloudError], Collection[str]]:
+        """Return by node the machines that were found by provider ids, if they are no replicas.
+
+        With them goes for which nodes no vCenter knows another one with the UUID.
+        """
         unreadable = [
             (name, one.name)
             for name, snapshot in shown.items()
@@ -145,18 +159,33 @@ class VSphereInstances:
             for one in snapshot.machines.values()
             if is_unreadable(one)
         ]
-        sure: dict[str, Match | Replaced | CloudError] = {}
+        sure: dict[str, Match | Lone | Replaced | CloudError] = {}
+        keys: dict[str, _Key] = {}
         for node in nodes:
-            one, uuid = found[node.metadata.name], parsed(node.spec.provider_id)
-            if uuid is not None and isinstance(one, Match):
-                seen, told = self._seen.get(uuid), self._told(node)
-                sure[node.metadata.name] = trusted(one, node.metadata.name, seen, told, unreadable)
-        others = {one.found.machine.uuid for one in sure.values() if isinstance(one, Replaced)}
-        last = await each(others, str, self._last, _AT_ONCE)
-        return {
-            name: replaced(one, last[one.found.machine.uuid]) if isinstance(one, Replaced) else one
+            name, one = node.metadata.name, found[node.metadata.name]
+            if parsed(node.spec.provider_id) is not None and isinstance(one, Match):
+                keys[name] = _key(node)
+                seen = self._seen.get(_key(node))
+                sure[name] = trusted(one, name, seen, self._told(node), unreadable)
+        others = {name: one for name, one in sure.items() if isinstance(one, Replaced)}
+        last = await each(others, str, lambda name: self._last(keys[name]), _AT_ONCE)
+        sure |= {name: replaced(one, last[name]) for name, one in others.items()}
+        lone = {name: one for name, one in sure.items() if isinstance(one, Lone)}
+        judged = await each(lone, str, lambda name: self._alone(lone[name]), _AT_ONCE)
+        answers = {
+            name: judged[name] if isinstance(one, Lone) else one
             for name, one in sure.items()
+            if not isinstance(one, Replaced)
         }
+        return answers, judged.keys()
+
+    async def _alone(self, one: Lone) -> Match | CloudError:
+        """Ask the indexes of whole vCenters for other machines with a machine's UUID."""
+        known: dict[str, Collection[Ref] | CloudError] = {}
+        for name in one.vcenters or self._places:
+            indexed = self._places[name].inventory.indexed
+            known[name] = await attempt(indexed, one.found.machine.uuid)
+        return alone(one, known)
 
     async def _shown(self) -> dict[str, Snapshot | CloudError]:
         asked = (attempt(place.inventory.current) for place in self._places.values())
@@ -166,26 +195,27 @@ class VSphereInstances:
             raise failed[0]
         return shown
 
-    async def _prove(self, uuids: Collection[str]) -> dict[str, NotFound | CloudError]:
+    async def _prove(self, keys: Collection[_Key]) -> dict[_Key, NotFound | CloudError]:
         """Ask each vCenter in other ways about machines that its inventory lacks."""
-        if not uuids:
+        if not keys:
             return {}
+        uuids = {uuid for _, uuid in keys}
         asked = (attempt(place.inventory.prove, uuids) for place in self._places.values())
         proofs = dict(zip(self._places, await asyncio.gather(*asked), strict=True))
         answers = {}
-        for uuid in sorted(uuids):
-            was_seen = uuid in self._seen
-            answers[uuid] = absence(uuid, proofs, await self._last(uuid), was_seen=was_seen)
-            if isinstance(answers[uuid], NotFound):
-                self._seen.pop(uuid, None)
+        for key in sorted(keys):
+            was_seen = key in self._seen
+            answers[key] = absence(key[1], proofs, await self._last(key), was_seen=was_seen)
+            if isinstance(answers[key], NotFound):
+                self._seen.pop(key, None)
         return answers
 
-    async def _last(self, uuid: str) -> str | CloudError | None:
-        """Return the UUID that a machine has now; `uuid` is the one that it had when last seen."""
-        name, ref = self._seen.get(uuid, ("", None))
-        if ref is None or name not in self._places:
+    async def _last(self, key: _Key) -> str | CloudError | None:
+        """Return the UUID that the machine has now which was a Node's when it was last seen."""
+        seen = self._seen.get(key)
+        if seen is None or seen.vcenter not in self._places:
             return None
-        return await attempt(self._places[name].inventory.uuid_of, ref)
+        return await attempt(self._places[seen.vcenter].inventory.uuid_of, seen.ref)
 
     async def _zones(
         self,
@@ -220,12 +250,18 @@ class VSphereInstances:
         return zones
 
     def _answer(
-        self, node: Node, one: Match, zones: Mapping[str, Marks | CloudError]
+        self,
+        node: Node,
+        one: Match,
+        zones: Mapping[str, Marks | CloudError],
+        *,
+        is_alone: bool,
     ) -> InstanceAnswer:
         machine, zone = one.machine, zones.get(node.metadata.name, Marks())
         if not machine.uuid:
             return CloudError(f"{described(machine)} shows no BIOS UUID yet")
-        self._seen[machine.uuid] = (one.vcenter, machine.ref)
+        name, key = node.metadata.name, (node.metadata.name, machine.uuid)
+        self._seen[key] = remembered(one, name, self._seen.get(key), is_alone=is_alone)
         if isinstance(zone, CloudError):
             return zone
         state = state_of(machine)
@@ -248,6 +284,10 @@ class VSphereInstances:
             state=state,
             powered_off=is_powered_off(machine),
         )
+
+
+def _key(node: Node) -> _Key:
+    return node.metadata.name, parsed(node.spec.provider_id) or ""
 
 
 def _known(node: Node) -> Marks | None:

@@ -83,11 +83,25 @@ class Inventory:
             async with self._turn:
                 if self._watch is not None:
                     self._watch.is_sound = False  # it has lost something: read all anew
-        answers = await each(sorted(uuids), lambda uuid: uuid, self._indexed, _AT_ONCE)
+        answers = await each(sorted(uuids), lambda uuid: uuid, self.indexed, _AT_ONCE)
         failed = {uuid: one for uuid, one in answers.items() if isinstance(one, CloudError)}
         found = {uuid: one for uuid, one in answers.items() if not isinstance(one, CloudError)}
         unreadable = sorted(one.name for one in machines if is_unreadable(one))
         return Proof(missed, found, failed, tuple(unreadable))
+
+    async def indexed(self, uuid: str) -> tuple[Ref, ...]:
+        """Return the machines that the index of the whole vCenter has for a BIOS UUID.
+
+        Raises:
+            CloudError: The vCenter gives no usable answer.
+        """
+
+        async def work(session: Session) -> tuple[Ref, ...]:
+            parameters = {"uuid": uuid, "vmSearch": True, "instanceUuid": False}
+            found = await self.client.call(session, session.index, "FindAllByUuid", parameters)
+            return tuple(map(soap.reference, found))
+
+        return await self.client.in_session(work)
 
     async def uuid_of(self, ref: Ref) -> str | None:
         """Read the BIOS UUID of one machine; None if the vCenter says that there is no such object.
@@ -182,16 +196,6 @@ class Inventory:
         finally:
             for view in views:
                 await self.client.call(session, view, "DestroyView", {})
-
-    async def _indexed(self, uuid: str) -> tuple[Ref, ...]:
-        """Return the machines that the index of the whole vCenter has for a BIOS UUID."""
-
-        async def work(session: Session) -> tuple[Ref, ...]:
-            parameters = {"uuid": uuid, "vmSearch": True, "instanceUuid": False}
-            found = await self.client.call(session, session.index, "FindAllByUuid", parameters)
-            return tuple(map(soap.reference, found))
-
-        return await self.client.in_session(work)
 
 
 def _snapshot(objects: Objects) -> Snapshot:

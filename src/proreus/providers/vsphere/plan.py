@@ -1,6 +1,6 @@
 """Decide which machine a Node is, and what proves that its machine is gone. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -23,6 +23,35 @@ class Unproven(msgspec.Struct, frozen=True):
     """The answer that no vCenter shows the machine of a provider id; it may still exist."""
 
     uuid: str
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The machine that was the last one found for a Node.
+
+    Attributes:
+        vcenter: The name of the vCenter that showed it.
+        ref: Its reference.
+        is_sure: Whether it has run under the Node's name, or was known to have no replica.
+    """
+
+    vcenter: str
+    ref: Ref
+    is_sure: bool = False
+
+
+class Lone(msgspec.Struct, frozen=True):
+    """The answer that a machine that is off is the only one shown with a Node's UUID.
+
+    It may be a replica of one in a datacenter that is not configured: the indexes of whole vCenters
+    tell.
+
+    Attributes:
+        found: The machine.
+        vcenters: The names of the vCenters whose indexes tell; none for all.
+    """
+
+    found: Match
+    vcenters: tuple[str, ...] = ()
 
 
 class Replaced(msgspec.Struct, frozen=True):
@@ -142,38 +171,84 @@ def _unknown(failed: Mapping[str, CloudError]) -> CloudError:
 def trusted(
     one: Match,
     node: str,
-    seen: tuple[str, Ref] | None,
+    seen: Seen | None,
     told: Iterable[str],
     unreadable: Sequence[tuple[str, str]],
-) -> Match | Replaced | CloudError:
+) -> Match | Lone | Replaced | CloudError:
     """Return the machine with the UUID of a Node's provider id if it is surely not a replica.
 
     Replicas and restored backups have the UUID of what they were made from, and are off. Each is
-    the only one with it while the machine itself cannot be read, or is hidden by a lost right.
+    the only one with it while the machine itself cannot be read, is hidden by a lost right, or is
+    in a datacenter that is not configured.
 
     Args:
         one: The only machine with the UUID.
         node: The Node's name.
-        seen: The vCenter and the reference of the machine that had the UUID when it was last seen.
+        seen: The machine that was the Node's when it was last seen.
         told: The name of the vCenter that the Node's label names, if it names one.
         unreadable: The vCenters and names of machines whose configuration cannot be read.
     """
-    if _runs_as(one, node) or seen == (one.vcenter, one.machine.ref):
+    told = tuple(told)
+    if _runs_as(one, node):
         return one
+    if seen is not None and (seen.vcenter, seen.ref) != (one.vcenter, one.machine.ref):
+        return Replaced(one, seen.vcenter, seen.ref)
+    if one.machine.power == _ON or (seen is not None and seen.is_sure):
+        return one
+    lone = Lone(one, (one.vcenter,) if told else ())
     if seen is not None:
-        return Replaced(one, *seen)
-    if one.machine.power == _ON:
-        return one
+        return lone
     home = next(iter(told), one.vcenter)
     if home != one.vcenter:
         return CloudError(
             f"{described(one.machine)} in vCenter {one.vcenter} is not running, and may be a"
             f" replica: the Node's label names vCenter {home}, which does not show its machine"
         )
-    return CloudError(_may_be(one.machine.uuid, unreadable)) if unreadable else one
+    return CloudError(_may_be(one.machine.uuid, unreadable)) if unreadable else lone
 
 
-def replaced(one: Replaced, last: str | CloudError | None) -> Match | CloudError:
+def remembered(one: Match, node: str, seen: Seen | None, *, is_alone: bool) -> Seen:
+    """Return what is remembered of the machine that was found for a Node.
+
+    Args:
+        one: The machine.
+        node: The Node's name.
+        seen: What was remembered before.
+        is_alone: Whether the indexes of whole vCenters know no other machine with its UUID.
+    """
+    now = Seen(one.vcenter, one.machine.ref, is_alone or _runs_as(one, node))
+    was_sure = seen is not None and seen == msgspec.structs.replace(now, is_sure=True)
+    return msgspec.structs.replace(now, is_sure=now.is_sure or was_sure)
+
+
+def alone(one: Lone, known: Mapping[str, Collection[Ref] | CloudError]) -> Match | CloudError:
+    """Return the machine that is off if the indexes of whole vCenters know no other with its UUID.
+
+    Args:
+        one: The machine.
+        known: The machines with its UUID by the index of each vCenter that was asked.
+    """
+    failed = {name: it for name, it in known.items() if isinstance(it, CloudError)}
+    if failed:
+        return _unknown(failed)
+    found = one.found
+    others = [
+        f"{ref} in vCenter {name}"
+        for name, refs in known.items()
+        if not isinstance(refs, CloudError)
+        for ref in refs
+        if (name, ref) != (found.vcenter, found.machine.ref)
+    ]
+    if not others:
+        return found
+    return CloudError(
+        f"{described(found.machine)} in vCenter {found.vcenter} is not running, and may be a"
+        f" replica of {', '.join(sorted(others))}, which is not in the cloud-config's datacenters:"
+        " name that datacenter there, or move the machine back"
+    )
+
+
+def replaced(one: Replaced, last: str | CloudError | None) -> Match | Lone | CloudError:
     """Return the machine that has a Node's UUID now if the one that had it before is gone.
 
     Args:
@@ -181,7 +256,7 @@ def replaced(one: Replaced, last: str | CloudError | None) -> Match | CloudError
         last: The UUID of the former machine now; None if its vCenter says that it is gone.
     """
     if last is None:
-        return one.found
+        return one.found if one.found.machine.power == _ON else Lone(one.found)
     found = f"{described(one.found.machine)} in vCenter {one.found.vcenter}"
     there = last if isinstance(last, CloudError) else f"it has the UUID {last or 'unknown'}"
     return CloudError(
