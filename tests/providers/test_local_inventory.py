@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import dedent
 
@@ -111,7 +111,11 @@ class Place:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._reader = InventoryReader(str(path), Defaults())
+        self.pause: Callable[[], None] = lambda: None
+        self._reader = InventoryReader(str(path), Defaults(), self._paused)
+
+    def _paused(self) -> None:
+        self.pause()
 
     def write(self, text: str) -> None:
         self.path.write_text(dedent(text))
@@ -177,6 +181,22 @@ def test_a_broken_file_leaves_the_last_good_one_in_force(
     assert metric("machines", {"state": "gone"}) == 0
 
 
+def test_a_file_is_used_once_it_is_written(file: Place) -> None:
+    """A half of it may be valid: here it says that a machine is gone which is another one."""
+    half = "machines:\n- name: n1\n  state: gone\n"
+    file.write(ONE)
+    assert file.names() == {"n1"}
+    file.write(half)
+    file.pause = lambda: file.write(f"{half}  id: old\n- name: n1\n- name: n2\n")
+    assert file.names() == {"n1", "n2"}
+    file.write(half)
+    count = iter(range(100))
+    file.pause = lambda: file.write(f"machines: [{{name: n{next(count)}}}]")
+    known, why = file.stale()
+    assert known == {"n1", "n2"}
+    assert "changes all the time" in why
+
+
 def test_a_file_that_vanishes_leaves_the_last_good_one_in_force(file: Place) -> None:
     file.write(ONE)
     assert file.names() == {"n1"}
@@ -218,6 +238,23 @@ def test_a_directory_holds_one_inventory_in_many_files(tmp_path: Path) -> None:
     assert "rack-2.yml" in why
     (tmp_path / "rack-2.yml").unlink()
     assert place.names() == {"n1", "n3"}
+
+
+def test_a_link_that_leads_nowhere_hides_no_machines(tmp_path: Path) -> None:
+    """Such as one to a file system that is not mounted now."""
+    (tmp_path / "inventory").mkdir()
+    place = Place(tmp_path / "inventory")
+    (tmp_path / "inventory" / "rack-1.yaml").write_text(ONE)
+    (tmp_path / "rack-2.yaml").write_text("machines: [{name: n2}]")
+    (tmp_path / "inventory" / "rack-2.yaml").symlink_to(tmp_path / "rack-2.yaml")
+    (tmp_path / "inventory" / "rack-3.yaml").mkdir()
+    assert place.names() == {"n1", "n2"}
+    (tmp_path / "rack-2.yaml").unlink()
+    known, why = place.stale()
+    assert known == {"n1", "n2"}
+    assert "cannot read" in why
+    (tmp_path / "inventory" / "rack-2.yaml").unlink()
+    assert place.names() == {"n1"}
 
 
 def test_a_mounted_configmap_is_followed_through_its_links(tmp_path: Path) -> None:

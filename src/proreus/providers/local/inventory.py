@@ -11,16 +11,18 @@
         state: running                      # or stopped, or gone
       - {name: node-2, id: SN-0815, state: gone}
 
-It is read whenever machines are asked about, and decoded when its text has changed. One that is
-wrong is told in the log and in a metric, and the last good one stays in force. Then, what it does
-not name is unknown rather than absent. One without any machine is wrong, too.
+It is read whenever machines are asked about, and decoded when its text has changed: once two
+readings in a row show the same, for a half of it may be valid. One that is wrong is told in the
+log and in a metric, and the last good one stays in force. Then, what it does not name is unknown
+rather than absent. One without any machine is wrong, too.
 """
 
 import hashlib
 import ipaddress
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from threading import Lock
@@ -40,6 +42,9 @@ _ID: Final = re.compile(r"[^\s/]{1,200}")
 _LABEL_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _RESERVED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
 _MOST_SHOWN: Final = 20
+_SETTLED_SECONDS: Final = 1.0
+"""Seconds between two readings of files that have changed, which somebody may still write."""
+_MOST_READINGS: Final = 10
 
 PROBLEMS: Final = Gauge(
     "proreus_local_inventory_problems",
@@ -237,10 +242,22 @@ def _twice(found: Iterable[tuple[str, Machine]]) -> list[str]:
 class InventoryReader:
     """A reader of the inventory on disk; safe to use from several threads."""
 
-    def __init__(self, path: str, defaults: Defaults) -> None:
-        """Keep the path; read nothing yet."""
+    def __init__(
+        self,
+        path: str,
+        defaults: Defaults,
+        pause: Callable[[], None] = lambda: time.sleep(_SETTLED_SECONDS),
+    ) -> None:
+        """Keep the path; read nothing yet.
+
+        Args:
+            path: The path of the file, or of the directory.
+            defaults: The defaults for what neither a machine nor its file says.
+            pause: Waits between two readings of files that have changed.
+        """
         self._path = Path(path)
         self._defaults = defaults
+        self._pause = pause
         self._lock = Lock()
         self._digest = b""
         self._last: Inventory | None = None
@@ -254,7 +271,7 @@ class InventoryReader:
         """
         with self._lock:
             try:
-                files = read_files(self._path)
+                files = self._settled()
             except ConfigError as error:
                 self._digest = b""
                 return self._kept(error.problems)
@@ -266,6 +283,22 @@ class InventoryReader:
                 except ConfigError as error:
                     return self._kept(error.problems)
             return self._kept(self._problems) if self._problems else self._known()
+
+    def _settled(self) -> Mapping[str, str]:
+        """Return the texts of files that nobody writes now.
+
+        Raises:
+            ConfigError: Files cannot be read, or change all the time.
+        """
+        files = read_files(self._path)
+        for _ in range(_MOST_READINGS):
+            if _digest(files) == self._digest:
+                return files
+            self._pause()
+            before, files = files, read_files(self._path)
+            if files == before:
+                return files
+        raise ConfigError((f"instances.inventory: {self._path} changes all the time",))
 
     def _known(self) -> Inventory:
         if self._last is None:
@@ -322,13 +355,18 @@ def read_files(path: Path) -> Mapping[str, str]:
 
 
 def _files(path: Path) -> Sequence[Path]:
-    """Return the paths to read: the file, or those of a directory but for hidden ones."""
+    """Return the paths to read: the file, or those of a directory but for hidden ones.
+
+    A link that leads nowhere is read, too, and so a mistake: what it led to may be back.
+    """
     if not path.is_dir():
         return [path]
     return sorted(
         one
         for one in path.iterdir()
-        if one.suffix in _SUFFIXES and not one.name.startswith(".") and one.is_file()
+        if one.suffix in _SUFFIXES
+        and not one.name.startswith(".")
+        and (one.is_file() or not one.exists())
     )
 
 
