@@ -392,13 +392,43 @@ async def test_a_load_balancer_that_the_official_manager_used_for_the_service_is
     async with lb_site(emulator) as site:
         given = site.world.add_balancer(site.subnet, "mine")
         site.world.listeners[given]["TCP", 22] = {
-            "listenerType": "TCP", "listenerPort": 22, "backendPort": 30022,
+            "listenerType": "TCP", "listenerPort": 22, "backendPort": 30080,
             "scheduler": "RoundRobin",
         }  # fmt: skip
         ip = str(site.world.balancers[given]["address"])
         asked = {"load-balancer-internal-vpc": "true", "load-balancer-id": given}
         await site.made(site.desired(asked=asked, shown=ip))
         assert set(site.ports(given)) == {("TCP", 80)}
+
+
+@pytest.mark.parametrize(
+    ("node_port", "of_cluster"), [(30080, False), (30443, True), (22, False), (22, None)]
+)
+async def test_an_address_that_was_the_services_does_not_prove_that_its_holder_is_in_use(
+    emulator: Emulator, node_port: int, *, of_cluster: bool | None
+) -> None:
+    """An operator has moved his address to a load balancer of his; the status shows it yet."""
+    async with lb_site(emulator) as site:
+        ip = site.world.add_eip("kept")
+        await site.made(site.desired(load_balancer_ip=ip))
+        site.world.let_go(ip)
+        theirs = site.world.add_balancer(site.subnet, "bank")
+        site.world.hold(ip, theirs)
+        site.world.listeners[theirs]["TCP", 22] = {
+            "listenerType": "TCP", "listenerPort": 22, "backendPort": node_port,
+            "scheduler": "RoundRobin",
+        }  # fmt: skip
+        database = site.world.add_machines(["database"], site.subnet)
+        members = {True: site.machines, False: database, None: ()}[of_cluster]
+        site.world.servers[theirs] = dict.fromkeys(members, 100)
+        before = dict(site.world.balancers[theirs])
+        asked = {"load-balancer-id": theirs}
+        answer = await site.settled(site.desired(asked=asked, shown=ip))
+        assert isinstance(answer, InvalidRequest), answer
+        assert "TCP/22" in str(answer)
+        assert site.world.balancers[theirs] == before
+        assert set(site.ports(theirs)) == {("TCP", 22)}
+        assert site.members(theirs) == set(members)
 
 
 @pytest.mark.parametrize(

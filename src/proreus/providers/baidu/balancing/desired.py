@@ -1,12 +1,12 @@
 """Decide which load balancer of Baidu AI Cloud a Service should have. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer
 from proreus.providers.baidu.balancing import owners
 from proreus.providers.baidu.balancing.annotations import HASH, PREFIX, ROUND_ROBIN, Options
 from proreus.providers.baidu.balancing.parts import HTTP, TCP, UDP, Balancer, Desired, Eip, Listener
@@ -249,19 +249,29 @@ def check_eip(eip: Eip | None, options: Options) -> None:
         raise InvalidRequest("; ".join(changed))
 
 
-def is_in_use(balancer: Balancer, ref: LoadBalancerRef, vpc: str) -> bool:
-    """Tell whether a Service's status shows that it uses a load balancer already.
+def is_in_use(
+    balancer: Balancer, desired: Desired, vpc: str, machines: Collection[str | None]
+) -> bool:
+    """Tell whether a Service uses a load balancer already, such as by the official manager.
 
-    Other VPCs may have the same private addresses, so one counts in the VPC of the hosts only.
+    Its status shows the load balancer's address, which may have gone to another one since then. So
+    one of the listeners must lead to a node port of the Service, which no other one has, on a
+    machine of the cluster. Other VPCs may have the same private addresses, so one counts in the VPC
+    of the hosts only.
 
     Args:
         balancer: The load balancer that the Service names.
-        ref: The Service.
+        desired: The desired load balancer of the Service.
         vpc: The VPC of the cloud-config, or else of the hosts; "" if neither is known.
+        machines: The ids of the machines of all hosts.
     """
     private = balancer.address if vpc and balancer.vpc == vpc else ""
-    shown = {point.ip for point in ref.last_ingress}
-    return not shown.isdisjoint({balancer.public_ip, private} - {""})
+    shown = {point.ip for point in desired.ref.last_ingress}
+    if shown.isdisjoint({balancer.public_ip, private} - {""}):
+        return False
+    ports = {(one.key[0], one.node_port) for one in desired.listeners}
+    leads_here = any((one.key[0], one.node_port) in ports for one in balancer.listeners)
+    return leads_here and not (balancer.members and balancer.members.isdisjoint(machines))
 
 
 def check_given(balancer: Balancer, desired: Desired) -> str:

@@ -180,7 +180,9 @@ class BaiduLoadBalancers:
         doubt = ""
         if balancer is not None:
             home = placed(lb, machines, self._config.vpc_id).vpc
-            is_new = options.given and not (case.is_proven or is_in_use(balancer, lb.ref, home))
+            is_new = options.given and not (
+                case.is_proven or is_in_use(balancer, desired, home, ids)
+            )
             found = check_given(balancer, desired) if is_new else ""
             is_sure = self._unused.is_sure(f"{uid}/{balancer.id}", is_so=bool(is_new and not found))
             if found:
