@@ -431,6 +431,29 @@ async def test_an_address_that_was_the_services_does_not_prove_that_its_holder_i
         assert site.members(theirs) == set(members)
 
 
+@pytest.mark.parametrize("first", [True, False])
+async def test_no_single_machine_tells_in_which_vpc_a_load_balancer_is_made(
+    emulator: Emulator, *, first: bool
+) -> None:
+    """A kubelet can name any machine of the account on a Node of its own."""
+    async with lb_site(emulator) as site:
+        (theirs,) = site.world.add_machines(["bank"], site.world.add_subnet(site.world.add_vpc()))
+        ids = [theirs, *site.machines] if first else [*site.machines, theirs]
+        answer = await site.made(site.desired(ids=ids))
+        assert site.balancer()["vpcId"] == site.vpc
+        assert site.members() == set(site.machines)
+        assert answer.rejected.keys() == {"node-1" if first else "node-3"}
+
+
+async def test_where_hosts_are_in_two_vpcs_alike_the_vpc_must_be_given(emulator: Emulator) -> None:
+    async with lb_site(emulator, count=1) as site:
+        theirs = site.world.add_machines(["bank"], site.world.add_subnet(site.world.add_vpc()))
+        answer = await site.settled(site.desired(ids=[*theirs, *site.machines]))
+        assert isinstance(answer, CloudError)
+        assert "give VpcId" in str(answer)
+        assert site.is_empty()
+
+
 @pytest.mark.parametrize(
     ("name", "whose"),
     [

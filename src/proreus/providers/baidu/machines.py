@@ -1,7 +1,7 @@
 """Convert BCC's description of a machine to Kubernetes' terms. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from proreus.cloudprovider.errors import CloudError
@@ -82,3 +82,8 @@ def zone_of(name: str) -> str:
     """
     found = _ZONE.fullmatch(name)
     return f"zone{found[1].upper()}" if found else LABEL_VALUE.clean(name)
+
+
+def most_common(vpcs: Sequence[str]) -> str:
+    """Return the VPC of more than half of the machines; "" if there is none."""
+    return next((one for one in sorted(set(vpcs)) if 2 * vpcs.count(one) > len(vpcs)), "")

@@ -20,6 +20,7 @@ from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node
 from proreus.providers.baidu.api import Api, Call, Described
 from proreus.providers.baidu.instances import Machines
+from proreus.providers.baidu.machines import most_common
 from proreus.providers.baidu.names import parsed, provider_id
 
 if TYPE_CHECKING:
@@ -192,11 +193,6 @@ class BaiduRoutes:
             Route(one.id, one.destination, provider_id(one.hop), blackhole=one.hop in without)
             for one in ours
         ]
-
-
-def most_common(vpcs: Sequence[str]) -> str:
-    """Return the VPC of more than half of the machines; "" if there is none. Pure."""
-    return next((one for one in sorted(set(vpcs)) if 2 * vpcs.count(one) > len(vpcs)), "")
 
 
 def read_rule(described: Described) -> Rule:

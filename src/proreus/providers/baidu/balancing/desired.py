@@ -11,7 +11,7 @@ from proreus.providers.baidu.balancing import owners
 from proreus.providers.baidu.balancing.annotations import HASH, PREFIX, ROUND_ROBIN, Options
 from proreus.providers.baidu.balancing.parts import HTTP, TCP, UDP, Balancer, Desired, Eip, Listener
 from proreus.providers.baidu.config import BaiduConfig
-from proreus.providers.baidu.machines import GONE
+from proreus.providers.baidu.machines import GONE, most_common
 from proreus.providers.baidu.names import parsed
 
 MOST_LISTENERS: Final = 50
@@ -26,7 +26,7 @@ class Place(msgspec.Struct, frozen=True):
     """The place of a Service's hosts.
 
     Attributes:
-        vpc: The id of the hosts' VPC; "" if there is none.
+        vpc: The id of the hosts' VPC; "" if there is none, or if they are in several alike.
         subnets: The ids of the hosts' subnets, the first node's first.
         members: The ids of the hosts' machines.
         uncertain: The ids of machines that the cloud says nothing about now: they are neither added
@@ -50,7 +50,8 @@ def placed(
         lb: The desired load balancer, as the framework describes it.
         machines: The machines by id; None for those that are gone, an error for those nobody knows
             of.
-        vpc: The VPC of the existing load balancer, or of the cloud-config; "" for the first host's.
+        vpc: The VPC of the existing load balancer, or of the cloud-config; "" for that of more than
+            half of the hosts, since a kubelet can name any machine of the account on its Node.
     """
     found: dict[str, Mapping[str, Any]] = {}
     uncertain: dict[str, str] = {}
@@ -68,8 +69,7 @@ def placed(
             rejected[host.node] = f"its machine is in the state {machine['status']}"
         else:
             found[host.node] = machine
-    vpcs = [str(one["vpcId"]) for one in found.values() if one.get("vpcId")]
-    place = vpc or next(iter(vpcs), "")
+    place = vpc or most_common([str(one["vpcId"]) for one in found.values() if one.get("vpcId")])
     # Of bare metal nobody tells the VPC: the cloud refuses what is elsewhere.
     here = {node: one for node, one in found.items() if one.get("vpcId") in {place, None}}
     for node in found.keys() - here.keys():

@@ -194,8 +194,8 @@ class BaiduLoadBalancers:
     async def _subnet(self, options: Options, place: Place) -> str:
         if not place.vpc:
             raise CloudError(
-                "no VPC is known for the load balancer: no node of the Service has a machine, and"
-                " the cloud-config has no VpcId"
+                "no VPC is known for the load balancer: no node of the Service has a machine, or"
+                " their machines are in several: give VpcId in the cloud-config"
             )
         subnet = subnet_for(options, self._config, place)
         is_asked = bool(options.subnet or self._config.subnet_id)
