@@ -442,6 +442,67 @@ async def test_an_address_that_another_service_has_claimed_is_not_anybodys_to_na
         assert site.allocated() == ({ip} if is_acquired else set())
 
 
+def claimed_by_another(site: LBSite, ip: str, *, tier: bool = False) -> str:
+    """Another cluster's claim, on the nodes' network or on another tier of its VPC, whose id."""
+    network = site.network
+    if tier:
+        network = site.world.add_network(vpc=True)
+        site.world.networks[network]["vpcid"] = site.world.networks[site.network]["vpcid"]
+    tags = site.world.tags.setdefault(("Network", network), {})
+    tags[f"{CLAIM}{OTHER_UID}"] = f"another-cluster-uid/{ip}"
+    return network
+
+
+async def test_an_address_that_is_claimed_in_another_tier_of_the_vpc_is_not_anybodys_to_name(
+    emulator: Emulator,
+) -> None:
+    """All tiers of a VPC share its addresses, which are of no network."""
+    async with lb_site(emulator, vpc=True) as site:
+        ip = "203.0.113.7"
+        site.give(ip)
+        theirs = claimed_by_another(site, ip, tier=True)
+        before = dict(site.world.tags["Network", theirs])
+        answer = await site.ensure(site.desired(load_balancer_ip=ip))
+        assert isinstance(answer, InvalidRequest), answer
+        assert OTHER_UID in str(answer)
+        assert not site.rules()
+        assert site.world.tags["Network", theirs] == before
+
+
+@pytest.mark.parametrize("tier", [True, False])
+@pytest.mark.parametrize("is_made", [True, False])
+async def test_an_address_that_two_services_have_claimed_is_neither_taken_nor_released(
+    emulator: Emulator, *, tier: bool, is_made: bool
+) -> None:
+    """Both chose it at once; one has acquired it and not marked it yet, and nobody knows which."""
+    async with lb_site(emulator, vpc=tier) as site:
+        ip = "203.0.113.7"
+        id_ = site.give(ip)
+        site.world.tags["Network", site.network] = {f"{CLAIM}{UID}": f"{CLUSTER.uid}/{ip}"}
+        theirs = claimed_by_another(site, ip, tier=tier)
+        desired = site.desired()
+        if is_made:
+            assert (await site.made(desired)).ingress[0].ip != ip
+        await site.deleted(desired)
+        assert site.allocated() == {ip}
+        assert not site.world.tags.get(("PublicIpAddress", id_))
+        assert list(site.world.tags["Network", theirs]) == [f"{CLAIM}{OTHER_UID}"]
+
+
+@pytest.mark.parametrize("tier", [True, False])
+async def test_an_address_of_the_status_that_another_has_claimed_since_is_not_used_again(
+    emulator: Emulator, *, tier: bool
+) -> None:
+    """Somebody has released it, and another cluster is acquiring it."""
+    async with lb_site(emulator, vpc=tier) as site:
+        ip = "203.0.113.7"
+        site.give(ip)
+        claimed_by_another(site, ip, tier=tier)
+        answer = await site.made(site.desired(shown=ip))
+        assert answer.ingress[0].ip != ip
+        assert not any(one["publicip"] == ip for one in site.rules().values())
+
+
 async def test_where_free_addresses_are_not_shown_cloudstack_chooses_one(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

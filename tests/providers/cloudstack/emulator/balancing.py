@@ -196,11 +196,8 @@ def _unassign(world: World, parameters: Parameters) -> Json:
 
 def _networks(world: World, parameters: Parameters) -> list[Json]:
     found = filter(shown_to(world, parameters, "networks"), world.networks.values())
-    return [
-        world.shown("networks", one)
-        for one in found
-        if parameters.get("id", one["id"]) == one["id"]
-    ]
+    wanted = {key: parameters[key] for key in ("id", "vpcid") if key in parameters}
+    return [world.shown("networks", one) for one in found if wanted.items() <= one.items()]
 
 
 def _firewall(world: World, parameters: Parameters) -> list[Json]:

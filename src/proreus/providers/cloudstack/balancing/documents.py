@@ -22,6 +22,8 @@ Described = Mapping[str, Any]
 
 FIXED_LISTS: Final = frozenset({"default_allow", "default_deny"})
 """Access lists of CloudStack itself, which nobody can change."""
+FREE: Final = "Free"
+"""The state of a public address that nobody has acquired."""
 BY_SOURCE: Final = "SourceBased"
 """The stickiness method that goes by clients' addresses, for any protocol."""
 EXPIRE: Final = "expire"
@@ -155,6 +157,17 @@ def is_usable_in(address: Described, network: Network) -> bool:
     there = str(address.get("associatednetworkid") or "")
     is_here = not there or there == network.id or bool(network.vpc)
     return str(address.get("vpcid") or "") == network.vpc and is_here
+
+
+def is_bare(address: Described, network: Network) -> bool:
+    """Tell whether an address was acquired for a network, and shows no tags or rules."""
+    if address.get("state") == FREE or address.get("hasrules") or address.get("tags"):
+        return False
+    if address.get("issourcenat") or address.get("isstaticnat"):
+        return False
+    there = address.get("associatednetworkid")
+    is_here = there == network.id if there else bool(address.get("vpcid"))
+    return is_here and (not network.vpc or address.get("vpcid") == network.vpc)
 
 
 def visible(rules: Iterable[Rule]) -> str:

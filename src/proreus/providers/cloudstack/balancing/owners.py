@@ -98,15 +98,21 @@ def claims_of(tags: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix(CLAIM): value for key, value in tags.items() if key.startswith(CLAIM)}
 
 
-def claimants(claims: Mapping[str, str], ref: LoadBalancerRef, ip: str) -> list[Owner]:
-    """Return the other Services that claim an address in a network.
+def claimants(claims: Iterable[tuple[str, str]], ref: LoadBalancerRef, ip: str) -> list[Owner]:
+    """Return the other Services that claim an address, each once.
 
     Such an address is theirs, although it has no mark yet: CloudStack takes none with the request
     that acquires it.
+
+    Args:
+        claims: The claims on networks, each as the UID of a Service and the value of its tag.
+        ref: The Service that is not to be returned.
+        ip: The address.
     """
     own = ref.uid, claim_value(ref, ip)
-    return [
+    found = (
         Owner(value.removesuffix(f"/{ip}"), service_uid=uid)
-        for uid, value in claims.items()
+        for uid, value in claims
         if value.endswith(f"/{ip}") and (uid, value) != own
-    ]
+    )
+    return list(dict.fromkeys(found))

@@ -13,6 +13,7 @@ from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.cloudprovider.waits import Working
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import documents, owners
+from proreus.providers.cloudstack.balancing.claims import Claims
 from proreus.providers.cloudstack.balancing.parts import (
     Address,
     Network,
@@ -22,7 +23,7 @@ from proreus.providers.cloudstack.balancing.parts import (
 )
 from proreus.providers.cloudstack.machines import id_of
 
-_FREE, _GOING = "Free", "Releasing"
+_GOING = "Releasing"
 
 
 class Reader:
@@ -32,6 +33,7 @@ class Reader:
         """Keep the client of CloudStack, and what Services may name."""
         self._api = api
         self._tenants = tenants
+        self._claims = Claims(api)
         self._reserved: dict[str, str] = {}
 
     async def rules(self, ref: LoadBalancerRef) -> list[Described]:
@@ -120,9 +122,9 @@ class Reader:
         own = {id_of(one): one for one in await self._own(ref)}
         if waits and any(one.get("state") == _GOING for one in own.values()):
             raise Working("CloudStack releases the public address")
-        network, claim = await self._claim(ref)
+        network, claim = await self._claims.of(ref)
         if claim and network:
-            for claimed in await self._claimed(claim, network):
+            for claimed in await self._claimed(ref, claim, network):
                 own.setdefault(id_of(claimed), claimed)
         keys = {(one.address, one.key) for one in rules}
         openings = [
@@ -195,7 +197,7 @@ class Reader:
             return await self._requested(lb, network, claim)
         return (
             await self._used_before(lb.ref, network, claim)
-            or await self._claimed_before(network, claim)
+            or await self._claimed_before(lb.ref, network, claim)
             or await self._free(lb.ref, network)
         )
 
@@ -255,11 +257,11 @@ class Reader:
                 f" and the nodes' network {network.id} is in another"
             )
         one, names = here[0], (id_of(here[0]), ip)
-        others = owners.claimants(network.claims, lb.ref, ip)
+        others = await self._claims.by_others(lb.ref, network, ip)
         why = refusal(others, lb.ref, self._tenants, names) if others else ""
-        if not why and one.get("state") == _FREE:
+        if not why and one.get("state") == documents.FREE:
             return Address(ip)
-        if not why and claim == ip and await self._is_unused(one, network.id, network.vpc):
+        if not why and claim == ip and await self._is_acquired(lb.ref, network, one):
             return Address(ip, id_of(one))
         if not why and not documents.is_usable_in(one, network):
             raise InvalidRequest(
@@ -280,27 +282,32 @@ class Reader:
         """
         for ip in sorted({one.ip for one in ref.last_ingress} - {"", claim}):
             for one in await self._named(ip, network.zone):
-                is_held = one.get("state") not in {_FREE, _GOING} and not one.get("isstaticnat")
+                is_held = one.get("state") not in {documents.FREE, _GOING} and not one.get(
+                    "isstaticnat"
+                )
                 if not (is_held and documents.is_usable_in(one, network)):
                     continue
                 there = [one, *await self.users(id_of(one), ())]
                 of_them = [owner for each in there for owner in owners.owners_of(each)]
+                of_them += await self._claims.by_others(ref, network, ip)
                 if not refusal(of_them, ref, self._tenants, (id_of(one), ip)):
                     return Address(ip, id_of(one))
         return None
 
-    async def _claimed_before(self, network: Network, claim: str) -> Address | None:
+    async def _claimed_before(
+        self, ref: LoadBalancerRef, network: Network, claim: str
+    ) -> Address | None:
         """Return the claimed address, if it is free or has been acquired and is not in use."""
         for one in await self._named(claim, network.zone) if claim else ():
-            if one.get("state") == _FREE:
+            if one.get("state") == documents.FREE:
                 return Address(claim)
-            if await self._is_unused(one, network.id, network.vpc):
+            if await self._is_acquired(ref, network, one):
                 return Address(claim, id_of(one))
         return None
 
     async def _free(self, ref: LoadBalancerRef, network: Network) -> Address | None:
         """Choose a free address; None where CloudStack shows none and has to choose one itself."""
-        asked = {"allocatedonly": "false", "forvirtualnetwork": "true", "state": _FREE}
+        asked = {"allocatedonly": "false", "forvirtualnetwork": "true", "state": documents.FREE}
         if network.zone:
             asked["zoneid"] = network.zone
         listed = await self._addresses(asked)
@@ -310,7 +317,7 @@ class Reader:
         free = sorted(
             str(one["ipaddress"])
             for one in listed
-            if one.get("state") == _FREE and one["ipaddress"] not in taken
+            if one.get("state") == documents.FREE and one["ipaddress"] not in taken
         )
         if not free:
             return None
@@ -331,34 +338,24 @@ class Reader:
         )
         return msgspec.structs.replace(rule, policies=tuple(documents.policies(found, lb.ref)))
 
-    async def _claim(self, ref: LoadBalancerRef) -> tuple[str, str]:
-        """Return the network with a Service's claim, and the claimed address; "" without."""
-        asked = {"key": owners.claim_key(ref), "resourcetype": "Network"}
-        for one in await self._api.listed("listTags", "tag", asked):
-            if ip := owners.claimed(str(one.get("value", "")), ref):
-                return str(one.get("resourceid", "")), ip
-        return "", ""
-
-    async def _claimed(self, ip: str, id_: str) -> list[Described]:
+    async def _claimed(self, ref: LoadBalancerRef, ip: str, id_: str) -> list[Described]:
         """Return the claimed address if it was acquired for a network and has no rules yet."""
         networks = await self._api.listed("listNetworks", "network", {"id": id_})
         return [
             one
             for network in map(documents.network, networks)
             for one in await self._named(ip, network.zone)
-            if await self._is_unused(one, network.id, network.vpc)
+            if await self._is_acquired(ref, network, one)
         ]
 
-    async def _is_unused(self, one: Described, network: str, vpc: str = "") -> bool:
-        """Tell whether a claimed address was acquired, and has no tags or rules of any kind."""
-        if one.get("state") == _FREE or one.get("hasrules") or one.get("tags"):
+    async def _is_acquired(self, ref: LoadBalancerRef, network: Network, one: Described) -> bool:
+        """Tell whether an address that a Service claims was acquired for it.
+
+        Nobody else claims it, and it has no tags or rules of any kind.
+        """
+        if not documents.is_bare(one, network) or await self.users(id_of(one), ()):
             return False
-        if one.get("issourcenat") or one.get("isstaticnat"):
-            return False
-        there = one.get("associatednetworkid")
-        is_here = there == network if there else bool(one.get("vpcid"))
-        is_in_vpc = not vpc or one.get("vpcid") == vpc
-        return is_here and is_in_vpc and not await self.users(id_of(one), ())
+        return not await self._claims.by_others(ref, network, str(one["ipaddress"]))
 
     async def _spare(self, one: Described, rules: list[Rule]) -> Address:
         is_kept = bool(one.get("issourcenat") or one.get("isstaticnat"))

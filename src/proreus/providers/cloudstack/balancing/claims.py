@@ -1,0 +1,43 @@
+"""Read which Services claim addresses, by tags on networks."""
+
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.ownership import Owner
+from proreus.providers.cloudstack.api import Api
+from proreus.providers.cloudstack.balancing import owners
+from proreus.providers.cloudstack.balancing.parts import Network
+
+
+class Claims:
+    """A reader of claims."""
+
+    def __init__(self, api: Api) -> None:
+        """Keep the client of CloudStack."""
+        self._api = api
+
+    async def of(self, ref: LoadBalancerRef) -> tuple[str, str]:
+        """Return the network with a Service's claim, and the claimed address; "" without.
+
+        Raises:
+            CloudError: CloudStack gives no usable answer.
+        """
+        asked = {"key": owners.claim_key(ref), "resourcetype": "Network"}
+        for one in await self._api.listed("listTags", "tag", asked):
+            if ip := owners.claimed(str(one.get("value", "")), ref):
+                return str(one.get("resourceid", "")), ip
+        return "", ""
+
+    async def by_others(self, ref: LoadBalancerRef, network: Network, ip: str) -> list[Owner]:
+        """Return the other Services that claim an address which rules of a network can be on.
+
+        The tiers of a VPC share its addresses, so a claim on any of them counts.
+
+        Raises:
+            CloudError: CloudStack gives no usable answer.
+        """
+        claims = [*network.claims.items()]
+        if network.vpc:
+            tiers = await self._api.listed("listNetworks", "network", {"vpcid": network.vpc})
+            claims += [
+                claim for one in tiers for claim in owners.claims_of(owners.tags_of(one)).items()
+            ]
+        return owners.claimants(claims, ref, ip)
