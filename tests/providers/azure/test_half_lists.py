@@ -7,7 +7,6 @@ import pytest
 
 from proreus.cloudprovider import Pending
 from proreus.kube.objects import Node
-from proreus.providers.azure.absences import CONFIRM
 from proreus.providers.azure.api import Waiting
 from proreus.providers.azure.balancing.desired import Place
 from proreus.providers.azure.balancing.observation import MOST_ALONE
@@ -132,13 +131,13 @@ async def test_a_load_balancer_that_is_not_shown_right_after_it_was_made_loses_n
 def test_a_load_balancer_that_is_gone_for_a_while_is_made_anew() -> None:
     place = Place(config("https://azure.example"), CLUSTER.name)
     there, gone = State({"kubernetes": {}}), State({"kubernetes": None})
-    presence = Presence()
+    presence = Presence(10.0)
     presence.check(gone, Scene(place), 100.0)
     presence.check(there, Scene(place), 100.0)
-    for now in (200.0, 200.0 + CONFIRM - 1):
+    for now in (200.0, 209.0):
         with pytest.raises(Waiting):
             presence.check(gone, Scene(place), now)
-    presence.check(gone, Scene(place), 200.0 + CONFIRM)
+    presence.check(gone, Scene(place), 210.0)
     presence.check(there, Scene(place), 300.0)
     with pytest.raises(Waiting):
         presence.check(gone, Scene(place), 400.0)

@@ -45,6 +45,8 @@ class AzureCloud(CloudProvider):
     may_need: ClassVar[frozenset[str]] = frozenset({"endpoint_slices", "namespaces"})
     timeout: ClassVar[float] = 60.0
     """Seconds for an answer of Azure."""
+    confirm: ClassVar[float] = 10.0
+    """Seconds for which Azure must say that a resource is gone which was there."""
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config.
@@ -76,7 +78,7 @@ class AzureCloud(CloudProvider):
         arm = self.closing(Arm(self._config, context, timeout=self.timeout))
         await arm.connect()
         self.instances = AzureInstances(arm)
-        self.load_balancers = AzureLoadBalancers(arm)
+        self.load_balancers = AzureLoadBalancers(arm, confirm=self.confirm)
         self.volumes = per_volume(AzureVolumes(arm).labels)
         if self._config.route_table_name:
-            self.routes = AzureRoutes(arm)
+            self.routes = AzureRoutes(arm, confirm=self.confirm)

@@ -5,17 +5,17 @@ Resource Manager copies what it knows between regions, so that another region ma
 while.
 """
 
-from typing import Final
-
-CONFIRM: Final = 10.0
-"""Seconds for which Azure must say that a resource is gone which was there."""
-
 
 class Absences:
     """A memory of the resources that were there, and since when they are missing."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
+    def __init__(self, confirm: float) -> None:
+        """Begin with none.
+
+        Args:
+            confirm: Seconds for which Azure must say that a resource is gone which was there.
+        """
+        self._confirm = confirm
         self._there: set[str] = set()
         self._missing: dict[str, float] = {}
 
@@ -38,4 +38,4 @@ class Absences:
         """
         if name not in self._there and not is_known:
             return 0.0
-        return max(CONFIRM - (now - self._missing.setdefault(name, now)), 0.0)
+        return max(self._confirm - (now - self._missing.setdefault(name, now)), 0.0)

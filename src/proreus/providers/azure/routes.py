@@ -35,15 +35,15 @@ Answer = Done | Pending | CloudError
 class AzureRoutes:
     """The routes of one route table."""
 
-    def __init__(self, arm: Arm) -> None:
-        """Keep the client of Azure."""
+    def __init__(self, arm: Arm, *, confirm: float) -> None:
+        """Keep the client of Azure, and how long an absence is doubted: see `Absences`."""
         self._arm = arm
         config = arm.config
         group = config.route_table_resource_group or config.resource_group
         head = f"/subscriptions/{config.network_subscription}/resourceGroups/{group}"
         self._id = f"{head}/providers/Microsoft.Network/routeTables/{config.route_table_name}"
         self._lock = asyncio.Lock()
-        self._absences = Absences()
+        self._absences = Absences(confirm)
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
         """List the routes that lead to addresses, by one request."""

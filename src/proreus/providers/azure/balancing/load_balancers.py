@@ -62,11 +62,11 @@ Answer = TypeVar("Answer")
 class AzureLoadBalancers:
     """Load balancers, public addresses and rules of the security group."""
 
-    def __init__(self, arm: Arm) -> None:
-        """Keep the client of Azure."""
+    def __init__(self, arm: Arm, *, confirm: float) -> None:
+        """Keep the client of Azure, and how long an absence is doubted: see `Absences`."""
         self._arm = arm
         self._config = arm.config
-        self._presence = Presence()
+        self._presence = Presence(confirm)
         self._neighbours = Neighbours(arm)
 
     def group(self, lb: LoadBalancerRef) -> Hashable:

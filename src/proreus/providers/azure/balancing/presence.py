@@ -24,9 +24,9 @@ _POOLS: Final = "loadBalancerBackendAddressPools"
 class Presence:
     """A memory of the load balancers that were there."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._absences = Absences()
+    def __init__(self, confirm: float) -> None:
+        """Begin with none; see `Absences`."""
+        self._absences = Absences(confirm)
 
     def check(self, state: State, scene: Scene, now: float) -> None:
         """Let nothing be made in the place of a load balancer that may be there.
