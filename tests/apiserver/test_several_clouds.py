@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -127,6 +127,44 @@ async def test_nodes_of_a_cloud_that_the_manager_has_no_more_are_not_deleted(
         await site.base.gone("e4")
         await asyncio.sleep(2)
         assert (await site.base.nodes()).keys() == {"e1", "e2", "e3", "w1"}
+
+
+async def test_nodes_of_a_cloud_whose_config_leaves_its_machines_out_are_not_deleted(
+    site: CloudsSite,
+) -> None:
+    """Both have ids of one form, and only one of them is asked about machines from then on."""
+    inventories = {"east": ["e1", "e2", "e3", "e4"], "west": ["w1"]}
+    machines = {name: cloud for cloud, names in inventories.items() for name in names}
+    for name, cloud in machines.items():
+        (machine,) = await site.machines("east", name)
+        await site.base.register_node(machine, ready=True, providerID=f"local://{name}")
+        await label(site, name, cloud)
+    config = local_configs(site, inventories)
+    async with site.manager(clouds="east=local,west=local", config=config):
+        await site.base.initialised(*machines)
+    await site.base.silence("w1", "e4")
+    inventories["east"].remove("e4")
+    config = local_configs(site, inventories, off=("west",))
+    async with site.manager(*DELETES_SOON, clouds="east=local,west=local", config=config):
+        await site.base.gone("e4")
+        await asyncio.sleep(2)
+        assert (await site.base.nodes()).keys() == {"e1", "e2", "e3", "w1"}
+        state = await site.base.cloud_condition("w1", "IdentityConflict")
+        assert "proreus.io/cloud names 'west', whose cloud-config" in state.message
+
+
+def local_configs(
+    site: CloudsSite, inventories: Mapping[str, Sequence[str]], off: Sequence[str] = ()
+) -> str:
+    """Write cloud-configs of two clouds `local`; those in `off` have no machines."""
+    found = []
+    for cloud, names in inventories.items():
+        inventory, file = site.directory / f"{cloud}.machines", site.directory / f"{cloud}.yaml"
+        inventory.write_text(json.dumps({"machines": [{"name": name} for name in names]}))
+        instances = {"enabled": False} if cloud in off else {"inventory": str(inventory)}
+        file.write_text(json.dumps({"instances": instances, "routes": {"enabled": False}}))
+        found.append(f"{cloud}={file}")
+    return ",".join(found)
 
 
 @pytest.mark.long

@@ -127,15 +127,16 @@ def test_without_the_answers_of_all_clouds_nothing_is_decided(
 @pytest.mark.parametrize(
     "answer", [MACHINE, NotFound(), NotFound(tombstone=True), CloudError("down")]
 )
-def test_no_machine_is_absent_whose_label_names_a_cloud_that_is_not_there(
+def test_no_machine_is_absent_whose_label_names_another_cloud_than_the_one_that_was_asked(
     label: str, answer: InstanceAnswer
 ) -> None:
     labels = {LABEL_CLOUD: label} if label else {}
-    found = heard(node("n", labels=labels), answer, ("east", "west"))
-    if isinstance(answer, NotFound) and label == "north":
+    found = heard(node("n", labels=labels), answer, ("east", "simulated"), {"west"})
+    if isinstance(answer, NotFound) and label in {"west", "north"}:
         assert isinstance(found, IdentityConflict)
-        assert "no such machine in east or west" in str(found)
-        assert "proreus.io/cloud names 'north'" in str(found)
+        assert "no such machine in east or simulated" in str(found)
+        assert f"proreus.io/cloud names '{label}'" in str(found)
+        assert ("--cloud-provider" if label == "north" else "cloud-config") in str(found)
     else:
         assert found is answer
 

@@ -111,25 +111,32 @@ def found_by(answers: Mapping[str, InstanceAnswer]) -> str | NotFound | CloudErr
     return found[0] if found else NotFound()
 
 
-def heard(node: Node, answer: InstanceAnswer, clouds: Collection[str]) -> InstanceAnswer:
+def heard(
+    node: Node, answer: InstanceAnswer, names: Collection[str], others: Collection[str] = ()
+) -> InstanceAnswer:
     """Return the answer of a node's cloud; an absence counts only if no label names another cloud.
 
     A cloud that was taken out of the flags, for a repair for instance, may have ids of the same
-    form as one that is left, which knows nothing of its machines. A machine that is found loses
-    that label, if a manager has set it.
+    form as one that is left, which knows nothing of its machines. So may one whose cloud-config
+    says by now that the node is not its own, or that it has no machines at all. A machine that is
+    found loses that label, if a manager has set it.
 
     Args:
         node: The node.
         answer: The answer of the only cloud that was asked.
-        clouds: The names of this manager's clouds.
+        names: The names of that cloud.
+        others: The names of this manager's other clouds.
     """
     label = node.metadata.labels.get(LABEL_CLOUD, "")
-    if not isinstance(answer, NotFound) or not label or label in clouds:
+    if not isinstance(answer, NotFound) or not label or label in names:
         return answer
+    if label in others:
+        why = "whose cloud-config makes the node none of its own: correct that"
+    else:
+        why = "which this manager does not have: add that cloud to --cloud-provider"
     return IdentityConflict(
-        f"there is no such machine in {' or '.join(clouds)}, but the label {LABEL_CLOUD} names "
-        f"{label!r}, which this manager does not have: add that cloud to --cloud-provider; or, if "
-        "the machine is gone, remove the label"
+        f"there is no such machine in {' or '.join(names)}, but the label {LABEL_CLOUD} names "
+        f"{label!r}, {why}; or, if the machine is gone, remove the label"
     )
 
 

@@ -164,9 +164,12 @@ def _moving_away(service: Service) -> Service:
 class OwnInstances:
     """The machines of a cloud: it says nothing of those that a label gives to another cloud."""
 
-    def __init__(self, names: Sequence[str], cloud: Instances) -> None:
-        """Answer for the cloud `cloud`; `names` are those of all clouds that the manager has."""
+    def __init__(
+        self, names: Sequence[str], cloud: Instances, others: Collection[str] = ()
+    ) -> None:
+        """Answer for the cloud `cloud`, with these names; `others` are the manager's other ones."""
         self._names = names
+        self._others = others
         self._cloud = cloud
 
     @property
@@ -188,7 +191,12 @@ class OwnInstances:
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Call the provider's `describe`."""
-        return _heard(nodes, await self._cloud.describe(nodes), self._names)
+        asked = {node.metadata.name: node for node in nodes}
+        answers = await self._cloud.describe(nodes)
+        return {
+            name: heard(asked[name], answer, self._names, self._others)
+            for name, answer in answers.items()
+        }
 
 
 class MemberInstances(OwnInstances):
@@ -196,7 +204,7 @@ class MemberInstances(OwnInstances):
 
     def __init__(self, registry: Clouds, name: str, cloud: Instances, undecided: Ownership) -> None:
         """Answer for the cloud `name`; `undecided` is said of nodes that nobody is known to own."""
-        super().__init__(tuple(registry.started), cloud)
+        super().__init__((name,), cloud, others=registry.started.keys() - {name})
         self._registry = registry
         self._name = name
         self._undecided = undecided
@@ -229,13 +237,6 @@ def alone(provider: CloudProvider, names: Sequence[str]) -> CloudProvider:
     if provider.instances is not None:
         seen.instances = OwnInstances(names, provider.instances)
     return seen
-
-
-def _heard(
-    nodes: Sequence[Node], answers: Mapping[str, InstanceAnswer], clouds: Sequence[str]
-) -> Mapping[str, InstanceAnswer]:
-    asked = {node.metadata.name: node for node in nodes}
-    return {name: heard(asked[name], answer, clouds) for name, answer in answers.items()}
 
 
 def labelled(answer: InstanceAnswer, cloud: str) -> InstanceAnswer:
