@@ -1,4 +1,4 @@
-"""A leader with one controller, on an API server in this process, and a cloud for it."""
+"""A leader with one controller or some, on an API server in this process, and a cloud for it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
@@ -65,8 +65,7 @@ class Cloud(CloudProvider):
 async def leading(
     url: str,
     cloud: CloudProvider,
-    controller: str,
-    *,
+    *controllers: str,
     now: Callable[[], datetime] | None = None,
     **flags: Any,
 ) -> AsyncIterator[None]:
@@ -77,7 +76,7 @@ async def leading(
         cloud,
         ClientConfig(server=url),
         Health(),
-        chosen=[one for one in CONTROLLERS if one.name == controller],
+        chosen=[one for one in CONTROLLERS if one.name in controllers],
         election=Election(),
         now=now or (lambda: EPOCH + timedelta(seconds=loop.time())),
     )

@@ -15,7 +15,8 @@ Where a deletion hangs on the answer, nothing is shared and nothing is taken fro
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -81,6 +82,7 @@ class Inventory:
         self._asking = 0
         self._forgotten: set[str] = set()
         self._claims: dict[str, dict[str, str]] = {}
+        self._sweepers = 0
         self._flights: dict[Key, _Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -170,6 +172,20 @@ class Inventory:
             self._failed_calls.note(asked, last)
         names = {node.metadata.name for node in candidates}
         return {name: seen[-1:] if name in names else seen for name, seen in observed.items()}
+
+    @property
+    def is_swept(self) -> bool:
+        """Whether somebody asks about all nodes again and again (`swept`)."""
+        return self._sweepers > 0
+
+    @contextmanager
+    def swept(self) -> Iterator[None]:
+        """Let others know that all nodes are asked about again and again during the body."""
+        self._sweepers += 1
+        try:
+            yield
+        finally:
+            self._sweepers -= 1
 
     def sighting(self, node: Node) -> Sighting:
         """Return what all calls have shown of the node's machine."""

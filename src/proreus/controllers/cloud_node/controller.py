@@ -71,18 +71,19 @@ class CloudNodeController:
 
     async def run(self) -> None:
         """Run the loop and the refresh pass, and follow hints."""
-        await self._env.nodes.wait_synced()
-        refresher, cloud = asyncio.create_task(self._refresh_periodically()), self._env.cloud
-        hints = asyncio.create_task(self._hinted.run(self._look))
-        by_cloud.NODES_UNINITIALIZED.set_function(cloud, lambda: len(self._waiting))
-        by_cloud.OLDEST_UNINITIALIZED.set_function(cloud, self._longest_wait)
-        try:
-            await self._loop.run()
-        finally:
-            refresher.cancel()
-            hints.cancel()
-            by_cloud.NODES_UNINITIALIZED.set_function(cloud, lambda: 0)  # nobody knows any more
-            by_cloud.OLDEST_UNINITIALIZED.set_function(cloud, lambda: 0)
+        with self._inventory.swept():
+            await self._env.nodes.wait_synced()
+            refresher, cloud = asyncio.create_task(self._refresh_periodically()), self._env.cloud
+            hints = asyncio.create_task(self._hinted.run(self._look))
+            by_cloud.NODES_UNINITIALIZED.set_function(cloud, lambda: len(self._waiting))
+            by_cloud.OLDEST_UNINITIALIZED.set_function(cloud, self._longest_wait)
+            try:
+                await self._loop.run()
+            finally:
+                refresher.cancel()
+                hints.cancel()
+                by_cloud.NODES_UNINITIALIZED.set_function(cloud, lambda: 0)  # nobody knows any more
+                by_cloud.OLDEST_UNINITIALIZED.set_function(cloud, lambda: 0)
 
     def stop(self) -> None:
         """Take no more nodes from the queue."""

@@ -36,6 +36,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     always,
     questions,
 )
+from proreus.controllers.cloud_node_lifecycle.survey import survey
 from proreus.controllers.cloud_node_lifecycle.taints import may_return
 from proreus.controllers.environment import Environment
 from proreus.controllers.events import PlannedEvent
@@ -91,7 +92,10 @@ class CloudNodeLifecycleController:
         """Make a pass every period until stopped; the period starts when a pass ends."""
         await self._env.nodes.wait_synced()
         priority.current.set(Priority.CHECK)
-        hints = asyncio.create_task(self._hinted.run(self._look))
+        beside = [asyncio.create_task(self._hinted.run(self._look))]
+        if self._policy.witnesses:
+            asking = survey(self._env, self._inventory, self._known.owns)
+            beside.append(asyncio.create_task(asking))
         try:
             while not self._stopped.is_set():
                 self._woken.clear()  # What is hinted from now on needs another pass.
@@ -102,7 +106,8 @@ class CloudNodeLifecycleController:
                     async with asyncio.timeout(self._env.settings.node_monitor_period):
                         await self._woken.wait()
         finally:
-            hints.cancel()
+            for task in beside:
+                task.cancel()
             if self._waker is not None:
                 self._waker.cancel()
 

@@ -1,0 +1,65 @@
+"""The lifecycle controller alone in its process: nobody else there asks about all nodes."""
+
+import asyncio
+
+import pytest
+
+from proreus.cloudprovider import NotFound
+from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
+from proreus.kube.client import Client
+from proreus.kube.config import ClientConfig
+from proreus.kube.objects import Node
+from proreus.testing.clock import virtual_time
+from proreus.testing.memory import MemoryApiServer
+
+from .leading import leading
+from .test_hints import HOUR, LIFECYCLE, NODE, Cloud, Cluster, Machines, add
+
+_REFRESHED = 300.0
+
+
+class OneScope(Machines):
+    def scope(self, node: Node) -> str:
+        return "here"
+
+
+def play(*controllers: str, known_for: float) -> tuple[dict[str, Node], int]:
+    """Let the cloud lose sight of the machine of `c`, whose kubelet falls silent an hour later."""
+
+    @virtual_time
+    async def played() -> tuple[dict[str, Node], int]:
+        machines = OneScope()
+        cloud = Cloud(machines)
+        async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+            for name in ("a", "b", "c"):
+                await add(client, name, "True", is_initialised=True)
+            if not known_for:
+                machines.machines["c"] = NotFound()
+            async with leading(server.url, cloud, *controllers):
+                made = Cluster(client, machines, cloud.hints)
+                await asyncio.sleep(known_for)
+                machines.machines["c"] = NotFound()
+                machines.calls = 0
+                await asyncio.sleep(HOUR)
+                calls = machines.calls
+                await made.silence("c")
+                await asyncio.sleep(HOUR)
+                return await made.nodes(), calls
+
+    return played()
+
+
+@pytest.mark.parametrize("known_for", [0.0, HOUR])
+def test_a_node_that_the_cloud_did_not_know_while_it_was_ready_is_not_deleted(
+    known_for: float,
+) -> None:
+    nodes, calls = play(LIFECYCLE, known_for=known_for)
+    assert "c" in nodes
+    assert ANNOTATION_UNKNOWN in nodes["c"].metadata.annotations
+    assert calls <= HOUR / _REFRESHED + 1
+
+
+def test_beside_the_controller_that_asks_about_all_nodes_it_asks_no_more() -> None:
+    nodes, calls = play(NODE, LIFECYCLE, known_for=0.0)
+    assert "c" in nodes
+    assert calls <= HOUR / _REFRESHED + 1
