@@ -87,7 +87,7 @@ class OpenStackCloud(CloudProvider):
         timeout = self._config.client.timeout.total_seconds()
         self._api = Api(found, context, timeout=timeout)
         await self._api.connect()
-        reader = Reader(self._api)
+        reader = Reader(self._api, self._config.tenants)
         self.instances = OpenStackInstances(
             reader, self._config.networking, region=found.region, regional=regional
         )

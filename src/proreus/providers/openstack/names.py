@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id
 from proreus.kube.objects import KubeObject, Node
+from proreus.providers.nova.machines import Described
 from proreus.providers.nova.names import UUID, Target
 
 SCHEME = "openstack://"
@@ -29,6 +30,18 @@ def parsed(text: str) -> tuple[str, str] | None:
         return ("", text.lower()) if UUID.fullmatch(text) else None
     match = _PROVIDER_ID.fullmatch(text)
     return (match["region"], match["id"].lower()) if match else None
+
+
+def foreign_project(described: Described, project: str) -> str:
+    """Return why no Service may name an object of another project than this; "" if it is not one.
+
+    Credentials with the role `admin` are shown the objects of all projects (Neutron's and Octavia's
+    API references), and may change them.
+    """
+    found = str(described.get("project_id") or described.get("tenant_id") or "")
+    if found in {"", project} or not project:
+        return ""
+    return f"it belongs to the project {found}, and the credentials are of {project}"
 
 
 def servers_of(nodes: Iterable[KubeObject], region: str) -> frozenset[str]:

@@ -1,32 +1,35 @@
 """Read servers, ports and flavors in few requests."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.lookups import in_parts
+from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.servers import Servers
 from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.machines import Wires
+from proreus.providers.openstack.names import foreign_project
 
 MOST_IDS: Final = 100
 """Ids in one query: with 8,190 characters in a line of a request, as many servers allow."""
 
 _PORT_FIELDS = (
     "id", "device_id", "status", "fixed_ips", "network_id", "trunk_details", "mac_address",
-    "allowed_address_pairs", "port_security_enabled", "revision_number",
+    "allowed_address_pairs", "port_security_enabled", "revision_number", "project_id",
 )  # fmt: skip
 
 
 class Reader(Servers):
     """A reader of the project's servers, ports and flavors."""
 
-    def __init__(self, api: Api) -> None:
-        """Keep the client of OpenStack."""
+    def __init__(self, api: Api, tenants: Tenants) -> None:
+        """Keep the client of OpenStack, and `tenants`, which may list other projects."""
         super().__init__(api)
         self._api = api
+        self._tenants = tenants
         self._flavors: dict[str, str] = {}
 
     async def wires(self, servers: Collection[str]) -> dict[str, Wires]:
@@ -79,6 +82,24 @@ class Reader(Servers):
             CloudError: Neutron gives no usable answer.
         """
         return await self._listed("port_list", "ports", by, ids, _PORT_FIELDS + more)
+
+    async def strange(self, ports: Sequence[Described]) -> dict[str, str]:
+        """Return which ports are another project's, which nobody may change, by id, and why.
+
+        A Node names its server itself, and credentials with the role `admin` find that of any
+        project.
+
+        Raises:
+            CloudError: No token is issued.
+        """
+        project = await self._api.project()
+        found = {id_of(port): foreign_project(port, project) for port in ports}
+        listed = {
+            id_of(port)
+            for port in ports
+            if self._tenants.lists(EVERY_NAMESPACE, (id_of(port), str(port.get("project_id"))))
+        }
+        return {id_: why for id_, why in found.items() if why and id_ not in listed}
 
     async def _networks(self, ids: Collection[str]) -> dict[str, str]:
         found = await self._listed("network_list", "networks", "id", ids, ("id", "name"))

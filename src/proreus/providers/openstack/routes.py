@@ -54,6 +54,7 @@ class _Work(msgspec.Struct):
         ports: All ports that were read.
         addresses: The addresses of each node, by its provider id.
         answers: The answers so far.
+        strange: By id why a port is another project's.
     """
 
     hops: dict[Route, Hop | CloudError]
@@ -61,6 +62,7 @@ class _Work(msgspec.Struct):
     ports: list[Described]
     addresses: dict[str, frozenset[str]]
     answers: dict[Route, Answer]
+    strange: Mapping[str, str] = {}
 
 
 class OpenStackRoutes:
@@ -129,7 +131,7 @@ class OpenStackRoutes:
         known = frozenset[str]().union(*addresses.values())
         needed = {f"ip_address={stranger}" for stranger in strangers - known}
         ports += await self._reader.ports("fixed_ips", needed)
-        return _Work(hops, subnets, ports, addresses, {})
+        return _Work(hops, subnets, ports, addresses, {}, await self._reader.strange(ports))
 
     def _hop(
         self,
@@ -164,6 +166,9 @@ class OpenStackRoutes:
             new = {
                 route: changed_pairs(port, [route.destination], ()) is not None for route in routes
             }
+            if any(new.values()) and (why := work.strange.get(id_of(port))):
+                work.answers.update(dict.fromkeys(routes, _not_ours(port, why)))
+                return
             try:
                 await self._set_pairs(port, [route.destination for route in routes], ())
             except CloudError as error:
@@ -202,7 +207,8 @@ class OpenStackRoutes:
                 and same(made.destination, route.destination)
                 for made, to in work.hops.items()
             )
-            if isinstance(answer, Done) and port is not None and not is_needed:
+            is_ours = port is not None and id_of(port) not in work.strange
+            if isinstance(answer, Done) and port is not None and is_ours and not is_needed:
                 answers[route] = await self._forbid(port, route.destination)
         work.answers.update(answers)
 
@@ -326,6 +332,14 @@ class OpenStackRoutes:
                 {"port": {"allowed_address_pairs": pairs}},
                 revision=revision_of(port),
             )
+
+
+def _not_ours(port: Described, why: str) -> CloudError:
+    return CloudError(
+        f"port {id_of(port)} of the node's server lets no pods' packets through: {why}: if the"
+        f" nodes are in that project, give allow = *={port.get('project_id')} in [Tenants] of the"
+        " cloud-config"
+    )
 
 
 def _alike(one: Extra, other: Extra) -> bool:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import refusal
 from proreus.providers.nova.machines import Described, id_of
@@ -85,6 +86,33 @@ class Cases:
         """
         every = await self._finder.found(ref)
         return [balancer for balancer in every if not family or family_of(balancer) == family]
+
+    async def owned(self, cluster: ClusterIdentity) -> list[Described]:
+        """Return the load balancers with the cluster's tag, of other projects only those listed.
+
+        Raises:
+            CloudError: Octavia gives no usable answer.
+        """
+        found = await self._octavia.balancers({"tags": owners.cluster_tag(cluster.uid)})
+        here = []
+        for one in found:
+            namespaces = {user.namespace for user in owners.users(one, cluster)}
+            problems = [await self._finder.foreign(one, namespace) for namespace in namespaces]
+            here += [one] if not all(problems) else []
+        return here
+
+    async def check_project(self, found: Sequence[Described], ref: LoadBalancerRef) -> None:
+        """Refuse to delete load balancers of another project: without the address none is known.
+
+        Raises:
+            CloudError: One is another project's, and the cloud-config does not list it.
+        """
+        for one in found:
+            if problem := await self._finder.foreign(one, ref.namespace):
+                raise CloudError(
+                    f"load balancer {id_of(one)} is not deleted: {problem}: use credentials of its"
+                    f" project, or give allow = *={id_of(one)} in [Tenants] of the cloud-config"
+                )
 
     async def find(
         self,

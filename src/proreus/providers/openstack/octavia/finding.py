@@ -6,6 +6,7 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
+from proreus.providers.openstack.names import foreign_project
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options
 from proreus.providers.openstack.octavia.desired import family_of, sharing_problem
@@ -34,7 +35,11 @@ class Finder:
                 the Service's.
         """
         tagged = await self._octavia.balancers({"tags-any": owners.search(ref)})
-        found = [one for one in tagged if owners.is_used_by(one, ref)]
+        found = [
+            one
+            for one in tagged
+            if owners.is_used_by(one, ref) and not await self._is_elsewhere(one, ref)
+        ]
         if not found and ref.last_ingress:
             name, project = owners.name_of(ref), await self._octavia.project()
             official = [
@@ -46,7 +51,7 @@ class Finder:
                 one
                 for one in {id_of(one): one for one in official}.values()
                 if owners.may_be_used_by(one, ref)
-                and not owners.foreign_project(one, project)
+                and not foreign_project(one, project)
                 and await self._is_shown(one, ref)
             ]
             _check_single(found)
@@ -80,14 +85,36 @@ class Finder:
         problem = "there is no such load balancer in this project"
         if found is not None:
             of_family = [one for one in used if family_of(one) == family_of(found)]
-            if not of_family and owners.is_proven(found, lb.ref):
+            is_proven = not of_family and owners.is_proven(found, lb.ref)
+            if is_proven and not await self._is_elsewhere(found, lb.ref):
                 return found  # the list lacks it
             problem = sharing_problem(lb, options, found, used, self._tenants, most=self._most)
-            if not problem and not self._tenants.lists(lb.ref.namespace, (id_of(found),)):
-                problem = owners.foreign_project(found, await self._octavia.project())
+            problem = problem or await self.foreign(found, lb.ref.namespace)
         if found is None or problem:
             raise InvalidRequest(f"annotation {PREFIX}load-balancer-id: {problem}")
         return found
+
+    async def foreign(self, described: Described, namespace: str) -> str:
+        """Return why a load balancer is another project's; "" if it is not, or if it is listed.
+
+        Args:
+            described: The load balancer.
+            namespace: The namespace of a Service that uses it.
+
+        Raises:
+            CloudError: No token is issued.
+        """
+        problem = foreign_project(described, await self._octavia.project())
+        return "" if self._tenants.lists(namespace, (id_of(described),)) else problem
+
+    async def _is_elsewhere(self, described: Described, ref: LoadBalancerRef) -> bool:
+        """Tell whether a load balancer is another project's, though its marks name the Service.
+
+        A cluster that was restored from a backup may be there, with all uids. The address in the
+        status tells the Service's own, where the credentials are of another project than before.
+        """
+        is_foreign = bool(await self.foreign(described, ref.namespace))
+        return is_foreign and not await self._has_shown_address(described, ref)
 
     async def _is_shown(self, described: Described, ref: LoadBalancerRef) -> bool:
         """Tell whether the Service's status shows a load balancer's address.
@@ -104,6 +131,8 @@ class Finder:
     async def _has_shown_address(self, described: Described, ref: LoadBalancerRef) -> bool:
         """Tell whether the status has the address of a load balancer, or of its floating IP."""
         known = {one.ip for one in ref.last_ingress if one.ip}
+        if not known:
+            return False
         if str(described.get("vip_address")) in known:
             return True
         floating = await self._networks.at_port(str(described.get("vip_port_id")))

@@ -232,6 +232,7 @@ class OctaviaLoadBalancers:
                 self._missed.check(ref, is_there=bool(found))
             except Working as working:
                 return self._waits.pending(ref.uid, working.reason)
+            await self._cases.check_project(found, ref)
             awaited = await self._withdrawal.mark(ref, found, turn)
         if awaited:
             return self._waits.pending(ref.uid, awaited)
@@ -248,7 +249,7 @@ class OctaviaLoadBalancers:
 
         Of a load balancer that was not made in the cluster, its Services have the listeners.
         """
-        found = await self._octavia.balancers({"tags": owners.cluster_tag(cluster.uid)})
+        found = await self._cases.owned(cluster)
         users = [(one, user) for one in found for user in owners.users(one, cluster)]
         refs = [_ref(cluster, user) for _, user in users]
         # While Octavia works on it the list may still show members that are going.

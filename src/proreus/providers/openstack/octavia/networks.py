@@ -11,7 +11,7 @@ from proreus.cloudprovider.refused import Refused
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.services import Parameters
 from proreus.providers.openstack.api import Api
-from proreus.providers.openstack.names import parsed
+from proreus.providers.openstack.names import foreign_project, parsed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
 from proreus.providers.openstack.octavia.floating import (
     description,
@@ -20,7 +20,7 @@ from proreus.providers.openstack.octavia.floating import (
     is_shown,
     owner,
 )
-from proreus.providers.openstack.octavia.owners import foreign_project, reserved_for
+from proreus.providers.openstack.octavia.owners import reserved_for
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
 _VERSIONS = {"IPv4": 4, "IPv6": 6}
@@ -105,7 +105,13 @@ class Networks:
     async def made_for(self, ref: LoadBalancerRef) -> list[Described]:
         """Return the floating IPs that were made for a Service, wherever they are."""
         found = await self._floating({"description": descriptions(ref)})
-        return [floating for floating in found if is_made_for(floating, ref)]
+        project = await self._api.project()
+        return [
+            floating
+            for floating in found
+            if is_made_for(floating, ref)
+            and (is_shown(floating, ref) or not foreign_project(floating, project))
+        ]
 
     async def give(self, lb: LoadBalancer, options: Options, network: str, port: str) -> Described:
         """Attach a floating IP to a port: the requested one, or a new one.

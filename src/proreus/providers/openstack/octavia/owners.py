@@ -287,18 +287,6 @@ def reserved_for(described: Described) -> tuple[Owner, ...]:
     return marked_for(described) or tuple(Owner(cluster_uid=uid) for uid in clusters)
 
 
-def foreign_project(described: Described, project: str) -> str:
-    """Return why no Service may name an object of another project than this; "" if it is not one.
-
-    Credentials with the role `admin` are shown the objects of all projects (Neutron's and Octavia's
-    API references), and may change them.
-    """
-    found = str(described.get("project_id") or described.get("tenant_id") or "")
-    if found in {"", project} or not project:
-        return ""
-    return f"it belongs to the project {found}, and the credentials are of {project}"
-
-
 def _is_former(value: str) -> bool:
     """Tell whether a value of `SHARED` names no cluster, as of former versions."""
     return not read_one_value(f"/{value}").cluster_uid

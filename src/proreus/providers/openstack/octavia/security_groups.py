@@ -5,6 +5,7 @@ two the older stays.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -21,6 +22,7 @@ from proreus.providers.nova.services import Parameters
 from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.config import LoadBalancer as Settings
 from proreus.providers.openstack.hops import revision_of
+from proreus.providers.openstack.names import foreign_project
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.group_rules import (
     PREFIX,
@@ -41,6 +43,8 @@ from proreus.providers.openstack.octavia.group_rules import (
     unreached,
 )
 from proreus.providers.openstack.reading import Reader
+
+log = logging.getLogger(__name__)
 
 _SOON: Final = 1.0
 _AT_ONCE: Final = 10
@@ -169,7 +173,8 @@ class SecurityGroups:
         """
         tag = owners.cluster_tag(cluster.uid)
         try:
-            found = await self._listed({"tags": tag, "fields": ("id", "name", "tags")})
+            fields = ("id", "name", "tags", "project_id")
+            found = await self._here({"tags": tag, "fields": fields})
         except Refused as error:
             if error.status == _BAD_REQUEST:
                 return []
@@ -209,11 +214,16 @@ class SecurityGroups:
         """Return the groups of the Service's name with their rules, the oldest first.
 
         A cluster that was restored from a backup has Services of the same uids: what has another
-        cluster's tag is not ours.
+        cluster's tag, or is another project's, is not ours.
         """
-        named = await self._listed({"name": name_of(ref)})
+        named = await self._here({"name": name_of(ref)})
         ours = (group for group in named if not owners.is_of_another_cluster(group, ref.cluster))
         return sorted(ours, key=lambda group: (str(group.get("created_at")), id_of(group)))
+
+    async def _here(self, parameters: Parameters) -> list[Described]:
+        """Return those groups that are of the credentials' project."""
+        found, project = await self._listed(parameters), await self._api.project()
+        return [group for group in found if not foreign_project(group, project)]
 
     async def _listed(self, parameters: Parameters) -> list[Described]:
         try:
@@ -268,6 +278,10 @@ class SecurityGroups:
         attached = await self._reader.ports(*_GROUPS, [group], more=_GROUPS) if group else []
         servers = unreached(desired, attached)
         candidates = await self._reader.ports("device_id", servers, more=_GROUPS)
+        strange = await self._reader.strange(candidates)
+        for id_, why in strange.items():
+            log.warning("Port %s of a Node's server gets no security group: %s", id_, why)
+        candidates = [port for port in candidates if id_of(port) not in strange]
         return changed_ports(desired, attached, candidates, group or _NEW)
 
     async def _set_ports(self, changes: Collection[PortChange]) -> Pending | None:
