@@ -39,6 +39,7 @@ from proreus.providers.azure.balancing.annotations import (
 from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.desired import is_of
 from proreus.providers.azure.balancing.documents import named_id
+from proreus.providers.azure.balancing.identities import Identities
 from proreus.providers.azure.balancing.neighbours import Neighbours
 from proreus.providers.azure.balancing.observation import Observer
 from proreus.providers.azure.balancing.parts import Job, Scene, State
@@ -68,6 +69,7 @@ class AzureLoadBalancers:
         self._config = arm.config
         self._presence = Presence(confirm)
         self._neighbours = Neighbours(arm)
+        self._identities = Identities(arm)
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
         """Return one group for all Services: they share load balancers and the security group."""
@@ -147,6 +149,7 @@ class AzureLoadBalancers:
         _check_owner(state, job.ref)
         self._neighbours.check([job], state, scene)
         scene = await self._neighbours.confirmed(state, scene)
+        state = await self._identities.checked([job], state, scene)
         lines, _ = preview_plan(state, lambda now: plan([job], now, scene))
         return lines
 
@@ -245,6 +248,7 @@ class AzureLoadBalancers:
         self, jobs: Sequence[Job], state: State, scene: Scene, work: Work
     ) -> State:
         scene = await self._neighbours.confirmed(state, scene)
+        state = await self._identities.checked(jobs, state, scene)
         take = partial(self._presence.take, work)
         return await converge(state, lambda now: plan(jobs, now, scene), take)
 

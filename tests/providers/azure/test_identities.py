@@ -1,0 +1,104 @@
+"""A kubelet can name any machine on its Node: those of others are not touched."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider import Ensured
+from proreus.kube.objects import Node
+from proreus.providers.azure import AzureCloud
+
+from .balancing import answers, machines, parts, service, set_machines
+from .emulator import seed
+from .emulator.server import Emulator, Fault
+from .emulator.store import compute
+from .site import ID, context, started
+
+ALONE, OF_SET = "virtualMachines/db", "virtualMachineScaleSets/db/virtualMachines/0"
+
+
+def naming(node: Node, machine: str) -> Node:
+    """The same Node, on which its kubelet names another machine."""
+    spec = msgspec.structs.replace(node.spec, provider_id=f"{ID}/{machine}")
+    return msgspec.structs.replace(node, spec=spec)
+
+
+def of_others(azure: Emulator) -> dict[str, Any]:
+    return {id_: one["etag"] for id_, one in azure.store.of.items() if "/db" in id_}
+
+
+async def rejected(provider: AzureCloud, nodes: list[Node]) -> dict[str, str]:
+    found = (await answers(provider, nodes, service()))["web-1"]
+    assert isinstance(found, Ensured), found
+    return dict(found.rejected)
+
+
+@pytest.mark.parametrize("forged", [ALONE, OF_SET])
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_machine_of_another_service_comes_into_no_pool(
+    azure: Emulator, forged: str, *, alone: bool
+) -> None:
+    seed.machine(azure.store, "db")
+    seed.scale_set(azure.store, "db")
+    seed.set_machine(azure.store, "db", 0)
+    own = machines(azure) if alone else set_machines(azure)
+    nodes = [own[0], naming(own[1], forged)]
+    before = of_others(azure)
+    async with started(azure, context(nodes=nodes)) as provider:
+        found = await rejected(provider, nodes)
+    assert list(found) == [own[1].metadata.name]
+    assert "its machine is called" in found[own[1].metadata.name]
+    assert of_others(azure) == before
+    pool = parts(azure, "backendAddressPools")["kubernetes"]
+    assert len(pool["backendIPConfigurations"]) == 1
+
+
+async def test_machines_come_into_pools_by_any_of_their_names(azure: Emulator) -> None:
+    """That of the resource, that of the computer, and a domain name that begins with one."""
+    ids = [seed.machine(azure.store, name, set_="flex") for name in ("flex_1", "node-2", "node-3")]
+    for id_, name in zip(ids, ("FLEX000001", "other-2", "other-3"), strict=True):
+        azure.store.of[id_.lower()]["properties"]["osProfile"]["computerName"] = name
+    (sole,) = machines(azure, 1)
+    metadata = (msgspec.structs.replace(sole.metadata, name=one) for one in
+                ("flex000001", "node-2", "node-3.example.com"))  # fmt: skip
+    nodes = [
+        msgspec.structs.replace(
+            naming(sole, f"virtualMachines/{id_.rpartition('/')[2]}"), metadata=one
+        )
+        for id_, one in zip(ids, metadata, strict=True)
+    ]
+    async with started(azure, context(nodes=nodes)) as provider:
+        assert await rejected(provider, nodes) == {}
+
+
+async def test_azure_is_asked_once_whose_a_machine_is(azure: Emulator) -> None:
+    nodes = set_machines(azure, 5)
+    kind = "microsoft.compute/virtualmachinescalesets/virtualmachines"
+    async with started(azure, context(nodes=nodes)) as provider:
+        assert await rejected(provider, nodes[:4]) == {}
+        azure.counted()
+        assert await rejected(provider, nodes[:4]) == {}
+        assert not azure.counted()["GET", kind]
+    async with started(azure, context(nodes=nodes)) as provider:
+        assert await rejected(provider, nodes[:4]) == {}
+        assert not azure.counted()["GET", kind]
+        assert await rejected(provider, nodes) == {}
+        assert azure.counted()["GET", kind] == 2
+
+
+async def test_while_azure_does_not_tell_whose_a_machine_is_it_comes_into_no_pool(
+    azure: Emulator,
+) -> None:
+    nodes = set_machines(azure)
+    set_ = compute("virtualMachineScaleSets", "pool").lower()
+    kind = "virtualMachineScaleSets/virtualMachines"
+    before = azure.store.of[set_]["etag"]
+    async with started(azure, context(nodes=nodes)) as provider:
+        azure.faults.append(Fault("GET", kind, status=403, code="AuthorizationFailed", times=2))
+        assert len(await rejected(provider, nodes)) == 2
+        azure.faults.append(Fault("GET", kind, status=400, code="BadRequest", times=2))
+        found = await answers(provider, nodes, service())
+        assert not isinstance(found["web-1"], Ensured)
+        assert azure.store.of[set_]["etag"] == before
+        assert await rejected(provider, nodes) == {}
