@@ -11,7 +11,7 @@ from proreus.cloudprovider.identity import MARK_CLUSTER, MARK_CLUSTER_UID, Clust
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.mark_forms import owner_of
 from proreus.cloudprovider.ownership import Owner, Verdict, verdict
-from proreus.providers.azure.machines import Resource, part
+from proreus.providers.azure.machines import Resource
 
 TAG_SERVICE: Final = "k8s-azure-service"
 """The official tag of a public address: its Services, separated by commas."""
@@ -72,7 +72,12 @@ def official_owners(address: Resource) -> list[Owner]:
 
 
 def verdict_on(address: Resource, ref: LoadBalancerRef) -> Verdict:
-    """Return how a public address is related to a Service, and by which proof."""
+    """Return how a public address is related to a Service, and by which proof.
+
+    The official tags prove nothing without the Service's UID, which is in the name that the
+    official manager gives. Another cluster of the same name can have the same tags, and the status
+    of a Service shows what its annotation names as additional addresses.
+    """
     own = owner(address)
     mine = [one for one in official_owners(address) if one.key == ref.key]
     return verdict(
@@ -80,7 +85,6 @@ def verdict_on(address: Resource, ref: LoadBalancerRef) -> Verdict:
         owners=[own] if own is not None else (),
         official=mine,
         texts=[str(address.get("name", ""))] if mine or own is not None else (),
-        addresses=[str(part(address, "ipAddress") or "")],
     )
 
 
