@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.load_balancers import Pending
-from proreus.cloudprovider.refused import Reason, Refused
+from proreus.cloudprovider.refused import ErrorBody, Reason, Refused, cloud_error
 from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource, Waiting
 from proreus.providers.azure.balancing.memberships import (
@@ -28,6 +30,7 @@ from proreus.providers.azure.balancing.steps import (
     Step,
 )
 from proreus.providers.azure.machines import part, properties
+from proreus.providers.azure.operations import Operation
 
 Change = Callable[[State], State]
 """A function from the state observed before a step to the state after it."""
@@ -67,6 +70,8 @@ class Work:
                     if reason := await self._join(state, call):
                         why = {call.machine: reason}
                         return lambda now: now.having(refused={**now.refused, **why})
+                case DeleteBalancer() as call:
+                    await self._delete_balancer(state, call)
                 case call:
                     await self._delete(call)
             return step.after
@@ -75,19 +80,47 @@ class Work:
         is_link, key = isinstance(call, PutLink), call.id.lower()
         known = (state.links if is_link else state.addresses).get(key)
         etag = str(known.get("etag", "")) if known else ""
+        if is_link and known is None:
+            # Its name is a tenant's to choose, and a list may lack somebody else's.
+            await self._check_free(operations.LINK_GET, call.id)
         operation = operations.LINK_PUT if is_link else operations.PUBLIC_IP_PUT
         found = await self._arm.put(operation, call.id, call.document, etag=etag)
         if is_link:
             return lambda now: now.having(links={**now.links, key: found})
         return lambda now: now.having(addresses={**now.addresses, key: found})
 
-    async def _delete(self, call: DeleteAddress | DeleteBalancer | DeleteLink) -> None:
+    async def _check_free(self, operation: Operation, id_: str) -> None:
+        """Let nothing be made in the place of what somebody else has made meanwhile.
+
+        Raises:
+            Refused: There is such a resource: observe again.
+            CloudError: Azure does not answer.
+        """
+        if await self._arm.find(operation, id_) is not None:
+            raise _changed(operation, f"{id_} is there, which was not shown before")
+
+    async def _delete_balancer(self, state: State, call: DeleteBalancer) -> None:
+        """Delete a load balancer, unless somebody has added to it since it was observed.
+
+        Azure deletes it whatever its ETag is.
+
+        Raises:
+            Refused: Somebody has added to it: observe again.
+            CloudError: Azure refuses, or does not answer.
+        """
+        id_ = self._scene.place.balancer_id(call.name)
+        found = await self._arm.find(operations.LOAD_BALANCER_GET, id_)
+        if found is None:
+            return
+        if added := _parts(found) - _parts(state.balancers.get(call.name) or {}):
+            text = f"{id_} has got {', '.join(sorted(name for _, name in added))} meanwhile"
+            raise _changed(operations.LOAD_BALANCER_DELETE, text)
+        await self._arm.delete(operations.LOAD_BALANCER_DELETE, id_)
+
+    async def _delete(self, call: DeleteAddress | DeleteLink) -> None:
         match call:
             case DeleteAddress(id_):
                 await self._arm.delete(operations.PUBLIC_IP_DELETE, id_)
-            case DeleteBalancer(name):
-                id_ = self._scene.place.balancer_id(name)
-                await self._arm.delete(operations.LOAD_BALANCER_DELETE, id_)
             case DeleteLink(id_, connections):
                 for name in connections:
                     at = f"{id_}/privateEndpointConnections/{name}"
@@ -97,6 +130,8 @@ class Work:
     async def _put_balancer(self, call: PutBalancer) -> Change:
         id_ = self._scene.place.balancer_id(call.name)
         etag = str(call.document.get("etag", ""))
+        if not etag:
+            await self._check_free(operations.LOAD_BALANCER_GET, id_)
         await self._arm.put(operations.LOAD_BALANCER_PUT, id_, call.document, etag=etag)
         # Azure fills in addresses and more; the next write needs its new ETag.
         found = await self._arm.find(operations.LOAD_BALANCER_GET, id_)
@@ -173,6 +208,22 @@ class Work:
         id_, etag = str(model["id"]), str(model.get("etag", ""))
         found = await self._arm.put(operations.SCALE_SET_PUT, id_, body, etag=etag)
         return lambda now: now.having(sets={**now.sets, call.set: found})
+
+
+def _changed(operation: Operation, text: str) -> CloudError:
+    """Return the error that something is not as it was observed."""
+    body = ErrorBody("PreconditionFailed", text, Reason.PRECONDITION_FAILED)
+    return cloud_error(operation.name, HTTPStatus.PRECONDITION_FAILED, body)
+
+
+def _parts(balancer: Resource | Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Return the parts of a load balancer: the type and the name of each."""
+    return {
+        (field, str(one.get("name")))
+        for field, found in properties(balancer).items()
+        if isinstance(found, list)
+        for one in found
+    }
 
 
 _NO_ADDRESS: Final = "its network interface has no address of the family"

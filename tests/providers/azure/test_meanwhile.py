@@ -1,0 +1,112 @@
+"""What others make in Azure between a pass' reads and its writes: it stays."""
+
+from collections.abc import Callable
+
+from proreus.cloudprovider import Done, Ensured, Pending
+from proreus.cloudprovider.desired import load_balancer_ref
+
+from .balancing import (
+    UID,
+    answers,
+    balancer,
+    delete,
+    ensure,
+    machines,
+    name_of,
+    parts,
+    public_ip,
+    service,
+)
+from .emulator import seed
+from .emulator.kinds import filled
+from .emulator.links import KIND
+from .emulator.server import Emulator
+from .emulator.store import network
+from .site import CLUSTER, started
+from .test_links import LINKED, SUBNET, links
+from .test_strangers_beside import LB, outbound, put_parts
+
+
+def before_first(azure: Emulator, method: str, end: str, act: Callable[[], object]) -> list[str]:
+    """Let something happen right before the first request of a method about a resource."""
+    done: list[str] = []
+
+    def meddle(asked: str, path: str) -> None:
+        if asked == method and path.lower().endswith(end.lower()) and not done:
+            done.append(path)
+            act()
+
+    azure.hooks.append(meddle)
+    return done
+
+
+async def test_a_load_balancer_to_which_an_operator_adds_meanwhile_is_not_deleted(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    public_ip(azure, "way-out")
+    frontend = {"publicIPAddress": {"id": network("publicIPAddresses", "way-out")}}
+
+    def add() -> None:
+        put_parts(azure, "frontendIPConfigurations", {"name": "out", "properties": frontend})
+        put_parts(azure, "outboundRules", outbound("out", "kubernetes"))
+
+    async with started(azure) as provider:
+        assert provider.load_balancers is not None
+        await ensure(provider, nodes, service())
+        done = before_first(azure, "PUT", "/networkSecurityGroups/nsg", add)
+        await delete(provider, service())
+        assert done
+        assert list(parts(azure, "frontendIPConfigurations")) == ["out"]
+        assert list(parts(azure, "outboundRules")) == ["outbound"]
+        ref = load_balancer_ref(service(), CLUSTER)
+        assert await provider.load_balancers.delete([ref]) == {ref.uid: Done(found=False)}
+
+
+async def test_a_load_balancer_that_somebody_makes_meanwhile_is_not_overwritten(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    public_ip(azure, "theirs")
+
+    def make() -> None:
+        public = {"publicIPAddress": {"id": network("publicIPAddresses", "theirs")}}
+        found = {"frontendIPConfigurations": [{"name": "theirs", "properties": public}]}
+        one = seed.resource(
+            LB, network("loadBalancers", "kubernetes"), found, sku={"name": "Standard"}
+        )
+        azure.store.put(filled(azure.store, one, None))
+
+    done = before_first(
+        azure, "PUT", f"/publicIPAddresses/kubernetes-{name_of(UID.format(1))}", make
+    )
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service())
+    assert done
+    assert "theirs" in parts(azure, "frontendIPConfigurations")
+    assert len(parts(azure, "frontendIPConfigurations")) == 2
+
+
+async def test_a_private_link_service_that_a_list_lacks_is_not_overwritten(
+    azure: Emulator,
+) -> None:
+    """A tenant can give his own the name of any."""
+    nodes = machines(azure)
+    asked = {**LINKED, "azure-pls-name": "payments"}
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service(2, {**LINKED, SUBNET: "apps"}))
+        ((_, one),) = links(azure).items()
+        theirs = {**one, "id": network("privateLinkServices", "payments"), "name": "payments"}
+        theirs["tags"] = {"team": "payments"}
+        assert theirs["type"] == KIND
+        azure.store.put(theirs)
+        azure.unlisted = {theirs["id"].lower()}
+        found = await answers(provider, nodes, service(1, asked))
+        assert isinstance(found["web-1"], Pending)
+        assert "payments" in found["web-1"].reason
+        assert links(azure)["payments"]["tags"] == {"team": "payments"}
+        azure.unlisted = set()
+        found = await answers(provider, nodes, service(1, asked))
+        assert not isinstance(found["web-1"], Ensured)
+        assert "without the marks" in str(found["web-1"])
+    assert balancer(azure, "kubernetes-internal") is not None
