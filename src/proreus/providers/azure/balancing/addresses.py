@@ -10,7 +10,7 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, Tenants, is_of_another_cluster, refusal
 from proreus.providers.azure.balancing import marks
-from proreus.providers.azure.balancing.annotations import Options
+from proreus.providers.azure.balancing.annotations import PREFIX, Options
 from proreus.providers.azure.balancing.desired import Place, is_of, name_of_family, variants
 from proreus.providers.azure.balancing.documents import agrees, with_properties
 from proreus.providers.azure.ids import last
@@ -73,6 +73,9 @@ def choose(lb: LoadBalancer, options: Options, family: str, place: Place, known:
     id_ = place.network_id(group, "publicIPAddresses", name)
     observed = known.get(id_.lower())
     if observed is None:
+        check_place("azure-load-balancer-resource-group", options.group, lb.ref, place)
+        stem = "azure-pip-prefix-id" if family == "IPv4" else "azure-pip-prefix-id-ipv6"
+        check_place(stem, options.prefixes.get(family, ""), lb.ref, place)
         return Chosen(id_, _made(lb, options, family, place))
     if not marks.verdict_on(observed, lb.ref).is_ours:
         raise CloudError(
@@ -100,6 +103,29 @@ def _given(ref: LoadBalancerRef, id_: str, known: Known, place: Place, what: str
     names = marks.joined((*marks.users(observed), ref.key))
     changed = {**marks.tags(observed), marks.TAG_SERVICE: names}
     return Chosen(str(observed["id"]), {**observed, "tags": changed})
+
+
+def check_place(annotation: str, value: str, ref: LoadBalancerRef, place: Place) -> None:
+    """Refuse to make anything in a place that a Service may not name.
+
+    Such as a resource group, a subnet or a prefix: these have no marks of Services, so it is the
+    section [Tenants] alone that can limit who names them. The cloud-config's own are everybody's.
+
+    Args:
+        annotation: The annotation that names the place, without its prefix.
+        value: What it says; "" for nothing.
+        ref: The Service.
+        place: Where the cluster's load balancers are.
+
+    Raises:
+        InvalidRequest: The cloud-config does not let the Service name it; says where to list it.
+    """
+    config = place.config
+    own = {"", config.resource_group.lower(), place.link_group.lower(), config.subnet_name.lower()}
+    if value.lower() in own:
+        return
+    if reason := refusal((), ref, config.tenants, (value, last(value))):
+        raise InvalidRequest(f"annotation {PREFIX}{annotation}: {value}: {reason}")
 
 
 def owners_of(address: Resource) -> list[Owner]:

@@ -24,7 +24,7 @@ ANNOTATION_ADDITIONAL: Final = f"{PREFIX}azure-additional-public-ips"
 """The annotation with addresses of others that also lead to the nodes."""
 FAMILIES: Final = ("IPv4", "IPv6")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,78}[A-Za-z0-9_])?")
-_GROUP: Final = re.compile(r"[A-Za-z0-9_().-]{1,90}")
+_GROUP: Final = re.compile(r"[A-Za-z0-9_().-]{0,89}[A-Za-z0-9_()-]")
 _LABEL: Final = re.compile(r"[a-z][a-z0-9-]{1,61}[a-z0-9]")
 _TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,79}")
 _PATH: Final = re.compile(r"/[!-~]{0,2000}")

@@ -8,7 +8,13 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.providers.azure.balancing import marks
-from proreus.providers.azure.balancing.addresses import Chosen, choose, extended, may_share
+from proreus.providers.azure.balancing.addresses import (
+    Chosen,
+    check_place,
+    choose,
+    extended,
+    may_share,
+)
 from proreus.providers.azure.balancing.desired import (
     SHARED_PROBE,
     Ends,
@@ -182,6 +188,9 @@ def _inner_spot(
     if shared:
         return Spot(f"{base}/{shared[0]}")
     is_there = any(name in names for names in there.values())
+    if not is_there:
+        subnet = "azure-load-balancer-internal-subnet"
+        check_place(subnet, job.options.subnet, job.ref, scene.place)
     return Spot(f"{base}/{name}", name, _inside(job, family, scene, is_there=is_there))
 
 

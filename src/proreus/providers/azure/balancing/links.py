@@ -12,7 +12,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.providers.azure.balancing import marks
-from proreus.providers.azure.balancing.addresses import Known, extended
+from proreus.providers.azure.balancing.addresses import Known, check_place, extended
 from proreus.providers.azure.balancing.annotations import ANNOTATION_LINK, PREFIX, Link
 from proreus.providers.azure.balancing.desired import Place
 from proreus.providers.azure.balancing.documents import named_ids, with_properties
@@ -74,6 +74,10 @@ def link_of(job: Job, frontend: str, links: Known, place: Place) -> Step | None:
             f"the private link service {observed['id']} cannot be called {id_}: leave out the"
             " annotations of its name and resource group, or delete the Service"
         )
+    if observed is None:
+        check_place("azure-pls-resource-group", link.group, job.ref, place)
+        subnet = "azure-pls-ip-configuration-subnet"
+        check_place(subnet, link.subnet, job.ref, place)
     document = _document(link, job, frontend, observed or {}, place)
     if document == observed:
         return None
