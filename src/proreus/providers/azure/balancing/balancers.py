@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.addresses import (
@@ -34,7 +34,7 @@ from proreus.providers.azure.balancing.documents import (
 )
 from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
 from proreus.providers.azure.balancing.placement import frontend_users
-from proreus.providers.azure.balancing.pools import POOLS, pool_of, pools
+from proreus.providers.azure.balancing.pools import POOLS, check_emptied, pool_of, pools
 from proreus.providers.azure.ids import last
 from proreus.providers.azure.machines import Resource, part, properties
 
@@ -272,8 +272,7 @@ def balancer(
         # One that somebody has made without frontends was never ours to delete.
         if observed is not None and is_given:
             return document
-        if place.config.preconfigures(internal=place.balancers[name]):
-            _check_emptied(document)
+        check_emptied(name, content[POOLS], scene)
         return None
     # A list that was not there is not there still, if nothing is in it.
     document["properties"] = {key: one for key, one in content.items() if one or key in before}
@@ -308,23 +307,6 @@ def _desired_parts(
             rules |= own.rules
             probes |= own.probes
     return Parts(rules, probes)
-
-
-def _check_emptied(document: Document) -> None:
-    """Refuse to delete a load balancer whose pools somebody else has filled.
-
-    Raises:
-        CloudError: Somebody else has filled the pools; names the load balancer, and what to do.
-    """
-    filled = ("backendIPConfigurations", "loadBalancerBackendAddresses")
-    pools = properties(document).get(POOLS) or ()
-    if any(properties(one).get(field) for one in pools for field in filled):
-        raise CloudError(
-            f"the load balancer {document.get('name')} would have no frontend any more, which Azure"
-            " does not allow, and is not deleted, for by preConfiguredBackendPoolLoadBalancerTypes"
-            " in the cloud-config its pools are somebody else's: give it a frontend of its own, or"
-            " delete it in Azure"
-        )
 
 
 def _new(scene: Scene) -> Document:

@@ -1,8 +1,10 @@
 """Decide which pools a load balancer has, and who is in those of addresses. Pure."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.load_balancers import Host
 from proreus.providers.azure.balancing.annotations import FAMILIES
 from proreus.providers.azure.balancing.desired import base_of, local_pool, pool_by_uid
@@ -16,6 +18,9 @@ from proreus.providers.azure.machines import Resource, part, properties
 POOLS: Final = "backendAddressPools"
 _RULES: Final = "loadBalancingRules"
 _USERS: Final = (_RULES, "outboundRules", "inboundNatRules")
+_FILLED: Final = ("backendIPConfigurations", ADDRESSES)
+_OWN_POOL: Final = re.compile(r"a[0-9a-f]{31}(-ipv6)?")
+"""The names that `pool_by_uid` gives."""
 _LONGEST: Final = 80
 
 
@@ -151,6 +156,32 @@ def _is_elsewhere(host: Host, scene: Scene, balancer: str) -> bool:
     home = scene.homes.get(host.node, "")
     kinds = (False, True)
     return balancer not in {scene.place.balancer_name(home, internal=kind) for kind in kinds}
+
+
+def check_emptied(balancer: str, left: Iterable[Resource], scene: Scene) -> None:
+    """Refuse to delete a load balancer with pools that somebody else has filled.
+
+    Args:
+        balancer: The name of the load balancer, which is to have no frontend any more.
+        left: Its pools, without those of Services that go.
+        scene: The facts that do not change within the pass.
+
+    Raises:
+        CloudError: Somebody else has filled a pool; names it, and what to do.
+    """
+    place = scene.place
+    own = {place.pool_name(one).lower() for one in FAMILIES}
+    is_given = place.config.preconfigures(internal=place.balancers[balancer])
+    for pool in left:
+        name = str(pool["name"])
+        is_ours = _OWN_POOL.fullmatch(name.lower()) or name.lower() in own
+        if any(properties(pool).get(field) for field in _FILLED) and (is_given or not is_ours):
+            why = "by preConfiguredBackendPoolLoadBalancerTypes in the cloud-config " * is_given
+            raise CloudError(
+                f"the load balancer {balancer} would have no frontend any more, which Azure does"
+                f" not allow, and is not deleted, for {why}the pool {name} is somebody else's: give"
+                " the load balancer a frontend of its own, or delete the pool in Azure"
+            )
 
 
 def _is_left(
