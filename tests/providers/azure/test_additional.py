@@ -34,7 +34,7 @@ def open_ports(azure: Emulator, address: str) -> set[str]:
         port
         for rule in rules(azure).values()
         if address in targets(rule)
-        for port in rule["destinationPortRanges"]
+        for port in rule["destinationPortRanges"] or (rule["destinationPortRange"],)
     }
 
 

@@ -1,6 +1,8 @@
 """Clusters whose nodes are in one subnet share its security group: each keeps the other's rules."""
 
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from typing import Any
 
 import msgspec
 import pytest
@@ -8,13 +10,23 @@ import pytest
 from proreus.cloudprovider import Ensured, InvalidRequest
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import ClusterIdentity
-from proreus.kube.objects import Node, NodeAddress, Service, ServicePort
+from proreus.kube.objects import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Node,
+    NodeAddress,
+    Service,
+    ServicePort,
+    ServiceStatus,
+)
 
-from .balancing import answers, delete, ensure, everything, machines, public_ip, service
+from .balancing import answers, delete, ensure, everything, machines, public_ip, rules, service
 from .emulator.server import Emulator
 from .site import context, started
 from .test_additional import ADDITIONAL, GLOBAL, HTTPS, known, open_ports
 
+DENIES = "azure-deny-all-except-load-balancer-source-ranges"
+RANGES: dict[str, Any] = {"load_balancer_source_ranges": ("192.0.2.0/24",)}
 OTHER = ClusterIdentity("other", "0b5e3a1c-0000-4000-8000-000000000002")
 
 
@@ -92,3 +104,56 @@ async def test_what_a_pass_that_failed_has_opened_is_its_service_s(azure: Emulat
         assert open_ports(azure, GLOBAL) == {"443"}
         await delete(provider, service(1, {ADDITIONAL: GLOBAL}, HTTPS))
         assert open_ports(azure, GLOBAL) == set()
+
+
+def showing(one: Service, ips: Iterable[str]) -> Service:
+    points = tuple(LoadBalancerIngress(ip=ip) for ip in ips)
+    status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=points))
+    return msgspec.structs.replace(one, status=status)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_an_additional_address_that_another_cluster_gets_later_keeps_its_ports(
+    azure: Emulator, *, restarts: bool
+) -> None:
+    """What is open for others was only looked at when the Service named the address."""
+    nodes = machines(azure, 4)
+    address = public_ip(azure, "kept")
+    one = service(2, {ADDITIONAL: address})
+    async with AsyncExitStack() as stack:
+        begun = known(nodes[:2], [one])
+        provider = await stack.enter_async_context(started(azure, begun))
+        ips = (await ensure(provider, nodes[:2], one))["web-2"]
+        theirs = service(7, {"azure-pip-name": "kept", DENIES: "true"}, HTTPS, **RANGES)
+        assert await other_service(azure, nodes[2:], theirs) == address
+        before = [one for one in rules(azure).values() if one["access"] == "Deny"]
+        if restarts:
+            provider = await stack.enter_async_context(started(azure, begun))
+        one = showing(one, ips)
+        await ensure(provider, nodes[:2], one)
+        assert open_ports(azure, address) == {"80", "443", "*"}
+        await ensure(provider, nodes[:2], showing(service(2), ips))
+        assert open_ports(azure, address) == {"443", "*"}
+        await ensure(provider, nodes[:2], one)
+        await delete(provider, one)
+    assert open_ports(azure, address) == {"443", "*"}
+    assert [one for one in rules(azure).values() if one["access"] == "Deny"] == before
+
+
+@pytest.mark.parametrize("port", [80, 443])
+async def test_an_address_that_is_another_cluster_s_by_now_keeps_its_ports(
+    azure: Emulator, port: int
+) -> None:
+    """The status of its former Service may show it for a while, such as to a new leader."""
+    nodes = machines(azure, 4)
+    address = public_ip(azure, "kept")
+    public_ip(azure, "next")
+    one, edited = (service(2, {"azure-pip-name": name}) for name in ("kept", "next"))
+    async with started(azure, known(nodes[:2], [one])) as provider:
+        ips = (await ensure(provider, nodes[:2], one))["web-2"]
+        await ensure(provider, nodes[:2], showing(edited, ips))
+        theirs = service(7, {"azure-pip-name": "kept"}, (ServicePort(port, node_port=30443),))
+        assert await other_service(azure, nodes[2:], theirs) == address
+    async with started(azure, known(nodes[:2], [edited])) as provider:
+        await ensure(provider, nodes[:2], showing(edited, ips))
+    assert open_ports(azure, address) == {str(port)}

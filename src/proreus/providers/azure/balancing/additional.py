@@ -14,10 +14,14 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, refusal
 from proreus.providers.azure.balancing.addresses import owners_of
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
-from proreus.providers.azure.balancing.desired import each_port, ports_by_protocol
+from proreus.providers.azure.balancing.desired import (
+    RULE_PROTOCOLS,
+    each_port,
+    ports_by_protocol,
+)
 from proreus.providers.azure.balancing.guard import Strip
 from proreus.providers.azure.balancing.index import Index
-from proreus.providers.azure.balancing.parts import Claim, Job, Scene, State
+from proreus.providers.azure.balancing.parts import Claim, Job, Opening, Scene, State
 from proreus.providers.azure.machines import part
 
 _NOT_PUBLIC: Final = tuple(
@@ -78,12 +82,58 @@ def strip_of(job: Job, targets: Iterable[str], scene: Scene, known: Index) -> St
     kept = (
         one for ports in (others, *(claim.ports for claim in theirs)) for one in each_port(ports)
     )
+    own = known.addresses.union(
+        str(part(one, "ipAddress") or "") for one in known.addresses_of(ref)
+    )
+    had = merged((opening(job), scene.opened.get(ref.uid, Opening())))
     return Strip(
         wanted,
         ports_by_protocol(kept),
         prefix=f"{ref.name}-",
         keeps_denied=any(claim.denies for claim in theirs),
+        others=wanted - own - scene.own_addresses,
+        opened=had.ports,
+        denied=had.denies,
     )
+
+
+def opening(job: Job) -> Opening:
+    """Return what a Service has open, or had when it was seen last."""
+    service = job.lb.service if job.lb is not None else job.ref.service
+    ports = service.spec.ports if service is not None else ()
+    found = (
+        (RULE_PROTOCOLS.get(one.protocol, "*"), number)
+        for one in ports
+        for number in (one.port, one.node_port)
+    )
+    additional = frozenset(job.options.additional)
+    return Opening(ports_by_protocol(found), job.options.denies, additional)
+
+
+def merged(openings: Sequence[Opening]) -> Opening:
+    """Return all that several openings have."""
+    ports = (one for found in openings for one in each_port(found.ports))
+    return Opening(
+        ports_by_protocol(ports),
+        any(one.denies for one in openings),
+        frozenset[str]().union(*(one.additional for one in openings)),
+    )
+
+
+def is_elsewhere(job: Job, address: str, state: State, scene: Scene) -> bool:
+    """Tell whether an address is a public IP's that something else than the cluster has by now.
+
+    Not if the Service is known to have named it as an additional one.
+    """
+    if address in scene.opened.get(job.ref.uid, Opening()).additional:
+        return False
+    own = {scene.place.balancer_id(name).lower() for name in scene.place.balancers}
+    users = (
+        str((part(one, "ipConfiguration") or {}).get("id", "")).lower()
+        for one in state.addresses.values()
+        if part(one, "ipAddress") == address
+    )
+    return any(one and one.partition("/frontendipconfigurations/")[0] not in own for one in users)
 
 
 def _others(ref: LoadBalancerRef, addresses: Iterable[str], scene: Scene) -> Iterator[Claim]:

@@ -72,12 +72,19 @@ class Strip(msgspec.Struct, frozen=True):
         prefix: The beginning of the names of the Service's older rules.
         keeps_denied: Whether rules that deny all other sources on these addresses stay, since other
             Services may ask for them.
+        others: Addresses among these that are at no load balancer of the cluster, where rules may
+            be another cluster's: only what `opened` says is removed.
+        opened: The ports that the Service has or had on its addresses, by protocol.
+        denied: Whether the Service denies or denied all other sources.
     """
 
     targets: frozenset[str]
     kept: Mapping[str, frozenset[int]] = {}
     prefix: str = ""
     keeps_denied: bool = False
+    others: frozenset[str] = frozenset()
+    opened: Mapping[str, frozenset[int]] = {}
+    denied: bool = False
 
 
 def grants(lb: LoadBalancer, options: Options, targets: Iterable[str]) -> list[Grant]:
@@ -162,16 +169,24 @@ def _strip(
     """Remove addresses from the destinations of all rules, but for ports of other Services."""
     for one in filter(_is_ours, observed):
         name, kept = str(one["name"]), _split(one, strip)
-        hit = targets[name] & strip.targets
         is_denied = properties(one).get("access") == "Deny"
+        is_own = strip.denied if is_denied else _is_opened(one, strip)
+        closed = strip.targets if is_own else strip.targets - strip.others
+        hit = targets[name] & closed
         if not hit or (kept is not None and kept.ports == _ports(one)):
             continue
         if is_denied and strip.keeps_denied:
             continue
-        targets[name] = targets[name] - strip.targets
+        targets[name] = targets[name] - closed
         if kept is not None:
             made[kept.name] = kept
             targets[kept.name] = targets.get(kept.name, frozenset()) | hit
+
+
+def _is_opened(rule: Resource, strip: Strip) -> bool:
+    """Tell whether a rule lets in to nothing but ports that the Service has or had."""
+    known = strip.opened.get(str(properties(rule).get("protocol")), frozenset())
+    return known.issuperset(_ports(rule))
 
 
 def destinations(group: Resource | None) -> frozenset[str]:

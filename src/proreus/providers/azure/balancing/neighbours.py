@@ -14,10 +14,11 @@ from proreus.cloudprovider.instances import Instance
 from proreus.cloudprovider.lookups import attempt
 from proreus.kube.objects import KubeObject, Node
 from proreus.providers.azure.api import Arm
+from proreus.providers.azure.balancing.additional import merged, opening
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
 from proreus.providers.azure.balancing.guard import destinations
 from proreus.providers.azure.balancing.index import index
-from proreus.providers.azure.balancing.parts import Job, Scene, State
+from proreus.providers.azure.balancing.parts import Job, Opening, Scene, State
 from proreus.providers.azure.instances import BATCH, AzureInstances
 
 _Pair = tuple[str, str]
@@ -29,14 +30,14 @@ _REMEDY: Final = (
 
 
 class Neighbours:
-    """A memory of the addresses in the security group that are this cluster's."""
+    """A memory of what is this cluster's in the security group."""
 
     def __init__(self, arm: Arm) -> None:
         """Keep the client of Azure."""
         self._arm = arm
         self._instances = AzureInstances(arm)
         self._confirmed: frozenset[_Pair] = frozenset()
-        self._named: set[_Pair] = set()
+        self._opened: dict[str, Opening] = {}
 
     async def confirmed(self, state: State, scene: Scene) -> Scene:
         """Return the facts with those addresses of nodes in rules that are surely the nodes'.
@@ -57,7 +58,7 @@ class Neighbours:
         new = await self._asked(tuple(unknown.values()))
         self._confirmed = (self._confirmed | new) & pairs.keys()
         own = frozenset(pairs[one] for one in self._confirmed)
-        return msgspec.structs.replace(scene, own_addresses=own)
+        return msgspec.structs.replace(scene, own_addresses=own, opened=dict(self._opened))
 
     def check(self, jobs: Sequence[Job], state: State, scene: Scene) -> None:
         """Refuse additional addresses to which rules let clients in for others than this cluster.
@@ -76,8 +77,10 @@ class Neighbours:
                     )
 
     def note(self, jobs: Iterable[Job]) -> None:
-        """Note the additional addresses of Services: what is open there from now on is theirs."""
-        self._named |= {(job.ref.uid, one) for job in jobs for one in job.options.additional}
+        """Note what Services are about to have open: from now on it is theirs."""
+        for job in jobs:
+            before = self._opened.get(job.ref.uid, Opening())
+            self._opened[job.ref.uid] = merged((before, opening(job)))
 
     def leaving(self, job: Job) -> Job:
         """Return a Service that goes, without additional addresses that it never had."""
@@ -86,13 +89,16 @@ class Neighbours:
         return msgspec.structs.replace(job, options=options)
 
     def forget(self, jobs: Iterable[Job]) -> None:
-        """Forget the additional addresses of Services that are gone."""
-        self._named -= {(job.ref.uid, one) for job in jobs for one in job.options.additional}
+        """Forget what Services had open that are gone."""
+        for job in jobs:
+            self._opened.pop(job.ref.uid, None)
 
     def _had(self, job: Job) -> set[str]:
         """Return the addresses that a Service has by its status, or by what was done here."""
-        named = {one for one in job.options.additional if (job.ref.uid, one) in self._named}
-        return {point.ip for point in job.ref.last_ingress} | named
+        named = self._opened.get(job.ref.uid, Opening()).additional
+        return {point.ip for point in job.ref.last_ingress} | named.intersection(
+            job.options.additional
+        )
 
     def _nodes(self) -> Iterator[Node]:
         listers = self._arm.context.listers

@@ -54,6 +54,20 @@ class Claim(msgspec.Struct, frozen=True):
     is_opened: bool = False
 
 
+class Opening(msgspec.Struct, frozen=True):
+    """What a Service has or had open in the security group, at whichever address.
+
+    Attributes:
+        ports: The ports, by Azure's word for the protocol.
+        denies: Whether it denied others than its clients.
+        additional: The additional addresses that it named.
+    """
+
+    ports: Mapping[str, frozenset[int]] = {}
+    denies: bool = False
+    additional: frozenset[str] = frozenset()
+
+
 class Scene(msgspec.Struct, frozen=True):
     """The facts about the cluster that stay the same within a pass.
 
@@ -76,6 +90,8 @@ class Scene(msgspec.Struct, frozen=True):
         is_reached_inside: Whether the status of an internal Service shows a private address.
         denies_at_nodes: Whether a Service that is not in the pass asks that others than its clients
             are denied at nodes' addresses.
+        opened: What Services of the pass have had open since the manager started, and whether they
+            denied all else, by their UIDs.
         homes: The configuration whose load balancers each node is behind, where there are several
             load balancers of a kind; only within a plan.
     """
@@ -93,6 +109,7 @@ class Scene(msgspec.Struct, frozen=True):
     denies_at_nodes: bool = False
     homes: Mapping[str, str] | None = None
     own_addresses: frozenset[str] = frozenset()
+    opened: Mapping[str, Opening] = {}
 
 
 class State(msgspec.Struct, frozen=True):

@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.azure.balancing import guard, marks
-from proreus.providers.azure.balancing.additional import check_additional, refusal_of, strip_of
+from proreus.providers.azure.balancing.additional import (
+    check_additional,
+    is_elsewhere,
+    refusal_of,
+    strip_of,
+)
 from proreus.providers.azure.balancing.addresses import (
     Departure,
     departure,
@@ -185,7 +190,12 @@ def _guarded(
         # While Azure has yet to give an address, it may be the one that the status shows.
         is_known = len(found) == len(job.lb.families)
         shown = {point.ip for point in job.ref.last_ingress if is_known} - targets
-        had = {one for one in shown if not refusal_of(job, one, state, scene, known)}
+        had = {
+            one
+            for one in shown
+            if not refusal_of(job, one, state, scene, known)
+            and not is_elsewhere(job, one, state, scene)
+        }
         had |= _departing(job, known) - targets
         # A kubelet can claim any address for its Node.
         claimed = scene.node_addresses.keys() - scene.own_addresses if at_nodes else frozenset()
