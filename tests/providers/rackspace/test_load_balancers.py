@@ -346,6 +346,29 @@ async def test_an_address_of_another_namespace_or_cluster_is_refused(
             assert "it belongs to" in str(refused)
 
 
+async def test_no_address_comes_with_a_named_one_that_others_use(emulator: Emulator) -> None:
+    """Another namespace's Service shares the IPv6 address of a load balancer made by hand."""
+    async with lb_site(emulator) as site:
+        versions = [{"type": "PUBLIC", "ipVersion": version} for version in ("IPV4", "IPV6")]
+        theirs = site.by_hand(virtualIps=versions)
+        site.clb.finish()
+        ip4, ip6 = (vip["address"] for vip in theirs["virtualIps"])
+        of_bank = site.desired(
+            HTTPS, uid="5e000000-0000-4000-8000-000000000002", namespace="bank",
+            load_balancer_ip=ip6, ip_families=("IPv6",),
+        )  # fmt: skip
+        assert [point.ip for point in (await site.made(of_bank)).ingress] == [ip6]
+        before = site.shown()
+        both = site.desired(HTTP, load_balancer_ip=ip4, ip_families=("IPv4", "IPv6"))
+        refused = await site.ensure(both)
+        assert isinstance(refused, InvalidRequest), refused
+        assert "it belongs to" in str(refused)
+        assert site.shown() == before
+        await site.deleted(of_bank)
+        answer = await site.made(both)
+        assert {point.ip for point in answer.ingress} == {ip4, ip6}
+
+
 @pytest.mark.parametrize("hidden", [(), ("metadata",)])
 async def test_what_is_anothers_is_never_touched(
     emulator: Emulator, hidden: tuple[str, ...]

@@ -241,17 +241,15 @@ class RackspaceLoadBalancers:
                 f"spec.loadBalancerIP: load balancer {holders[0]['id']}, which has {ip}, does not"
                 f" have addresses of {desired.place.type} for {', '.join(lb.families)}"
             )
-        await self._check_holders(lb, holders, observed)
+        ours = {vip.id for one in observed.existing for vip in one.vips}
+        if new := {vip.id for vip in of_kind} - ours:
+            # Who has another address of that load balancer need not have the one that is named.
+            users = (one for one in listed if not new.isdisjoint(vip.id for vip in vips(one)))
+            await self._check_holders(lb, [int(one["id"]) for one in users])
         return frozenset(vip.id for vip in of_kind)
 
-    async def _check_holders(
-        self, lb: LoadBalancer, holders: Sequence[Described], observed: Observed
-    ) -> None:
-        """Refuse an address that a Service may not begin to use."""
-        ours = {one.id for one in observed.existing}
-        ids = [int(one["id"]) for one in holders]
-        if not ours.isdisjoint(ids):
-            return
+    async def _check_holders(self, lb: LoadBalancer, ids: Sequence[int]) -> None:
+        """Refuse addresses of these load balancers that a Service may not begin to use."""
         details = (await self._balancers.details(ids)).values()
         found = [owner_of(marks_of(one)) for one in details if one is not None]
         named = [one for one in found if one is not None]
