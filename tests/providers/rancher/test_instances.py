@@ -230,6 +230,47 @@ async def test_a_host_that_was_added_again_by_another_name_is_known_by_its_addre
         assert answers["n2"] == NotFound()
 
 
+async def test_a_host_added_again_is_known_by_its_address_also_where_lists_join_none(
+    emulator: Emulator,
+) -> None:
+    before, gone = emulator.world.add_hosts(["node-1.old.example.org", "node-2.example.org"])
+    for uuid in (before, gone):
+        emulator.world.remove_host(uuid)
+    (again,) = emulator.world.add_hosts(["node-1.new.example.org"])
+    ip = str(emulator.world.host(again)["agentIpAddress"])
+    emulator.joins = False
+    emulator.world.host(again)["agentIpAddress"] = None
+    async with started(emulator) as provider:
+        lives = node("node-1.old.example.org", PREFIX + before, ip)
+        nodes = lives, node("n2", PREFIX + gone, "10.42.9.9")
+        answers = await describe(provider, *nodes)
+        assert isinstance(answers[lives.metadata.name], IdentityConflict), answers
+        assert answers["n2"] == NotFound()
+        # What was read host by host is not read again.
+        calls = emulator.calls["GET hosts"]
+        again_answers = await describe(provider, *nodes)
+        assert list(map(str, again_answers.values())) == list(map(str, answers.values()))
+        assert emulator.calls["GET hosts"] == calls + 3
+
+
+@pytest.mark.parametrize("state", ["registering", "active", "error"])
+async def test_while_a_host_shows_no_address_it_may_be_the_machine_of_any_other(
+    emulator: Emulator, state: str
+) -> None:
+    """It is being added; one that has failed has no machine that a Node could have had."""
+    (before,) = emulator.world.add_hosts(["node-1.old.example.org"])
+    emulator.world.remove_host(before)
+    (again,) = emulator.world.add_hosts(["node-1.new.example.org"], ips=0, state=state)
+    async with started(emulator) as provider:
+        lives = node("node-1.old.example.org", PREFIX + before, "10.42.0.1")
+        answer = (await describe(provider, lives))[lives.metadata.name]
+    if state == "error":
+        assert answer == NotFound()
+    else:
+        assert type(answer) is CloudError, answer
+        assert str(emulator.world.host(again)["id"]) in str(answer)
+
+
 async def test_a_host_of_the_name_that_goes_itself_keeps_no_node(emulator: Emulator) -> None:
     (before,) = emulator.world.add_hosts(["node-1"])
     emulator.world.remove_host(before)

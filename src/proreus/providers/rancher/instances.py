@@ -4,10 +4,17 @@ from collections.abc import Collection, Mapping, Sequence
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
-from proreus.cloudprovider.lookups import each, foreign_id
+from proreus.cloudprovider.lookups import attempt, each, foreign_id
 from proreus.kube.objects import Node
 from proreus.providers.rancher.api import Api, Described
-from proreus.providers.rancher.machines import addresses, instance, is_going, joined, merged
+from proreus.providers.rancher.machines import (
+    addresses,
+    instance,
+    is_going,
+    joined,
+    may_run,
+    merged,
+)
 from proreus.providers.rancher.names import (
     SCHEME,
     Host,
@@ -33,6 +40,7 @@ class Hosts:
     def __init__(self, api: Api) -> None:
         """Keep the client of Rancher."""
         self._api = api
+        self._seen: dict[str, Host] = {}
 
     async def all(self) -> list[Described]:
         """Return all hosts of the environment that are not removed, with their addresses.
@@ -56,6 +64,30 @@ class Hosts:
             return host
         found = await self._api.listed(f"hosts/{host.get('id')}/ipaddresses")
         return {**host, "ipAddresses": found}
+
+    async def with_all_addresses(self, hosts: Sequence[Host]) -> Sequence[Host]:
+        """Return hosts with their addresses, as `with_addresses` does with one.
+
+        Those that had to be read host by host are kept: a machine that is added again is a new
+        host.
+
+        Raises:
+            CloudError: The addresses of a host could not be read.
+        """
+        ids = {str(host.get("id")): host for host in hosts}
+        self._seen = {id_: one for id_, one in self._seen.items() if id_ in ids}
+        new = ids.keys() - self._seen.keys()
+        read = await each(new, str, lambda id_: self.with_addresses(ids[id_]), _AT_ONCE)
+        found = {id_: one for id_, one in read.items() if not isinstance(one, CloudError)}
+        self._seen |= {
+            id_: one for id_, one in found.items() if joined(one) and one is not ids[id_]
+        }
+        if failed := [one for one in read.values() if isinstance(one, CloudError)]:
+            raise failed[0]
+        return [
+            {**host, "ipAddresses": joined(self._seen[id_])} if id_ in self._seen else found[id_]
+            for id_, host in ids.items()
+        ]
 
     async def _one(self, uuid: str) -> Described | None:
         found = merged(await self._api.listed("hosts", uuid=uuid, include="ipAddresses"))
@@ -85,6 +117,13 @@ class RancherInstances:
         uuids = {parsed(node.spec.provider_id) for node in asked if node.spec.provider_id}
         known = index(hosts)
         alone = await self._hosts.alone({one for one in uuids if one} - known.by_uuid.keys())
+        if None in alone.values():
+            # The machine of a host that is gone is known by its address if it was added again.
+            whole = await attempt(self._hosts.with_all_addresses, hosts)
+            if isinstance(whole, CloudError):
+                alone = {uuid: whole if one is None else one for uuid, one in alone.items()}
+            else:
+                known = index(whole)
         found = {node.metadata.name: match(node, known, alone) for node in nodes}
         return await each(nodes, lambda node: node.metadata.name, _Answer(self._hosts, found), 1)
 
@@ -127,28 +166,34 @@ def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudErro
     return alike[0] if alike else NotFound()
 
 
-def _absence(node: Node, uuid: str, hosts: Index) -> NotFound | IdentityConflict:
+def _absence(node: Node, uuid: str, hosts: Index) -> NotFound | CloudError:
     """Return the answer about a host that Rancher does not have.
 
     The machine may have been added again, under another name, too, such as after its domain was
     changed: so no other host may have the Node's name, or an address of it. Hosts of an environment
-    reach one another, and none has the address of another.
+    reach one another, and none has the address of another. One that shows no address may have any.
     """
     own = {one.address for one in node.status.addresses if one.type != "Hostname"}
-    there = (
-        host
-        for host in hosts.by_uuid.values()
-        if not own.isdisjoint(one.address for one in addresses(host))
+    there = [host for host in hosts.by_uuid.values() if not is_going(host)]
+    found = {str(host.get("id")): {one.address for one in addresses(host)} for host in there}
+    alike = {str(host.get("id")) for host in named(node.metadata.name, hosts)} & found.keys()
+    alike |= {id_ for id_, known in found.items() if not own.isdisjoint(known)}
+    if alike:
+        return IdentityConflict(
+            f"the host {uuid} has been removed, but {', '.join(sorted(alike))} has the name or an"
+            f" address of the Node {node.metadata.name}: delete the Node object; if that is the"
+            " same machine, its kubelet makes it anew"
+        )
+    silent = sorted(
+        id_ for host in there if may_run(host) and not found[id_ := str(host.get("id"))]
     )
-    others = (*named(node.metadata.name, hosts), *there)
-    alike = {str(host.get("id")): host for host in others if not is_going(host)}
-    if not alike:
-        return NotFound()
-    return IdentityConflict(
-        f"the host {uuid} has been removed, but {_ids(tuple(alike.values()))} has the name or an"
-        f" address of the Node {node.metadata.name}: delete the Node object; if that is the same"
-        " machine, its kubelet makes it anew"
-    )
+    if silent:
+        return CloudError(
+            f"the host {uuid} has been removed, but {', '.join(silent)} shows no IP address, and"
+            f" may be the machine of the Node {node.metadata.name} that is added again; remove that"
+            " host, or delete the Node object if its machine is gone"
+        )
+    return NotFound()
 
 
 def _ids(hosts: Sequence[Host]) -> str:

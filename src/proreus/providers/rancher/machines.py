@@ -51,6 +51,11 @@ def is_going(host: Mapping[str, Any]) -> bool:
     return _state_of(host) is InstanceState.TERMINATING
 
 
+def may_run(host: Mapping[str, Any]) -> bool:
+    """Tell whether a host is in a state in which its machine may run."""
+    return _state_of(host) is InstanceState.RUNNING
+
+
 def _state_of(host: Mapping[str, Any]) -> InstanceState:
     return _STATES.get(str(host.get("state") or ""), InstanceState.RUNNING)
 
