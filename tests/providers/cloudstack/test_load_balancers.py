@@ -335,20 +335,56 @@ async def test_an_address_that_two_services_share_goes_with_the_last_one(
         assert site.is_empty()
 
 
+def forwarded(site: LBSite, ip_id: str) -> None:
+    """Forward a port by hand, as CloudStack does by default: its firewall is opened, too."""
+    site.world.forwardings["pf"] = {"id": "pf", "ipaddressid": ip_id, "publicport": "2222"}
+    site.world.firewall["fw"] = {
+        "id": "fw", "ipaddressid": ip_id, "protocol": "tcp", "startport": 2222, "endport": 2222,
+        "cidrlist": "0.0.0.0/0", "state": "Active",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("tells_rules", [True, False])
 async def test_an_address_on_which_somebody_has_made_rules_outlives_the_service(
-    emulator: Emulator,
+    emulator: Emulator, *, tells_rules: bool
 ) -> None:
     """Such as the way to a bastion: CloudStack deletes all rules with the address."""
     async with lb_site(emulator) as site:
+        site.world.tells_rules = tells_rules
         desired = site.desired()
         (point,) = (await site.made(desired)).ingress
         id_ = site.address(point.ip)["id"]
-        site.world.forwardings["pf"] = {"id": "pf", "ipaddressid": id_, "publicport": "2222"}
+        forwarded(site, id_)
         assert isinstance(await site.deleted(desired), Done)
         assert site.allocated() == {point.ip}
         assert list(site.world.forwardings) == ["pf"]
+        assert list(site.world.firewall) == ["fw"]
         assert not site.rules()
         assert not site.world.tags.get(("PublicIpAddress", id_))
+
+
+@pytest.mark.parametrize("vpc", [True, False])
+async def test_an_address_without_rules_is_released_also_where_addresses_do_not_tell(
+    emulator: Emulator, *, vpc: bool
+) -> None:
+    async with lb_site(emulator, vpc=vpc) as site:
+        site.world.tells_rules = False
+        await site.made(site.desired(HTTP, HTTPS))
+        await site.deleted(site.desired(HTTP, HTTPS))
+        assert site.is_empty()
+
+
+async def test_a_claimed_address_with_rules_that_only_its_firewall_shows_is_somebodys(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        site.world.tells_rules = False
+        ip = "203.0.113.7"
+        forwarded(site, site.give(ip))
+        site.world.tags["Network", site.network] = {f"{CLAIM}{UID}": f"{CLUSTER.uid}/{ip}"}
+        await site.deleted(site.desired())
+        assert site.allocated() == {ip}
+        assert list(site.world.firewall) == ["fw"]
 
 
 async def test_an_address_that_somebody_gets_first_is_let_go_and_another_chosen(

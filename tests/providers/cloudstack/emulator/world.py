@@ -74,6 +74,8 @@ class World:
         self.firewall: dict[str, Json] = {}
         self.forwardings: dict[str, Json] = {}
         """Port forwarding rules, which somebody has made by hand."""
+        self.tells_rules = True
+        """Whether addresses show if there are rules on them, as newer releases do."""
         self.routes: dict[str, Json] = {}
         self.volumes: dict[str, Json] = {}
         self.tags: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
@@ -204,7 +206,7 @@ class World:
         """An object with its tags, and an address with whether there are rules on it."""
         type_ = next(name for name, kept in TAGGED.items() if kept == kind)
         tags = self.tags.get((type_, one["id"]), {})
-        if kind == "ips":
+        if kind == "ips" and self.tells_rules:
             one = {**one, "hasrules": any(self.rules_at(one["id"]))}
         if kind in {"rules", "routes"} or (kind == "ips" and one["state"] != "Free"):
             one = {**one, **fields_of(self, owner_of(self, kind, one))}

@@ -1,7 +1,7 @@
 """Read CloudStack's descriptions of rules, addresses and networks. Pure."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -157,6 +157,12 @@ def is_usable_in(address: Described, network: Network) -> bool:
     there = str(address.get("associatednetworkid") or "")
     is_here = not there or there == network.id or bool(network.vpc)
     return str(address.get("vpcid") or "") == network.vpc and is_here
+
+
+def free(addresses: Iterable[Described], taken: Collection[str]) -> list[str]:
+    """Return the addresses that nobody has acquired, nor is about to."""
+    found = (str(one["ipaddress"]) for one in addresses if one.get("state") == FREE)
+    return sorted(one for one in found if one not in taken)
 
 
 def is_bare(address: Described, network: Network) -> bool:

@@ -167,12 +167,16 @@ class Reader:
     async def has_rules(self, address: str) -> bool:
         """Tell whether there is any rule on an address, such as one of port forwarding.
 
-        Older releases of CloudStack do not say it.
+        Older releases of CloudStack do not say it. There the address' firewall tells of those that
+        clients can reach; in a VPC, which has none, nothing does.
 
         Raises:
             CloudError: CloudStack gives no usable answer.
         """
-        return any(one.get("hasrules") for one in await self._addresses({"id": address}))
+        found = await self._addresses({"id": address})
+        if all("hasrules" in one for one in found):
+            return any(one["hasrules"] for one in found)
+        return bool(await self._firewall(address))
 
     def forget(self, uid: str) -> None:
         """Forget the address that was chosen for a Service."""
@@ -313,12 +317,7 @@ class Reader:
         listed = await self._addresses(asked)
         self._reserved.pop(ref.uid, None)
         claimed = {value.rpartition("/")[2] for value in network.claims.values()}
-        taken = claimed | set(self._reserved.values())
-        free = sorted(
-            str(one["ipaddress"])
-            for one in listed
-            if one.get("state") == documents.FREE and one["ipaddress"] not in taken
-        )
+        free = documents.free(listed, claimed | set(self._reserved.values()))
         if not free:
             return None
         chosen = free[zlib.crc32(ref.uid.encode()) % len(free)]
@@ -355,6 +354,8 @@ class Reader:
         """
         if not documents.is_bare(one, network) or await self.users(id_of(one), ()):
             return False
+        if "hasrules" not in one and await self._firewall(id_of(one)):
+            return False
         return not await self._claims.by_others(ref, network, str(one["ipaddress"]))
 
     async def _spare(self, one: Described, rules: list[Rule]) -> Address:
@@ -384,9 +385,11 @@ class Reader:
         )
 
     async def _openings(self, address: str) -> list[Opening]:
+        return list(documents.openings(await self._firewall(address)))
+
+    async def _firewall(self, address: str) -> list[Described]:
         asked = {"ipaddressid": address}
-        found = await self._api.listed("listFirewallRules", "firewallrule", asked)
-        return list(documents.openings(found))
+        return await self._api.listed("listFirewallRules", "firewallrule", asked)
 
     async def _items(self, ref: LoadBalancerRef, asked: dict[str, str]) -> list[Opening]:
         found = await self._api.listed("listNetworkACLs", "networkacl", asked)
