@@ -17,6 +17,7 @@ from proreus.providers.mesos.agents import (
     Id,
     Marked,
     MarkedList,
+    NoSuchHost,
     Registry,
     RegistryMaster,
     TimeInfo,
@@ -246,12 +247,21 @@ def test_how_long_mesos_remembers() -> None:
 
 def test_the_places_of_agents_have_the_addresses_that_their_nodes_get() -> None:
     there, lost = Place("n1", frozenset({"10.0.0.1"})), Place("n2")
-    running = {"a-S1": there, "a-S2": lost, "a-S3": None, "a-S4": there, "a-S5": there}
+    running = {
+        "a-S1": there,
+        "a-S2": lost,
+        "a-S3": None,
+        "a-S4": there,
+        "a-S5": there,
+        "a-S7": there,
+    }
     known: dict[str, str | CloudError] = {
         "a-S1": "192.0.2.1", "a-S2": "192.0.2.2", "a-S3": "192.0.2.3", "a-S4": "",
-        "a-S5": CloudError("DNS does not know it"), "a-S6": "192.0.2.6",
+        "a-S5": NoSuchHost("DNS does not know it"), "a-S6": "192.0.2.6",
+        "a-S7": CloudError("DNS does not answer"), "a-S8": CloudError("DNS does not answer"),
     }  # fmt: skip
     assert resolved(running, known) == running | {
         "a-S1": Place("n1", frozenset({"10.0.0.1", "192.0.2.1"})),
         "a-S2": Place("n2", frozenset({"192.0.2.2"})),
+        "a-S7": None,
     }

@@ -314,6 +314,31 @@ async def test_another_agent_on_the_host_is_known_where_dns_tells_addresses_of_n
         assert await one(provider, named) == NotFound(tombstone=True)
 
 
+async def test_while_dns_does_not_answer_about_an_agent_it_may_be_on_any_host(
+    mesos: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine lost its agent's directory, and got another name, of which DNS is silent now."""
+    errors = {"n2.example.org": socket.EAI_AGAIN, "elsewhere": socket.EAI_NONAME}
+
+    def look_up(host: str, *_: object, **__: object) -> list[object]:
+        if host in errors:
+            raise socket.gaierror(errors[host], "DNS does not tell")
+        return [(0, 0, 0, "", ("192.0.2.7", 0))]
+
+    monkeypatch.setattr("proreus.providers.mesos.addresses.socket.getaddrinfo", look_up)
+    agent = mesos.world.add("n1.example.org", "10.64.9.9")
+    mesos.world.add("elsewhere", "10.64.9.8")
+    agent.status = Status.GONE
+    moved = mesos.world.add("n2.example.org", "10.64.9.10")
+    named = objects.node("worker", f"mesos://{agent.id}", addresses=both("192.0.2.7"))
+    async with started(mesos.config(sections="[Nodes]\naddresses = dns\n")) as provider:
+        found = await one(provider, named)
+        assert type(found) is CloudError, found
+        assert moved.id in str(found)
+        del errors["n2.example.org"]
+        assert isinstance(await one(provider, named), IdentityConflict)
+
+
 async def test_no_kubelet_gets_a_certificate_by_the_id_of_an_unreachable_agent(
     mesos: Cluster,
 ) -> None:

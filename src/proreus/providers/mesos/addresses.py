@@ -5,13 +5,15 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.providers.mesos.agents import Agent, own_address
+from proreus.providers.mesos.agents import Agent, NoSuchHost, own_address
 from proreus.providers.mesos.config import AddressSource
 from proreus.providers.mesos.masters import is_ip
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
 
+_NONE: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+"""What it is called that DNS has no such name, or no address of it."""
 AGE: Final = 60.0
 """Seconds that an address of DNS serves."""
 
@@ -56,12 +58,14 @@ def _looked_up(host: str) -> str:
     """Return the first address of a host, as officially; blocks.
 
     Raises:
-        CloudError: DNS does not know it, or does not answer.
+        NoSuchHost: DNS does not know it.
+        CloudError: DNS does not answer.
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise CloudError(
+        refusal = NoSuchHost if error.errno in _NONE else CloudError
+        raise refusal(
             f"dns.lookup: {host}: {error.strerror}: let the manager resolve the host names of"
             " agents, or set [Nodes] addresses = agent in the cloud-config"
         ) from error

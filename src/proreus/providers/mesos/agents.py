@@ -21,6 +21,10 @@ ADDRESS_TYPES: Final = ("InternalIP", "ExternalIP")
 """The types under which the one address of an agent is given, as officially."""
 
 
+class NoSuchHost(CloudError):
+    """The error that DNS says that it has no address of an agent's host name."""
+
+
 class Id(msgspec.Struct, frozen=True):
     """An id of Mesos."""
 

@@ -8,7 +8,14 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
 from proreus.kube.objects import TAINT_UNINITIALIZED, Node, has_taint
-from proreus.providers.mesos.agents import LABEL_PREFIX, Agent, Marked, Registry, own_address
+from proreus.providers.mesos.agents import (
+    LABEL_PREFIX,
+    Agent,
+    Marked,
+    NoSuchHost,
+    Registry,
+    own_address,
+)
 from proreus.providers.mesos.names import Target
 
 
@@ -154,7 +161,8 @@ def resolved(
 ) -> Mapping[str, Place | None]:
     """Return the places of agents with the addresses that Nodes get of them, which DNS may tell.
 
-    An agent of which DNS tells none has given none to a Node.
+    An agent of which DNS has none has given none to a Node. Where one is, about which DNS does not
+    answer, nobody knows.
 
     Args:
         running: The places of agents that run, or may run.
@@ -163,7 +171,9 @@ def resolved(
     found = dict(running)
     for id_, address in known.items():
         place = found.get(id_)
-        if place is not None and isinstance(address, str) and address:
+        if isinstance(address, CloudError) and not isinstance(address, NoSuchHost):
+            found |= {id_: None} if id_ in found else {}
+        elif place is not None and isinstance(address, str) and address:
             found[id_] = Place(place.host, place.addresses | {address})
     return found
 
@@ -229,8 +239,9 @@ def _conflict(
         return None
     return CloudError(
         f"the agent {id_} has been removed, but its machine may have another one: of {len(lost)},"
-        f" such as {lost[0]}, Mesos does not say where they are, being unreachable or not back"
-        " since a failover; mark as gone those that are, or delete the Node object"
+        f" such as {lost[0]}, it is not known where they are: they are unreachable, or not back"
+        " since a failover, or DNS does not answer about their names; mark as gone those that are,"
+        " or delete the Node object"
     )
 
 
