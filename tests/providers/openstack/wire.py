@@ -386,7 +386,8 @@ region = RegionOne
         return web.json_response({"flavor": {**_FLAVOR, "id": id_, "name": self.flavors[id_]}})
 
     def _ports(self, request: web.Request) -> web.Response:
-        (by,) = {"device_id", "id", "fixed_ips", "security_groups"} & set(request.query)
+        known = {"device_id", "id", "fixed_ips", "network_id", "security_groups"}
+        (by,) = known & set(request.query)
         wanted = set(request.query.getall(by))
 
         def values(of: Json) -> set[str]:

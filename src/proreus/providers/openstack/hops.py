@@ -102,6 +102,12 @@ def checks_addresses(port: Described) -> bool:
     return port.get("port_security_enabled") is not False and "allowed_address_pairs" in port
 
 
+def answers_for(port: Described, addresses: Collection[str]) -> bool:
+    """Tell whether a port may have one of these addresses beside its own, as virtual ones are."""
+    pairs = {str(pair["ip_address"]) for pair in port.get("allowed_address_pairs") or ()}
+    return any(same(pair, address) for pair in pairs for address in addresses)
+
+
 def changed_pairs(
     port: Described, add: Collection[str], remove: Collection[str]
 ) -> list[Pair] | None:

@@ -10,6 +10,7 @@ from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.servers import Servers
 from proreus.providers.openstack.api import Api
+from proreus.providers.openstack.hops import answers_for
 from proreus.providers.openstack.machines import Wires
 from proreus.providers.openstack.names import foreign_project
 
@@ -82,6 +83,17 @@ class Reader(Servers):
             CloudError: Neutron gives no usable answer.
         """
         return await self._listed("port_list", "ports", by, ids, _PORT_FIELDS + more)
+
+    async def answerers(self, network: str, addresses: Collection[str]) -> list[str]:
+        """Return the ports in a network that answer for one of these addresses beside their own.
+
+        Neutron keeps no address for allowed address pairs: any port can have it as its own.
+
+        Raises:
+            CloudError: Neutron gives no usable answer.
+        """
+        ports = await self.ports("network_id", [network])
+        return [id_of(port) for port in ports if answers_for(port, addresses)]
 
     async def strange(self, ports: Sequence[Described]) -> dict[str, str]:
         """Return which ports are another project's, which nobody may change, by id, and why.

@@ -151,6 +151,9 @@ class Cases:
         observed = None
         if found is None:
             placed = self._place(lb, options, family, subnet)
+            if address := str(placed.get("vip_address", "")):
+                network = await self._networks.network_of(subnet) or options.network_id
+                await self._networks.check_address(lb, address, network)
             desired = msgspec.structs.replace(desired, placed=placed)
         else:
             shown = found

@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
@@ -239,10 +239,40 @@ class Networks:
                 if not problem and described.get("device_id"):
                     user = described.get("device_owner") or "a device"
                     problem = f"port {id_} is in use by {user}: give a free port"
+                if not problem and name == "port-id":
+                    problem = await self._virtual_port(lb, described)
             if problem:
                 problems.append(f"annotation {PREFIX}{name}: {problem}")
         if problems:
             raise InvalidRequest("; ".join(problems))
+
+    async def check_address(self, lb: LoadBalancer, address: str, network: str) -> None:
+        """Refuse an address that a Service asks for in a network where others answer for it.
+
+        Raises:
+            InvalidRequest: It is a virtual address of somebody's port.
+            CloudError: Neutron gives no usable answer.
+        """
+        is_listed = self._tenants.lists(lb.ref.namespace, (address,))
+        if not is_listed and (problem := await self._virtual(network, (address,))):
+            raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
+
+    async def _virtual_port(self, lb: LoadBalancer, port: Described) -> str:
+        if self._tenants.lists(lb.ref.namespace, (id_of(port),)):
+            return ""
+        addresses = [str(one["ip_address"]) for one in port.get("fixed_ips") or ()]
+        return await self._virtual(str(port.get("network_id") or ""), addresses)
+
+    async def _virtual(self, network: str, addresses: Collection[str]) -> str:
+        """Return why nobody may have one of these addresses; "" if a load balancer may.
+
+        Neutron keeps no address for allowed address pairs, by which machines take turns in a
+        virtual one, such as a control plane's. Some keep it by a port that nothing has.
+        """
+        ports = await self._reader.answerers(network, addresses) if network else []
+        if not ports:
+            return ""
+        return f"port {ports[0]} has it among its allowed address pairs: give another one"
 
     async def _foreign(self, annotation: str, described: Described) -> str:
         """Return why a network, a subnet or a port is another project's alone; "" if it is not."""
