@@ -12,7 +12,7 @@ from proreus.providers.azure import AzureCloud
 from .balancing import answers, machines, parts, service, set_machines
 from .emulator import seed
 from .emulator.server import Emulator, Fault
-from .emulator.store import compute
+from .emulator.store import compute, network
 from .site import ID, context, started
 
 ALONE, OF_SET = "virtualMachines/db", "virtualMachineScaleSets/db/virtualMachines/0"
@@ -102,3 +102,33 @@ async def test_while_azure_does_not_tell_whose_a_machine_is_it_comes_into_no_poo
         assert not isinstance(found["web-1"], Ensured)
         assert azure.store.of[set_]["etag"] == before
         assert await rejected(provider, nodes) == {}
+
+
+async def test_a_machine_that_somebody_has_put_into_a_pool_stays_whatever_nodes_name_it(
+    azure: Emulator,
+) -> None:
+    """Nodes that are no hosts leave their pools; a kubelet can choose both, machine and label."""
+    seed.machine(azure.store, "db")
+    own = machines(azure, 3)
+    async with started(azure, context(nodes=own)) as provider:
+        assert await rejected(provider, own) == {}
+    nic = azure.store.of[network("networkInterfaces", "db-nic").lower()]
+    pool = network("loadBalancers", "kubernetes") + "/backendAddressPools/kubernetes"
+    configuration = nic["properties"]["ipConfigurations"][0]["properties"]
+    configuration["loadBalancerBackendAddressPools"] = [{"id": pool}]
+    label = {"node-role.kubernetes.io/control-plane": ""}
+    forged = naming(own[2], ALONE)
+    metadata = msgspec.structs.replace(forged.metadata, labels=label)
+    real = msgspec.structs.replace(
+        own[1], metadata=msgspec.structs.replace(own[1].metadata, labels=label)
+    )
+    nodes = [own[0], real, msgspec.structs.replace(forged, metadata=metadata)]
+    async with started(azure, context(nodes=nodes)) as provider:
+        assert list(await rejected(provider, nodes)) == ["node-2"]
+    assert configuration["loadBalancerBackendAddressPools"] == [{"id": pool}]
+    members = parts(azure, "backendAddressPools")["kubernetes"]["backendIPConfigurations"]
+    assert sorted(one["id"].split("/")[8] for one in members) == [
+        "db-nic",
+        "node-0-nic",
+        "node-2-nic",
+    ]

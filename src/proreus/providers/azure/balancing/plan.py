@@ -340,7 +340,7 @@ def _joined(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
             for machine in sorted(wanted - members - state.refused.keys()):
                 adds.setdefault(machine, []).append(pool)
             # A machine that is no node of the cluster may be there for somebody else's reason.
-            for machine in sorted((members & scene.nodes.keys()) - wanted):
+            for machine in sorted((members & scene.nodes.keys()) - wanted - state.refused.keys()):
                 drops.setdefault(machine, []).append(pool)
     machines = sorted({*adds, *drops})
     return [
