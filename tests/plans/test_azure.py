@@ -212,6 +212,26 @@ def test_services_at_node_ports_do_not_count_for_those_at_addresses() -> None:
     assert rule["properties"]["destinationPortRanges"] == ["30080"]
 
 
+@pytest.mark.parametrize("labels", [{}, {"disable_load_balancer_floating_ip": "true"}])
+def test_a_node_whose_machine_may_be_another_one_is_let_in_nowhere(
+    labels: Mapping[str, str],
+) -> None:
+    seen = EMPTY.having(strangers={"n1": "its machine is called db"})
+    steps, left = after([job(service(labels=labels))], seen)
+    assert [one.call.machine for one in steps if isinstance(one.call, Join)] == [
+        id_of(NODES[1].spec.provider_id)
+    ]
+    assert "10.0.0.1" not in json.dumps(left.group)
+    assert ("10.0.0.2" in json.dumps(left.group)) is bool(labels)
+
+
+def test_a_machine_that_may_be_another_node_s_leaves_no_pool() -> None:
+    _, made = after([job(service())])
+    fewer = [job(service(), NODES[1:])]
+    assert kinds(after(fewer, made)[0]) == ["Join"]
+    assert after(fewer, made.having(strangers={"n1": "its machine is called db"}))[0] == []
+
+
 def test_node_ports_stay_open_for_services_that_are_not_in_the_pass() -> None:
     at_nodes = service(labels={"disable_load_balancer_floating_ip": "true"})
     addresses = {f"10.0.0.{number}": f"n{number}" for number in (1, 2)}

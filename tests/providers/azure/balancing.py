@@ -88,7 +88,9 @@ def set_machines(azure: Emulator, count: int = 2, set_: str = "pool") -> list[No
     for number in range(count):
         name = seed.set_machine(azure.store, set_, number)
         id_ = f"{ID}/virtualMachineScaleSets/{set_}/virtualMachines/{number}"
-        found.append(node(name, id_, f"10.0.1.{number + 1}"))
+        nic = azure.store.of[f"{id_.removeprefix('azure://')}/networkInterfaces/nic".lower()]
+        address = nic["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"]
+        found.append(node(name, id_, address))
     return found
 
 

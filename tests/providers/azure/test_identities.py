@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import Ensured
-from proreus.kube.objects import Node
+from proreus.kube.objects import Node, NodeAddress
 from proreus.providers.azure import AzureCloud
 
-from .balancing import answers, machines, parts, service, set_machines
+from .balancing import answers, machines, parts, rules, service, set_machines, targets
 from .emulator import seed
 from .emulator.server import Emulator, Fault
 from .emulator.store import compute, network
@@ -132,3 +132,66 @@ async def test_a_machine_that_somebody_has_put_into_a_pool_stays_whatever_nodes_
         "node-0-nic",
         "node-2-nic",
     ]
+
+
+AT_NODES = {"azure-disable-load-balancer-floating-ip": "true"}
+BY_ADDRESS = {"loadBalancerBackendPoolConfigurationType": "nodeIP"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "more"),
+    [(AT_NODES, {}), ({}, BY_ADDRESS)],
+    ids=["at nodes", "pool of addresses"],
+)
+@pytest.mark.parametrize("names_it", [False, True])
+async def test_an_address_of_another_service_s_machine_is_opened_to_nobody(
+    azure: Emulator, annotations: dict[str, str], more: dict[str, Any], *, names_it: bool
+) -> None:
+    """A kubelet can write any address on its Node, and name the machine that has it."""
+    seed.machine(azure.store, "db")
+    nic = azure.store.of[network("networkInterfaces", "db-nic").lower()]
+    address = nic["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"]
+    own = machines(azure)
+    status = msgspec.structs.replace(own[1].status, addresses=(NodeAddress("InternalIP", address),))
+    forged = msgspec.structs.replace(naming(own[1], ALONE) if names_it else own[1], status=status)
+    nodes = [own[0], forged]
+    async with started(azure, context(nodes=nodes), **more) as provider:
+        found = (await answers(provider, nodes, service(1, annotations)))["web-1"]
+        assert isinstance(found, Ensured), found
+        assert list(found.rejected) == ["node-1"]
+        assert address not in everything_open(azure)
+        assert own[0].status.addresses[0].address in everything_open(azure)
+        found = (await answers(provider, own, service(1, annotations)))["web-1"]
+        assert isinstance(found, Ensured), found
+        assert not found.rejected
+        assert own[1].status.addresses[0].address in everything_open(azure)
+        azure.counted()
+        await answers(provider, own, service(1, annotations))
+        assert not azure.counted()["GET", "Microsoft.Compute/virtualMachines"]
+
+
+def everything_open(azure: Emulator) -> set[str]:
+    """The destinations of rules, and the addresses in pools."""
+    found = set[str]().union(*(targets(one) for one in rules(azure).values()))
+    for pool in parts(azure, "backendAddressPools").values():
+        for one in pool.get("loadBalancerBackendAddresses") or ():
+            found.add(one["properties"]["ipAddress"])
+    return found
+
+
+@pytest.mark.parametrize("annotations", [{}, AT_NODES], ids=["", "at nodes"])
+@pytest.mark.parametrize("name", ["a-thief", "z-thief"])
+async def test_a_node_that_names_another_one_s_machine_keeps_nothing_from_it(
+    azure: Emulator, annotations: dict[str, str], name: str
+) -> None:
+    for own in (machines(azure), set_machines(azure)):
+        metadata = msgspec.structs.replace(own[1].metadata, name=name)
+        nodes = [*own, msgspec.structs.replace(own[1], metadata=metadata)]
+        async with started(azure, context(nodes=nodes)) as provider:
+            found = (await answers(provider, nodes, service(1, annotations)))["web-1"]
+        assert isinstance(found, Ensured), found
+        assert list(found.rejected) in ([name], [])
+        if annotations:
+            assert own[1].status.addresses[0].address in everything_open(azure)
+    members = parts(azure, "backendAddressPools")["kubernetes"]["backendIPConfigurations"]
+    assert len(members) == 4

@@ -8,9 +8,8 @@ import pytest
 
 from proreus.cloudprovider import CloudError, Context, Ensured, InvalidRequest, Previews
 from proreus.cloudprovider.load_balancers import EndpointTarget, LoadBalancer
-from proreus.kube.objects import Namespace, Node, NodeAddress, ObjectMeta, Service
+from proreus.kube.objects import Namespace, Node, ObjectMeta, Service
 from proreus.providers.azure import AzureCloud
-from proreus.testing import objects
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .balancing import (
@@ -33,7 +32,7 @@ from .balancing import (
 from .emulator import seed
 from .emulator.server import Emulator
 from .emulator.store import compute
-from .site import ID, context, started
+from .site import context, started
 
 NAMES = ("kubernetes", "second")
 NAMED = "azure-load-balancer-configurations"
@@ -311,12 +310,7 @@ async def test_nodes_are_behind_the_load_balancer_of_their_set_or_their_labels(
     for name in ("first-pool", "second-pool"):
         seed.scale_set(azure.store, name)
     nodes = set_machines(azure, 2, "first-pool")
-    other = objects.node(
-        seed.set_machine(azure.store, "second-pool", 0),
-        f"{ID}/virtualMachineScaleSets/second-pool/virtualMachines/0",
-        addresses=(NodeAddress("InternalIP", "10.0.2.1"),),
-    )
-    nodes.append(other)
+    nodes += set_machines(azure, 1, "second-pool")
     alone = machines(azure, 2)
     id_ = str(azure.store.of[compute("virtualMachines", "node-1").lower()]["id"])
     azure.store.of[id_.lower()]["properties"]["virtualMachineScaleSet"] = {

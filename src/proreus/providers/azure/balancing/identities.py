@@ -5,67 +5,150 @@ network interface, or the model of its whole scale set, would be changed.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from proreus.cloudprovider.errors import CloudError, Unauthenticated
+from proreus.cloudprovider.errors import (
+    CloudError,
+    IdentityConflict,
+    InvalidRequest,
+    Unauthenticated,
+)
+from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound
+from proreus.cloudprovider.load_balancers import Host
 from proreus.cloudprovider.lookups import attempt
+from proreus.kube.objects import Node, NodeSpec, ObjectMeta
 from proreus.providers.azure.api import Arm, Resource
+from proreus.providers.azure.balancing.homes import ADDRESSES
 from proreus.providers.azure.balancing.parts import Job, Scene, State
+from proreus.providers.azure.balancing.pools import hosts
 from proreus.providers.azure.config import PoolType
 from proreus.providers.azure.ids import PREFIX, MachineId, machine_id
-from proreus.providers.azure.machines import node_name
+from proreus.providers.azure.instances import BATCH, AzureInstances
+from proreus.providers.azure.machines import node_name, part, properties
 from proreus.providers.azure.reading import Questions
 
 _REMEDY: Final = "start the kubelet with the --provider-id of its own machine, or none"
 
 
 class Identities:
-    """A memory of the machines that have the names of their Nodes."""
+    """A memory of the machines that have the names of their Nodes, and of their addresses."""
 
     def __init__(self, arm: Arm) -> None:
         """Keep the client of Azure."""
         self._arm = arm
+        self._instances = AzureInstances(arm)
         self._proven: set[tuple[str, MachineId]] = set()
+        self._addresses: set[tuple[str, str, str]] = set()
 
     async def checked(self, jobs: Sequence[Job], state: State, scene: Scene) -> State:
-        """Return the state with the reasons why machines cannot come into pools, nor leave them.
+        """Return the state with the Nodes whose machines are not theirs, or may not be.
 
-        Azure is only asked about machines that would come into one or leave it and whose name is
-        not in their id, and about each once. Those that are in a pool stay there.
+        Azure is only asked about machines that would come into a pool or leave it and whose name is
+        not in their id, and about each once; and about those whose address would come into a pool
+        of addresses, or into the security group. What is there stays there.
 
         Raises:
             CloudError: Azure does not tell what a machine is called.
         """
-        if scene.place.config.pools is PoolType.NODE_IP:
-            return state
-        new = _moving(jobs, state, scene) - self._proven
+        found = await self._addressed(jobs, state, scene)
+        if scene.place.config.pools is not PoolType.NODE_IP:
+            found |= await self._named(_moving(jobs, state, scene) - self._proven)
+        return state.having(strangers=found)
+
+    async def _named(self, new: Collection[tuple[str, MachineId]]) -> dict[str, str]:
+        """Return why machines are not those of Nodes, by the Nodes' names."""
         ids = [id_ for _, id_ in new]
         async with Questions(self._arm, ids, {}) as questions:
             answers = await asyncio.gather(*(attempt(questions.machine, id_) for id_ in ids))
-        refused = {}
+        strangers = {}
         for (name, id_), answer in zip(new, answers, strict=True):
-            if isinstance(answer, Unauthenticated):
-                refused[id_.resource] = str(answer)
-            elif isinstance(answer, CloudError):
-                raise answer
-            elif reason := refusal_of(name, answer):
-                refused[id_.resource] = reason
+            if reason := _problem(answer) or refusal_of(name.lower(), _names(answer)):
+                strangers[name] = reason
             else:
                 self._proven.add((name, id_))
-        return state.having(refused={**state.refused, **refused})
+        return strangers
+
+    async def _addressed(self, jobs: Sequence[Job], state: State, scene: Scene) -> dict[str, str]:
+        """Return why addresses are not those of Nodes' machines, by the Nodes' names."""
+        wanted: dict[str, set[str]] = {}
+        named: dict[str, Node] = {}
+        for host, address in _opening(jobs, state, scene):
+            if (host.node, host.provider_id, address) not in self._addresses:
+                wanted.setdefault(host.node, set()).add(address)
+                spec = NodeSpec(provider_id=host.provider_id)
+                named[host.node] = Node(metadata=ObjectMeta(name=host.node), spec=spec)
+        strangers = {}
+        nodes = list(named.values())
+        for start in range(0, len(nodes), BATCH):
+            found = await self._instances.describe(nodes[start : start + BATCH])
+            for name, answer in found.items():
+                id_ = named[name].spec.provider_id
+                if reason := _problem(answer) or _strange(name, wanted[name], answer):
+                    strangers[name] = reason
+                else:
+                    self._addresses |= {(name, id_, one) for one in wanted[name]}
+        return strangers
 
 
-def refusal_of(name: str, machine: Resource | None) -> str:
+def _strange(name: str, addresses: Collection[str], answer: Resource | InstanceAnswer) -> str:
+    """Return why a machine with its addresses is not that of a Node; "" if it is."""
+    shown = {one.address for one in answer.addresses} if isinstance(answer, Instance) else set()
+    if reason := refusal_of(name.lower(), _names(answer)):
+        return reason
+    missing = ", ".join(sorted(set(addresses) - shown))
+    return f"Azure does not show {missing} at its machine" if missing else ""
+
+
+def _problem(answer: Resource | InstanceAnswer | None) -> str:
+    """Return why Azure tells nothing of a machine; "" if it does.
+
+    Raises:
+        CloudError: It may tell soon.
+    """
+    if isinstance(answer, Unauthenticated | InvalidRequest | IdentityConflict):
+        return str(answer)
+    if isinstance(answer, CloudError):
+        raise answer
+    return "Azure has no such machine" if answer is None or isinstance(answer, NotFound) else ""
+
+
+def _names(answer: Resource | InstanceAnswer | None) -> set[str]:
+    """Return what a machine and its computer are called."""
+    if isinstance(answer, Instance):
+        found = machine_id(answer.provider_id)
+        return {answer.name, found.name if found is not None and not found.set else ""} - {""}
+    if not isinstance(answer, Mapping):
+        return set()
+    return {node_name(answer), str(answer.get("name") or "").lower()} - {""}
+
+
+def _opening(jobs: Sequence[Job], state: State, scene: Scene) -> Iterator[tuple[Host, str]]:
+    """Return the hosts whose addresses would come into pools, or the security group."""
+    by_address = scene.place.config.pools is PoolType.NODE_IP
+    there = {
+        str(properties(one).get("ipAddress"))
+        for balancer in state.balancers.values()
+        for pool in part(balancer or {}, "backendAddressPools") or ()
+        for one in properties(pool).get(ADDRESSES) or ()
+    }
+    for job in jobs:
+        at_nodes = job.options.guards and not job.options.floats and state.group is not None
+        for family in job.lb.families if job.lb is not None else ():
+            for host in hosts([job], scene, family):
+                address = host.addresses[family][0]
+                is_unknown = at_nodes and address not in scene.own_addresses
+                if is_unknown or (by_address and address not in there):
+                    yield host, address
+
+
+def refusal_of(name: str, names: Collection[str]) -> str:
     """Return why a machine is not that of a Node of this name; "" if it is. Pure.
 
     Nodes may be called by domain names that begin with the machine's.
     """
-    if machine is None:
-        return "Azure has no such machine"
-    names = {node_name(machine), str(machine.get("name") or "").lower()} - {""}
-    if names.isdisjoint({name, name.partition(".")[0]}):
-        return f"its machine is called {' or '.join(sorted(names))}: {_REMEDY}"
+    if {name, name.partition(".")[0]}.isdisjoint(names):
+        return f"its machine is called {' or '.join(sorted(names)) or 'nothing yet'}: {_REMEDY}"
     return ""
 
 
@@ -77,19 +160,19 @@ def _moving(jobs: Sequence[Job], state: State, scene: Scene) -> set[tuple[str, M
     own = {scene.place.balancer_id(name).lower() for name in scene.place.balancers}
     pools = (one for pool, one in state.members.items() if pool.partition("/backend")[0] in own)
     there = frozenset[str]().union(*pools)
-    hosts = {
-        id_.resource: host.node
-        for job in jobs
-        for host in (job.lb.hosts if job.lb is not None else ())
-        if host.node not in scene.excluded and (id_ := machine_id(host.provider_id))
-    }
-    staying = hosts.keys() & there
-    known = {one: name for one, name in scene.nodes.items() if one in there}
+    nodes = {(name, one) for one, name in scene.nodes.items() if one in there}
+    for job in jobs:
+        for host in job.lb.hosts if job.lb is not None else ():
+            id_ = machine_id(host.provider_id)
+            if id_ is None or host.node in scene.excluded:
+                continue
+            if id_.resource in there:
+                nodes.discard((host.node, id_.resource))
+            else:
+                nodes.add((host.node, id_.resource))
     found = set()
-    for resource, node in {**known, **hosts}.items():
-        id_, name = machine_id(f"{PREFIX}{resource}"), node.lower()
-        if id_ is None or resource in staying:
-            continue
-        if id_.set or id_.name not in {name, name.partition(".")[0]}:
+    for name, resource in nodes:
+        id_ = machine_id(f"{PREFIX}{resource}")
+        if id_ is not None and (id_.set or refusal_of(name.lower(), {id_.name})):
             found.add((name, id_))
     return found

@@ -335,6 +335,6 @@ def _rejected(lb: LoadBalancer, state: State) -> dict[str, str]:
         id_ = machine_id(host.provider_id)
         if id_ is None:
             found[host.node] = "its provider id is none of Azure"
-        elif reason := state.refused.get(id_.resource):
+        elif reason := state.strangers.get(host.node) or state.refused.get(id_.resource):
             found[host.node] = reason
     return found

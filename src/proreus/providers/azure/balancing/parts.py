@@ -124,6 +124,8 @@ class State(msgspec.Struct, frozen=True):
             of the mode Uniform.
         sets: Scale sets of the mode Uniform by their ids.
         refused: The reason why a machine cannot be in a pool, by the machine's id.
+        strangers: The reason why a Node's machine may be another one, by the Node's name: it comes
+            into no pool and leaves none.
         vm_sets: The scale sets or availability sets of machines by the machines' ids, in small
             letters, where there are several load balancers of a kind; without machines whose id
             names the set.
@@ -137,6 +139,7 @@ class State(msgspec.Struct, frozen=True):
     interfaces: Mapping[str, Resource] = {}
     sets: Mapping[str, Resource] = {}
     refused: Mapping[str, str] = {}
+    strangers: Mapping[str, str] = {}
     vm_sets: Mapping[str, str] = {}
     links: Known = {}
 

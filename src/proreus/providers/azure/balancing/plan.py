@@ -5,7 +5,7 @@ group loses what goes, then the load balancers are written whole, then machines 
 then the security group lets clients in, and last goes what nobody has any more.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.azure.balancing import guard, marks
@@ -186,7 +186,7 @@ def _guarded(
         found = ingress(job, state, where)
         targets, at_nodes = {*found, *job.options.additional}, not job.options.floats
         if at_nodes:
-            targets = set(_node_addresses(job, job.lb, scene)) | set(job.options.additional)
+            targets = set(_node_addresses(job, job.lb, state, scene)) | set(job.options.additional)
         # While Azure has yet to give an address, it may be the one that the status shows.
         is_known = len(found) == len(job.lb.families)
         shown = {point.ip for point in job.ref.last_ingress if is_known} - targets
@@ -232,10 +232,11 @@ def _strip_nodes(jobs: Sequence[Job], scene: Scene, known: Index) -> guard.Strip
     return guard.Strip(own, ports, keeps_denied=scene.denies_at_nodes)
 
 
-def _node_addresses(job: Job, lb: LoadBalancer, scene: Scene) -> Iterator[str]:
+def _node_addresses(job: Job, lb: LoadBalancer, state: State, scene: Scene) -> Iterator[str]:
     for family in lb.families:
         for host in hosts([job], scene, family):
-            yield host.addresses[family][0]
+            if host.node not in state.strangers:
+                yield host.addresses[family][0]
 
 
 def _unlinked(
@@ -337,10 +338,12 @@ def _joined(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
             pool = scene.place.pool_id(name, family)
             members = state.members.get(pool.lower(), frozenset())
             wanted = _machines(live, scene, family)
-            for machine in sorted(wanted - members - state.refused.keys()):
+            strange = {one for one, name in scene.nodes.items() if name in state.strangers}
+            proven = _machines(live, scene, family, state.strangers)
+            for machine in sorted(proven - members - state.refused.keys()):
                 adds.setdefault(machine, []).append(pool)
             # A machine that is no node of the cluster may be there for somebody else's reason.
-            for machine in sorted((members & scene.nodes.keys()) - wanted - state.refused.keys()):
+            for machine in sorted((members & scene.nodes.keys()) - wanted - strange):
                 drops.setdefault(machine, []).append(pool)
     machines = sorted({*adds, *drops})
     return [
@@ -349,8 +352,11 @@ def _joined(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     ]
 
 
-def _machines(live: Sequence[Job], scene: Scene, family: str) -> set[str]:
-    found = (machine_id(host.provider_id) for host in hosts(live, scene, family))
+def _machines(
+    live: Sequence[Job], scene: Scene, family: str, without: Collection[str] = ()
+) -> set[str]:
+    every = hosts(live, scene, family)
+    found = (machine_id(host.provider_id) for host in every if host.node not in without)
     return {one.resource for one in found if one is not None}
 
 

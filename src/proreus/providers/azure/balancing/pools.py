@@ -102,15 +102,23 @@ def pools(
             name = pool_of(job, jobs, state, scene, family)
             if name != shared:
                 wanted = _of_endpoints(job, scene, family)
-                desired[name] = _pool(observed, name, wanted, scene, family)
+                desired[name] = _pool(observed, name, wanted, state, scene, family=family)
             elif name not in desired:
-                desired[name] = _shared_pool(observed, live, scene, family, balancer)
+                desired[name] = _shared_pool(
+                    observed, live, state, scene, family=family, balancer=balancer
+                )
     kept = changed_parts(observed, desired, lambda one: _is_left(one, jobs, state, scene, balancer))
     return [_without_others(one, jobs, scene, balancer) for one in kept]
 
 
 def _shared_pool(
-    observed: Sequence[Resource], live: Sequence[Job], scene: Scene, family: str, balancer: str
+    observed: Sequence[Resource],
+    live: Sequence[Job],
+    state: State,
+    scene: Scene,
+    *,
+    family: str,
+    balancer: str,
 ) -> dict[str, Any]:
     """Return the properties of the pool with all nodes, or with the load balancer's own nodes."""
     place = scene.place
@@ -118,7 +126,7 @@ def _shared_pool(
     if not by_address or place.config.preconfigures(internal=place.balancers[balancer]):
         return {}
     wanted = [one for one in hosts(live, scene, family) if not _is_elsewhere(one, scene, balancer)]
-    return _pool(observed, place.pool_name(family), wanted, scene, family)
+    return _pool(observed, place.pool_name(family), wanted, state, scene, family=family)
 
 
 def _of_endpoints(job: Job, scene: Scene, family: str) -> list[Host]:
@@ -128,15 +136,31 @@ def _of_endpoints(job: Job, scene: Scene, family: str) -> list[Host]:
 
 
 def _pool(
-    observed: Sequence[Resource], name: str, wanted: Iterable[Host], scene: Scene, family: str
+    observed: Sequence[Resource],
+    name: str,
+    wanted: Iterable[Host],
+    state: State,
+    scene: Scene,
+    *,
+    family: str,
 ) -> dict[str, Any]:
-    """Return the properties of a pool that names the nodes' addresses."""
-    by_address = {one.addresses[family][0]: one.node for one in wanted}
-    for one in observed:
-        if str(one["name"]).lower() == name.lower():
-            known = properties(one).get(ADDRESSES) or ()
-            if {properties(each).get("ipAddress") for each in known} == set(by_address):
-                return {}
+    """Return the properties of a pool that names the nodes' addresses.
+
+    What it has already of a Node whose machine may be another one stays.
+    """
+    same = [one for one in observed if str(one["name"]).lower() == name.lower()]
+    known = {
+        str(properties(each).get("ipAddress"))
+        for one in same
+        for each in properties(one).get(ADDRESSES) or ()
+    }
+    by_address = {
+        address: one.node
+        for one in wanted
+        if (address := one.addresses[family][0]) in known or one.node not in state.strangers
+    }
+    if same and known == set(by_address):
+        return {}
     config = scene.place.config
     group = config.vnet_resource_group or config.resource_group
     net = scene.place.network_id(group, "virtualNetworks", config.vnet_name)
