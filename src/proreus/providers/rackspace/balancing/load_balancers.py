@@ -245,15 +245,17 @@ class RackspaceLoadBalancers:
         if new := {vip.id for vip in of_kind} - ours:
             # Who has another address of that load balancer need not have the one that is named.
             users = (one for one in listed if not new.isdisjoint(vip.id for vip in vips(one)))
-            await self._check_holders(lb, [int(one["id"]) for one in users])
+            await self._check_users(lb, holders, users)
         return frozenset(vip.id for vip in of_kind)
 
-    async def _check_holders(self, lb: LoadBalancer, ids: Sequence[int]) -> None:
-        """Refuse addresses of these load balancers that a Service may not begin to use."""
-        details = (await self._balancers.details(ids)).values()
+    async def _check_users(
+        self, lb: LoadBalancer, holders: Iterable[Described], users: Iterable[Described]
+    ) -> None:
+        """Refuse addresses that a Service may not begin to use, being those of others."""
+        details = (await self._balancers.details(int(one["id"]) for one in users)).values()
         found = [owner_of(marks_of(one)) for one in details if one is not None]
         named = [one for one in found if one is not None]
-        names = (lb.requested_address, *map(str, ids))
+        names = (lb.requested_address, *(str(one["id"]) for one in holders))
         if why := refusal(named, lb.ref, self._config.tenants, names):
             raise InvalidRequest(
                 f"spec.loadBalancerIP: {lb.requested_address} cannot be used: {why}"
