@@ -138,6 +138,14 @@ class Real:
                 self.api.load_balancer.delete_load_balancer(one.id, cascade=True)
         return not there
 
+    def _without_servers(self) -> bool:
+        """Delete all that are shown: the pages of a list lack some while others go."""
+        there = list(self.api.compute.servers())
+        for one in there:
+            if one.task_state != "deleting":
+                self.api.compute.delete_server(one.id)
+        return not there
+
     def clean(self) -> None:
         self._until(self._without_balancers)
         self.api.network.update_router(self.router.id, routes=[])
@@ -149,9 +157,7 @@ class Real:
             for port in self.api.network.ports(network_id=network.id):
                 self.api.network.delete_port(port.id)
             self.api.network.delete_network(network.id)
-        for one in self.api.compute.servers():
-            self.api.compute.delete_server(one.id)
-        self._until(lambda: not list(self.api.compute.servers()))
+        self._until(self._without_servers)
         for group in self.api.network.security_groups():
             if group.name != "default":
                 self.api.network.delete_security_group(group.id)

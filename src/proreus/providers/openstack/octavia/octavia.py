@@ -53,10 +53,14 @@ class Octavia:
     async def balancers(self, parameters: Parameters) -> list[Described]:
         """List load balancers of the project, filtered.
 
+        One without a VIP is left out: it went while Octavia read the list, the VIP's row after its
+        own.
+
         Raises:
             CloudError: Octavia gives no usable answer.
         """
-        return await self._list("loadbalancers", parameters)
+        found = await self._list("loadbalancers", parameters)
+        return [one for one in found if _has_vip(one)]
 
     async def pools(self) -> list[Described]:
         """List all pools of the project, each with ids of members and of its load balancer.
@@ -67,13 +71,14 @@ class Octavia:
         return await self._list("pools", {})
 
     async def balancer(self, id_: str) -> Described | None:
-        """Read a load balancer by its id; return None if there is none.
+        """Read a load balancer by its id; return None if there is none, as in `balancers`.
 
         Raises:
             CloudError: Octavia gives no usable answer.
         """
         path = f"lbaas/loadbalancers/{id_}"
-        return await self._api.find("octavia", "loadbalancer_get", path, "loadbalancer")
+        found = await self._api.find("octavia", "loadbalancer_get", path, "loadbalancer")
+        return found if found is not None and _has_vip(found) else None
 
     async def observe(self, described: Described, ref: LoadBalancerRef) -> Balancer:
         """Read a load balancer with the parts that are a Service's, and no others.
@@ -191,6 +196,10 @@ def is_immutable(error: Refused) -> bool:
     """Tell whether an error means that Octavia still works on the load balancer or its parts."""
     text = str(error).lower()
     return error.status == _CONFLICT and ("immutable" in text or "invalid state pending" in text)
+
+
+def _has_vip(described: Described) -> bool:
+    return bool(described.get("vip_address"))
 
 
 def _is_former(pool: Described, described: Described, ref: LoadBalancerRef) -> bool:
