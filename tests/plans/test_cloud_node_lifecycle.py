@@ -1090,6 +1090,39 @@ def test_a_node_that_outlives_its_instance_is_not_deleted_when_it_falls_silent(
     assert deleted(one.after(5, TOMBSTONE)) == ["up0"]
 
 
+@pytest.mark.parametrize("taint", [Taint(TAINT_UNINITIALIZED, "NoSchedule"), AUTOSCALER])
+@pytest.mark.parametrize("shown", [None, 0.0])
+def test_a_node_that_can_be_no_witness_is_not_deleted_either_if_it_was_ready_and_unknown(
+    apply_patch: ApplyPatch, taint: Taint, shown: float | None
+) -> None:
+    one = Fleet(up("odd", taint), node("gone"), *(up(f"up{i}") for i in range(3)))
+    one.sightings["odd"] = Sighting(shown=shown, missing=one.at)
+    found = one.until(50)
+    assert ["gone"] in [deleted(each) for each in found]  # it holds nothing else
+    one.nodes = [each for each in one.nodes if each.metadata.name != "gone"]
+    marks = [mark for each in one.until(560) for mark in each.marks]
+    judged, mark = marks[0]
+    one.replace(apply_patch(judged, mark))
+    assert one.after(5).unknown == {}
+    silent = apply_patch(node("odd", "Unknown", taint), mark)
+    later = Fleet(silent, *(up(f"up{i}") for i in range(3)))  # it starts with the mark alone
+    one.replace(silent)
+    for found in (one.until(1200), later.until(1200)):
+        assert all(each.delete == () for each in found)
+        assert found[-1].held["odd"].hold is Alert.STRANGE
+    one.shown("odd", at=one.at)
+    assert ["odd"] in [deleted(each) for each in one.until(60)]
+
+
+def test_a_node_that_can_be_no_witness_and_dies_soon_is_deleted() -> None:
+    """Its machine has just gone, as one that the autoscaler has removed."""
+    one = Fleet(up("odd", AUTOSCALER), *(up(f"up{i}") for i in range(3)))
+    one.sightings["odd"] = Sighting(shown=0.0, missing=one.at)
+    assert all(each.marks == () for each in one.until(590))
+    one.replace(node("odd", "Unknown", AUTOSCALER))
+    assert ["odd"] in [deleted(each) for each in one.until(60)]
+
+
 def test_the_instance_of_a_node_that_outlived_it_may_come_back(apply_patch: ApplyPatch) -> None:
     """An inventory said that it is gone, by mistake, and is corrected."""
     one = fleet(0, 3)

@@ -38,6 +38,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     Rules,
     candidates,
     eligible_witnesses,
+    is_apart,
     key_of,
 )
 from proreus.controllers.cloud_node_lifecycle.scopes import (
@@ -253,15 +254,21 @@ def _fleets(
             scope = known.scope(node)
             totals[scope] = totals.get(scope, 0) + 1
     all_ = {key_of(node): node for node in nodes} if memory.scopes or marked else {}
-    for scope in dict.fromkeys((*open_, *eligible, *memory.scopes)):
+    apart: dict[Scope, dict[Key, Node]] = {}
+    for node in nodes:
+        if is_apart(node, known):
+            apart.setdefault(known.scope(node), {})[key_of(node)] = node
+    for scope in dict.fromkeys((*open_, *eligible, *apart, *memory.scopes)):
         asked = open_.get(scope, {})
         witnesses = {key_of(node): node for node in eligible.get(scope, ())}
         before = memory.scopes.get(scope, ScopeMemory())
         remembered = {key for key, node in marked.items() if known.scope(node) == scope}
         remembered |= (before.strange.keys() | before.missing.keys()) & all_.keys()
-        rest = {key: all_[key] for key in remembered - asked.keys() - witnesses.keys()}
+        beside = {k: one for k, one in apart.get(scope, {}).items() if k not in before.missing}
+        others = asked.keys() | witnesses.keys() | beside.keys()
+        rest = {key: all_[key] for key in remembered - others}
         total = totals.get(scope, 0)
-        yield Fleet(scope, asked, witnesses, rest, total, memory.outlived)
+        yield Fleet(scope, asked, witnesses, rest, beside, total, memory.outlived)
 
 
 def _decide(decided: _Decided, fleet: Fleet, findings: Findings, rules: Rules) -> None:
@@ -375,7 +382,7 @@ def _doubt(fleet: Fleet, node: Node, findings: Findings, rules: Rules) -> tuple[
 def _marks(fleet: Fleet, findings: Findings) -> Iterable[tuple[Node, Patch]]:
     """Make the patches that mark Ready nodes unknown to the cloud, or remove the mark."""
     unknown = findings.memory.strange.keys() | findings.standing.missing.keys()
-    for key, node in (*fleet.eligible.items(), *fleet.open.items()):
+    for key, node in {**fleet.eligible, **fleet.open, **fleet.apart}.items():
         is_wanted = key in (unknown if is_marked(node) else findings.lasting)
         if is_wanted is not is_marked(node):
             wanted = {ANNOTATION_UNKNOWN: "true" if is_wanted else None}

@@ -156,6 +156,22 @@ def can_witness(node: Node, owns: Owns) -> bool:
     )
 
 
+def is_apart(node: Node, known: Known) -> bool:
+    """Tell whether a Ready node can be no witness, because of a taint, and is unknown to the cloud.
+
+    It may have another machine than it says, or one that is about to be removed; but that machine
+    runs, so the cloud's word that there is none says nothing, also once the node is silent.
+    """
+    return (
+        is_ready(node)
+        and bool(node.spec.provider_id)
+        and node.metadata.deletion_timestamp is None
+        and (has_taint(node, TAINT_UNINITIALIZED) or has_taint(node, TAINT_AUTOSCALER))
+        and known.sighting(node).missing is not None
+        and known.owns(node) is Ownership.YES
+    )
+
+
 def eligible_witnesses(nodes: Iterable[Node], known: Known) -> Mapping[Scope, list[Node]]:
     """Return the nodes that can be witnesses, by scope and in the order of names."""
     by_scope: dict[Scope, list[Node]] = {}

@@ -26,6 +26,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
 from proreus.controllers.cloud_node_lifecycle.witnesses import (
     Ending,
     Key,
+    Missing,
     Panel,
     Standing,
     View,
@@ -61,6 +62,8 @@ class Fleet(msgspec.Struct, frozen=True):
         eligible: The nodes that can be witnesses.
         rest: The nodes that are neither in question nor witnesses, because of a taint or a failed
             hook of the provider, and of which something is remembered.
+        apart: The Ready nodes that can be no witnesses, because of a taint, and that the cloud does
+            not know: they say nothing of its answers, but those about them prove nothing.
         total: The number of this cloud's nodes.
         outlived: The nodes that have outlived their instance, in all scopes.
     """
@@ -69,17 +72,19 @@ class Fleet(msgspec.Struct, frozen=True):
     open: Mapping[Key, Node] = {}
     eligible: Mapping[Key, Node] = {}
     rest: Mapping[Key, Node] = {}
+    apart: Mapping[Key, Node] = {}
     total: int = 0
     outlived: frozenset[Key] = frozenset()
 
     @property
     def nodes(self) -> Mapping[Key, Node]:
         """All nodes of the scope."""
-        return {**self.eligible, **self.open, **self.rest}
+        return {**self.eligible, **self.open, **self.rest, **self.apart}
 
     def node(self, key: Key) -> Node:
         """Return one of the nodes."""
-        return self.eligible.get(key) or self.open.get(key) or self.rest[key]
+        found = self.eligible.get(key) or self.open.get(key) or self.rest.get(key)
+        return found or self.apart[key]
 
     @property
     def ready(self) -> Mapping[Key, Node]:
@@ -142,7 +147,9 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
     endings = endings_of(
         memory.endings, memory.missing, returned, at, policy, strange=memory.strange
     )
-    since = {**strangers(missing, len(fleet.eligible), at, policy), **memory.strange}
+    apart = _apart(fleet, known)
+    found = [strangers(rows, len(fleet.eligible), at, policy) for rows in (missing, apart)]
+    since = {**found[0], **found[1], **memory.strange}
     strange = dict(_strange(fleet, since, known, endings))
     evidence = {
         key: after
@@ -179,7 +186,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         standing,
         off,
         _lost(fleet, standing, strange, known),
-        lasting(missing, strange, len(fleet.eligible), policy),
+        lasting({**missing, **apart}, strange, len(fleet.eligible) + len(apart), policy),
         ScopeMemory(evidence, missing, strange, endings, waiting, breaker, off.evidence, off.awake),
     )
 
@@ -197,6 +204,16 @@ def is_marked(node: Node) -> bool:
 def is_declared_gone(node: Node) -> bool:
     """Tell whether an operator has declared that the machine is gone."""
     return node.metadata.annotations.get(ANNOTATION_GONE) == "true"
+
+
+def _apart(fleet: Fleet, known: Known) -> Mapping[Key, Missing]:
+    """Return since when the cloud has not known Ready nodes that can be no witnesses."""
+    seen = {key: known.sighting(node) for key, node in fleet.apart.items()}
+    return {
+        key: Missing(one.missing, one.missing, shown=one.shown)
+        for key, one in seen.items()
+        if one.missing is not None
+    }
 
 
 def _strange(
