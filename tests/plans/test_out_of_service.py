@@ -89,6 +89,7 @@ class Fleet:
             lambda _: self.scope,
             lambda one: self.sightings.get(one.metadata.name, Sighting()),
             ready_until=self.last_ready.ready_until,
+            ready_since=self.last_ready.ready_since,
         )
 
     def after(
@@ -292,6 +293,48 @@ def test_a_ready_node_that_falls_silent_was_off_indeed() -> None:
     one.replace(node("up1"), node("up3"), node("up5"))
     one.replace(node("up3"))
     assert taken(one.after(5, up1=RUNNING, up3=RUNNING, up5=RUNNING)) == ["off0"]
+
+
+def fall_silent(one: Fleet, name: str, after: float) -> None:
+    """A node that the cloud calls off reports for so long, then no more."""
+    silent = node(name)
+    one.last_ready.on_node(silent, up(name))
+    one.replace(up(name))
+    one.after(after)
+    one.last_ready.on_node(up(name), silent)
+    one.replace(silent)
+
+
+def test_what_the_cloud_called_off_while_it_reported_stays_until_the_cloud_corrects_that() -> None:
+    one = fleet(off=1, ready=4)
+    one.sightings["up0"] = Sighting(shown=one.at, off=one.at)
+    fall_silent(one, "up0", 60)
+    found = one.until(65)
+    assert taken(found) == ["off0"], "of others it may be right"
+    assert why(found, "up0") == "the node was Ready long after the cloud had begun to say so"
+    fall_silent(one, "up0", 5)
+    found = one.until(1200)
+    assert "up0" not in taken(found)
+    assert found.powered_off["up0"].hold is Alert.IN_SERVICE
+    one.sightings["up0"] = Sighting(shown=one.at)
+    one.after(5, up0=RUNNING)
+    one.sightings["up0"] = Sighting(shown=one.at, off=one.at + 5)
+    assert "up0" in taken(one.until(70))
+
+
+def test_a_node_that_reports_for_less_than_a_minute_after_it_lost_power_is_marked() -> None:
+    one = fleet(off=0, ready=4)
+    one.sightings["up0"] = Sighting(shown=one.at, off=one.at)
+    fall_silent(one, "up0", 59)
+    assert taken(one.until(65)) == ["up0"]
+
+
+def test_a_node_is_not_believed_to_have_power_for_what_the_cloud_said_before_it_reported() -> None:
+    one = fleet(off=0, ready=4)
+    one.sightings["up0"] = Sighting(shown=one.at, off=one.at)
+    one.at += 3600
+    fall_silent(one, "up0", 30)
+    assert taken(one.until(65)) == ["up0"]
 
 
 def test_a_cloud_that_lacks_ready_nodes_is_not_believed_about_power() -> None:

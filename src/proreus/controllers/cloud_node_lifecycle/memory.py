@@ -64,6 +64,8 @@ class ScopeMemory(msgspec.Struct, frozen=True):
         breaker: The state of the breaker.
         off: The evidence of machines being powered off.
         awake: The Ready nodes whose machines the cloud shows as powered off.
+        outlasting: The nodes that were Ready for longer than dying takes after the cloud had begun
+            to show their machines as powered off, which it still does.
     """
 
     evidence: Mapping[Key, Evidence] = {}
@@ -74,6 +76,7 @@ class ScopeMemory(msgspec.Struct, frozen=True):
     breaker: Breaker = Breaker()
     off: Mapping[Key, Evidence] = {}
     awake: frozenset[Key] = frozenset()
+    outlasting: frozenset[Key] = frozenset()
 
 
 class Memory(msgspec.Struct, frozen=True):

@@ -19,6 +19,8 @@ RETURNED = "NodeInService"
 HELD = "OutOfServiceHeld"
 """The reason of events about nodes whose machines are powered off, but which are not marked."""
 
+_OUTLASTING = "the node was Ready long after the cloud had begun to say so"
+
 
 def ruling_on_power(fleet: Fleet, key: Key, findings: Findings, rules: Rules) -> Wait | None:
     """Return why a node whose machine is powered off must wait; None if it need not.
@@ -26,6 +28,8 @@ def ruling_on_power(fleet: Fleet, key: Key, findings: Findings, rules: Rules) ->
     A decision needs an answer of this pass, whatever was known before.
     """
     evidence = findings.off.evidence[key]
+    if key in findings.off.outlasting:
+        return Wait(None, _OUTLASTING, Alert.IN_SERVICE)
     if doubt := _doubt(fleet, findings):
         return Wait(None, doubt, Alert.IN_SERVICE)
     if wait := _unripe(evidence, rules):

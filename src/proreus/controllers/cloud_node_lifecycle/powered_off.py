@@ -3,7 +3,8 @@
 Such an answer proves something only if it shows most of its witnesses as running, lacks none of
 them, and shows none as powered off: a Ready node's machine has power. Where it does not, either a
 machine has just lost its power, and its Node will not be Ready in less than a minute; or the cloud
-is wrong about power, and nothing is proved until it shows that machine as running.
+is wrong about power, and nothing is proved until it shows that machine as running. Of that machine
+itself nothing is believed until then, also once its kubelet is silent.
 
 Only of a node whose Ready condition is Unknown is the answer believed at all. One that is not Ready
 by its kubelet's own word has power.
@@ -24,6 +25,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     Reply,
     Rules,
     ended,
+    is_ready,
     off_policy,
 )
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
@@ -43,11 +45,19 @@ class PoweredOff(msgspec.Struct, frozen=True):
         evidence: The evidence of machines being powered off.
         confirmed: The machines that an answer of this pass proves to be powered off.
         awake: The Ready nodes whose machines the cloud shows as powered off.
+        outlasting: The nodes that were Ready for longer than dying takes after the cloud had begun
+            to show their machines as powered off, which it still does.
     """
 
     evidence: Mapping[Key, Evidence] = {}
     confirmed: frozenset[Key] = frozenset()
     awake: frozenset[Key] = frozenset()
+    outlasting: frozenset[Key] = frozenset()
+
+    @property
+    def kept(self) -> tuple[Mapping[Key, Evidence], frozenset[Key], frozenset[Key]]:
+        """What the memory of the scope keeps, in its order."""
+        return self.evidence, self.awake, self.outlasting
 
     def suspects(self, open_: Mapping[Key, Node]) -> Mapping[str, Evidence]:
         """Return the evidence that the breaker counts, by uid: of nodes not yet out of service."""
@@ -81,6 +91,7 @@ def powered_off(
         return PoweredOff()
     policy = off_policy(rules.policy)
     awake, is_contradicted = _awake(ready, replies, memory)
+    outlasting = _outlasting({**open_, **ready}, memory, rules)
     evidence = {key: entry for key, entry in memory.off.items() if key in open_}
     if is_wrong or is_contradicted:
         evidence = {key: doubted(entry) for key, entry in evidence.items()}
@@ -103,11 +114,12 @@ def powered_off(
             entry = evidence.get(key, Evidence())
             if entry.proved is not None and _had_power(node, entry.proved.first, rules.known):
                 entry = Evidence()
-            if not is_wrong and not awake and _is_vouched_for(reply, observation):
+            is_doubtful = is_wrong or awake or key in outlasting
+            if not is_doubtful and _is_vouched_for(reply, observation):
                 confirmed.add(key)
                 entry = _proved(entry, observation, policy, decides=reply.question.decides)
             evidence[key] = entry
-    return PoweredOff(evidence, frozenset(confirmed), awake)
+    return PoweredOff(evidence, frozenset(confirmed), awake, outlasting)
 
 
 def is_silent(node: Node) -> bool:
@@ -155,6 +167,26 @@ def _awake(
                     awake.discard(key)
                     is_contradicted = True
     return frozenset(awake), is_contradicted
+
+
+def _outlasting(nodes: Mapping[Key, Node], memory: ScopeMemory, rules: Rules) -> frozenset[Key]:
+    """Return the nodes that reported for long while the cloud showed them as powered off.
+
+    Whoever asked, such as the refresh of all nodes. Without power no kubelet reports for so long.
+    """
+    known = rules.known
+    return frozenset(
+        key
+        for key, node in nodes.items()
+        if (off := known.sighting(node).off) is not None
+        and (key in memory.outlasting or _reported(node, off, rules) >= rules.policy.dying)
+    )
+
+
+def _reported(node: Node, off: float, rules: Rules) -> float:
+    """Return for how many seconds the node was Ready, last, since the time `off`."""
+    until = rules.at if is_ready(node) else rules.known.ready_until(node)
+    return until - max(off, rules.known.ready_since(node))
 
 
 def _may_be_marked(node: Node, known: Known) -> bool:

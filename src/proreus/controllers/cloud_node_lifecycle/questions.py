@@ -56,6 +56,7 @@ class Known(msgspec.Struct, frozen=True):
         sighting: The summary of what all calls until now have shown of the machine.
         known_for: For how many seconds, at least, the Node has existed.
         ready_until: When the Node was seen to be Ready last, for one that is not Ready now.
+        ready_since: Since when the Node is Ready, or was before it ceased to be.
     """
 
     owns: Owns
@@ -63,6 +64,7 @@ class Known(msgspec.Struct, frozen=True):
     sighting: Callable[[Node], Sighting] = _no_sighting
     known_for: KnownFor = always
     ready_until: Callable[[Node], float] = never
+    ready_since: Callable[[Node], float] = always
 
     def was_there(self, node: Node, began: float) -> bool:
         """Tell whether the node's machine was there after `began`: shown, or the Node Ready."""

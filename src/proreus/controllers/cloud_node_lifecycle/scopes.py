@@ -148,9 +148,8 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         memory.endings, memory.missing, returned, at, policy, strange=memory.strange
     )
     apart = _apart(fleet, known)
-    found = [strangers(rows, len(fleet.eligible), at, policy) for rows in (missing, apart)]
-    since = {**found[0], **found[1], **memory.strange}
-    strange = dict(_strange(fleet, since, known, endings))
+    new = [strangers(rows, len(fleet.eligible), at, policy) for rows in (missing, apart)]
+    strange = dict(_strange(fleet, {**new[0], **new[1], **memory.strange}, known, endings))
     evidence = {
         key: after
         for key, node in fleet.open.items()
@@ -187,7 +186,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         off,
         _lost(fleet, standing, strange, known),
         lasting({**missing, **apart}, strange, len(fleet.eligible) + len(apart), policy),
-        ScopeMemory(evidence, missing, strange, endings, waiting, breaker, off.evidence, off.awake),
+        ScopeMemory(evidence, missing, strange, endings, waiting, breaker, *off.kept),
     )
 
 

@@ -1,0 +1,44 @@
+"""A Node that was Ready while the cloud called its machine off: it is not taken out of service."""
+
+import asyncio
+
+import pytest
+
+from proreus.cloudprovider.instances import InstanceState
+from proreus.kube.client import Client
+from proreus.kube.config import ClientConfig
+from proreus.kube.objects import TAINT_OUT_OF_SERVICE, has_taint
+from proreus.testing.clock import virtual_time
+from proreus.testing.memory import MemoryApiServer
+
+from .leading import leading
+from .test_hints import HOUR, LIFECYCLE, NODE, Cloud, Cluster, add
+from .test_lifecycle_alone import OneScope
+
+NAMES = ("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize(("ready_for", "lives"), [(HOUR, True), (20.0, False)])
+def test_a_node_is_taken_out_of_service_only_if_it_did_not_report_long_without_power(
+    ready_for: float, *, lives: bool
+) -> None:
+    """Without power it reports no more in less than a minute; the refresh has seen it before."""
+
+    @virtual_time
+    async def play() -> bool:
+        machines = OneScope()
+        machines.machines |= {name: machines.machine(name) for name in NAMES}
+        cloud = Cloud(machines)
+        async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+            for name in NAMES:
+                await add(client, name, "True", is_initialised=True)
+            async with leading(server.url, cloud, NODE, LIFECYCLE, node_out_of_service_taint=True):
+                made = Cluster(client, machines, cloud.hints)
+                await asyncio.sleep(HOUR)
+                machines.change("c", state=InstanceState.STOPPED, powered_off=True)
+                await asyncio.sleep(ready_for)
+                await made.silence("c")
+                await asyncio.sleep(HOUR)
+                return has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
+
+    assert play() is not lives
