@@ -26,6 +26,7 @@ from proreus.cloudprovider import (
     IdentityConflict,
     Instance,
     InstanceAnswer,
+    InstanceState,
     NotFound,
     Ownership,
 )
@@ -123,18 +124,22 @@ def test_without_the_answers_of_all_clouds_nothing_is_decided(
         assert text in str(found)
 
 
+OFF = Instance("east://1", state=InstanceState.STOPPED, powered_off=True)
+
+
 @pytest.mark.parametrize("label", ["", "east", "west", "north"])
 @pytest.mark.parametrize(
-    "answer", [MACHINE, NotFound(), NotFound(tombstone=True), CloudError("down")]
+    "answer", [MACHINE, OFF, NotFound(), NotFound(tombstone=True), CloudError("down")]
 )
-def test_no_machine_is_absent_whose_label_names_another_cloud_than_the_one_that_was_asked(
+def test_no_machine_is_absent_or_off_whose_label_names_another_cloud_than_the_one_that_was_asked(
     label: str, answer: InstanceAnswer
 ) -> None:
     labels = {LABEL_CLOUD: label} if label else {}
     found = heard(node("n", labels=labels), answer, ("east", "simulated"), {"west"})
-    if isinstance(answer, NotFound) and label in {"west", "north"}:
+    if (isinstance(answer, NotFound) or answer is OFF) and label in {"west", "north"}:
         assert isinstance(found, IdentityConflict)
-        assert "no such machine in east or simulated" in str(found)
+        said = "no such machine runs" if answer is OFF else "there is no such machine"
+        assert f"{said} in east or simulated" in str(found)
         assert f"proreus.io/cloud names '{label}'" in str(found)
         assert ("--cloud-provider" if label == "north" else "cloud-config") in str(found)
     else:

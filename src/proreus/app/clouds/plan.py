@@ -11,7 +11,13 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict
-from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.cloudprovider.instances import (
+    Instance,
+    InstanceAnswer,
+    InstanceState,
+    NotFound,
+    Ownership,
+)
 from proreus.controllers.service.intake import (
     ANNOTATION_CLOUD_IN_USE,
     TYPE_LOAD_BALANCER,
@@ -114,12 +120,12 @@ def found_by(answers: Mapping[str, InstanceAnswer]) -> str | NotFound | CloudErr
 def heard(
     node: Node, answer: InstanceAnswer, names: Collection[str], others: Collection[str] = ()
 ) -> InstanceAnswer:
-    """Return the answer of a node's cloud; an absence counts only if no label names another cloud.
+    """Return the answer of a node's cloud; if a label names another one, only a machine that runs.
 
     A cloud that was taken out of the flags, for a repair for instance, may have ids of the same
-    form as one that is left, which knows nothing of its machines. So may one whose cloud-config
-    says by now that the node is not its own, or that it has no machines at all. A machine that is
-    found loses that label, if a manager has set it.
+    form as one that is left, which knows nothing of its machines, or has a replica of one that is
+    off. So may one whose cloud-config says by now that the node is not its own, or that it has no
+    machines at all. A machine that is found and runs loses that label, if a manager has set it.
 
     Args:
         node: The node.
@@ -128,15 +134,17 @@ def heard(
         others: The names of this manager's other clouds.
     """
     label = node.metadata.labels.get(LABEL_CLOUD, "")
-    if not isinstance(answer, NotFound) or not label or label in names:
+    runs = isinstance(answer, Instance) and answer.state is InstanceState.RUNNING
+    if isinstance(answer, CloudError) or runs or not label or label in names:
         return answer
+    said = "there is no such machine" if isinstance(answer, NotFound) else "no such machine runs"
     if label in others:
         why = "whose cloud-config makes the node none of its own: correct that"
     else:
         why = "which this manager does not have: add that cloud to --cloud-provider"
     return IdentityConflict(
-        f"there is no such machine in {' or '.join(names)}, but the label {LABEL_CLOUD} names "
-        f"{label!r}, {why}; or, if the machine is gone, remove the label"
+        f"{said} in {' or '.join(names)}, but the label {LABEL_CLOUD} names {label!r}, "
+        f"{why}; or, if the machine is gone, remove the label"
     )
 
 
