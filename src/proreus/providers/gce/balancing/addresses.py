@@ -1,11 +1,13 @@
 """Decide which addresses a load balancer may have, keeps and gives up. Pure."""
 
+from collections.abc import Collection
 from typing import Final
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.providers.gce.balancing import naming
+from proreus.providers.gce.balancing.annotations import SUBNET
 from proreus.providers.gce.balancing.desired import Desired, family_of
 from proreus.providers.gce.balancing.parts import EXTERNAL, INTERNAL, IPV6, Address, Kind, Rule
 from proreus.providers.gce.balancing.steps import Observed, without
@@ -45,6 +47,32 @@ def check(desired: Desired, observed: Observed, ref: LoadBalancerRef, tenants: T
         problem = refusal(owners, ref, tenants, (asked, reserved.name))
     if problem:
         raise InvalidRequest(f"spec.loadBalancerIP: {asked}: {problem}")
+
+
+def check_subnetworks(
+    desired: Desired,
+    observed: Observed,
+    own: Collection[str],
+    ref: LoadBalancerRef,
+    tenants: Tenants,
+) -> None:
+    """Refuse a subnetwork that the Service names and may not use; what it uses it goes on using.
+
+    Args:
+        desired: The desired state.
+        observed: The observed state.
+        own: The paths of the cluster's own subnetworks, which every Service may use.
+        ref: The Service.
+        tenants: The section [Tenants] of the cloud-config.
+
+    Raises:
+        InvalidRequest: The cloud-config does not let the Service name it.
+    """
+    used = {path_in(one.subnetwork) for one in observed.rules()}
+    for path in {path_in(one.subnetwork) for one in desired.rules} - used - {"", *own}:
+        name = last_part(path)
+        if problem := refusal((), ref, tenants, (name,)):
+            raise InvalidRequest(f"the annotation {SUBNET}: {name}: {problem}")
 
 
 def check_other_scheme(

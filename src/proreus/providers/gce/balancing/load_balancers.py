@@ -37,7 +37,11 @@ from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.gce import errors
 from proreus.providers.gce.api import Api
-from proreus.providers.gce.balancing.addresses import check, check_other_scheme
+from proreus.providers.gce.balancing.addresses import (
+    check,
+    check_other_scheme,
+    check_subnetworks,
+)
 from proreus.providers.gce.balancing.annotations import (
     Options,
     asks_backend_service,
@@ -152,6 +156,7 @@ class GCELoadBalancers:
         left = former_form(desired, first, self._forms)
         if first is not None and other_scheme(desired, first):
             seen = await self._observer.observe(desired)
+            self._check_subnetworks(desired, seen, lb.ref)
             check_other_scheme(desired, seen, first, lb.ref, self._config.tenants)
             await self._removal.of_other_scheme(lb.ref, first)
             left = first = None
@@ -194,6 +199,7 @@ class GCELoadBalancers:
             first = None
             leaves_shared |= leaves_shared_check(desired, observed)
             check(desired, observed, lb.ref, self._config.tenants)
+            self._check_subnetworks(desired, observed, lb.ref)
             groups = await self._shared.ensure_groups(desired, record)
             observed = msgspec.structs.replace(
                 observed.with_parts(groups.parts), refused={**observed.refused, **groups.refused}
@@ -233,6 +239,7 @@ class GCELoadBalancers:
         desired, _ = await self._desired(lb, options, first)
         observed = await self._observer.observe(desired, first)
         check(desired, observed, lb.ref, self._config.tenants)
+        self._check_subnetworks(desired, observed, lb.ref)
         gone: tuple[PartChange, ...] = ()
         shared: tuple[PartChange, ...] = ()
         if other_scheme(desired, first):
@@ -316,6 +323,12 @@ class GCELoadBalancers:
         else:
             made = desired_parts(lb, options, setting, machines, chosen, form=form)
         return made, {**rejected, **missing}
+
+    def _check_subnetworks(
+        self, desired: Desired, observed: Observed, ref: LoadBalancerRef
+    ) -> None:
+        own = (self._place.subnetwork, self._subnetwork or "")
+        check_subnetworks(desired, observed, own, ref, self._config.tenants)
 
     async def _default_subnetwork(self) -> str:
         if self._subnetwork is None:
