@@ -45,8 +45,12 @@ async def survey(env: Environment, inventory: Inventory, owns: Owns) -> None:
 
 
 async def _asked(env: Environment, inventory: Inventory, owns: Owns) -> bool:
-    """Ask about all nodes; tell whether the cloud answered."""
+    """Ask about all nodes, one batch after another; tell whether the cloud answered for any."""
     nodes = [node for node in env.nodes.all() if owns(node) is Ownership.YES]
-    now = asyncio.get_running_loop().time()
-    answers = await contained(inventory.get(nodes, not_before=now))
-    return not isinstance(answers, Exception) and outage(answers) is None
+    size, is_answered = inventory.batch_size, not nodes
+    for start in range(0, len(nodes), size):
+        now = asyncio.get_running_loop().time()
+        batch = nodes[start : start + size]
+        answers = await contained(inventory.get(batch, not_before=now))
+        is_answered |= not isinstance(answers, Exception) and outage(answers) is None
+    return is_answered
