@@ -64,8 +64,8 @@ class ScopeMemory(msgspec.Struct, frozen=True):
         breaker: The state of the breaker.
         off: The evidence of machines being powered off.
         awake: The Ready nodes whose machines the cloud shows as powered off.
-        outlasting: The nodes that were Ready for longer than dying takes after the cloud had begun
-            to show their machines as powered off, which it still does.
+        outlasting: The nodes that were Ready for `Policy.outlasting` after the cloud had begun to
+            show their machines as powered off, which it still does.
     """
 
     evidence: Mapping[Key, Evidence] = {}

@@ -45,8 +45,8 @@ class PoweredOff(msgspec.Struct, frozen=True):
         evidence: The evidence of machines being powered off.
         confirmed: The machines that an answer of this pass proves to be powered off.
         awake: The Ready nodes whose machines the cloud shows as powered off.
-        outlasting: The nodes that were Ready for longer than dying takes after the cloud had begun
-            to show their machines as powered off, which it still does.
+        outlasting: The nodes that were Ready for `Policy.outlasting` after the cloud had begun to
+            show their machines as powered off, which it still does.
     """
 
     evidence: Mapping[Key, Evidence] = {}
@@ -179,7 +179,7 @@ def _outlasting(nodes: Mapping[Key, Node], memory: ScopeMemory, rules: Rules) ->
         key
         for key, node in nodes.items()
         if (off := known.sighting(node).off) is not None
-        and (key in memory.outlasting or _reported(node, off, rules) >= rules.policy.dying)
+        and (key in memory.outlasting or _reported(node, off, rules) >= rules.policy.outlasting)
     )
 
 
