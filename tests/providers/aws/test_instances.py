@@ -213,6 +213,28 @@ def test_a_stopped_instance_is_powered_off_unless_it_may_be_hibernated(
     assert is_powered_off({"State": {"Name": state}}) is (state == "stopped")
 
 
+@pytest.mark.parametrize(
+    ("reason", "is_off"),
+    [
+        ("Client.UserInitiatedShutdown", True),
+        ("Client.InstanceInitiatedShutdown", True),
+        ("Server.SpotInstanceShutdown", False),
+        ("", False),
+    ],
+)
+def test_a_spot_instance_that_ec2_interrupts_may_be_hibernated_whatever_its_options(
+    reason: str, *, is_off: bool
+) -> None:
+    """Its request says so (InstanceInterruptionBehavior), which no description shows."""
+    described = {
+        "State": {"Name": "stopped"},
+        "StateReason": {"Code": reason},
+        "HibernationOptions": {"Configured": False},
+        "InstanceLifecycle": "spot",
+    }
+    assert is_powered_off(described) is is_off
+
+
 async def test_a_bad_id_costs_one_more_call_and_only_itself(aws: StrictAWS) -> None:
     network = Network(aws)
     ids = network.run(30)

@@ -136,6 +136,16 @@ def test_a_server_is_powered_off_if_nova_and_its_hypervisor_say_so_and_nothing_g
     assert machine({"status": status, **seen}).powered_off is is_off
 
 
+@pytest.mark.parametrize("hidden", ["OS-EXT-STS:power_state", "OS-EXT-STS:task_state"])
+def test_a_server_whose_task_or_power_nova_does_not_show_may_have_power(hidden: str) -> None:
+    """By its policy os-extended-status; one that is being started is called SHUTOFF meanwhile."""
+    seen = {"OS-EXT-STS:power_state": 4, "OS-EXT-STS:task_state": None}
+    del seen[hidden]
+    found = machine({"status": "SHUTOFF", **seen})
+    assert found.state is InstanceState.STOPPED
+    assert found.powered_off is False
+
+
 @pytest.mark.parametrize(
     ("name", "id_", "type_"),
     [

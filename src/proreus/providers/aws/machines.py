@@ -26,6 +26,7 @@ _STATES = {
 
 _HIBERNATED = "Client.UserInitiatedHibernate"
 """Why an instance is "stopped" whose memory lies on its disk (API StateReason)."""
+_SPOT = "spot"
 _SHUT_DOWN = frozenset({"Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown"})
 
 
@@ -37,11 +38,13 @@ def state_of(described: Described) -> str:
 def is_powered_off(described: Described) -> bool:
     """Tell whether an instance is stopped and not hibernated.
 
-    EC2 calls both stopped. Where an instance can hibernate, as Spot instances may be made to, the
-    reason must say that it was shut down.
+    EC2 calls both stopped. Where an instance can hibernate, the reason must say that it was shut
+    down. A Spot instance can though its `HibernationOptions` say no: `InstanceInterruptionBehavior`
+    of its request may say so, which its description does not show.
     """
     reason = str(described.get("StateReason", {}).get("Code", ""))
-    may_hibernate = bool(described.get("HibernationOptions", {}).get("Configured"))
+    is_configured = bool(described.get("HibernationOptions", {}).get("Configured"))
+    may_hibernate = is_configured or described.get("InstanceLifecycle") == _SPOT
     is_off = state_of(described) == "stopped" and reason != _HIBERNATED
     return is_off and (not may_hibernate or reason in _SHUT_DOWN)
 

@@ -16,6 +16,7 @@ _STATES = {
     "UNKNOWN": InstanceState.UNKNOWN,
 }
 """All others count as running, as officially: a paused or a rebooting server is no stopped one."""
+_POWER, _TASK = "OS-EXT-STS:power_state", "OS-EXT-STS:task_state"
 _SHUTDOWN = 4
 """Nova's number for a hypervisor that has no power for a server."""
 
@@ -31,10 +32,14 @@ def state_of(server: Described) -> InstanceState:
 
 
 def is_powered_off(server: Described) -> bool:
-    """Tell whether a server is shut off, its hypervisor says so too, and no task goes on."""
-    power = server.get("OS-EXT-STS:power_state", _SHUTDOWN)
-    task = server.get("OS-EXT-STS:task_state")
-    return state_of(server) is InstanceState.STOPPED and power == _SHUTDOWN and not task
+    """Tell whether a server is shut off, its hypervisor says so too, and no task goes on.
+
+    A policy of Nova, `os_compute_api:os-extended-status`, may hide the last two. Then nobody knows:
+    a server that is being started is `SHUTOFF` until its host has said more.
+    """
+    if state_of(server) is not InstanceState.STOPPED or not {_POWER, _TASK} <= server.keys():
+        return False
+    return server[_POWER] == _SHUTDOWN and not server[_TASK]
 
 
 def flavor_of(server: Described) -> tuple[str, str]:

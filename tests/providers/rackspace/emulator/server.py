@@ -222,7 +222,7 @@ class Emulator:
         if len(rest) == 2 and rest[1] != "detail":
             if rest[1] not in servers:
                 raise nova(404, "itemNotFound", "Instance could not be found")
-            return {"server": servers[rest[1]]}
+            return {"server": _shown(servers[rest[1]])}
         query = request.query
         found = list(servers.values())
         if name := query.get("name"):
@@ -233,7 +233,7 @@ class Emulator:
         first = ids.index(query["marker"]) + 1 if query.get("marker") else 0
         limit = min(int(query.get("limit", self.page)), self.page)
         shown = found[first : first + limit]
-        answer: Json = {"servers": shown}
+        answer: Json = {"servers": [_shown(one) for one in shown]}
         if first + limit < len(found):
             href = request.url.update_query(marker=shown[-1]["id"])
             answer["servers_links"] = [{"rel": "next", "href": str(href)}]
@@ -289,3 +289,9 @@ async def served(emulator: Emulator | None = None) -> AsyncIterator[Emulator]:
     emulator = emulator or Emulator()
     async with listening(emulator.handle) as emulator.url:
         yield emulator
+
+
+def _shown(server: Json) -> Json:
+    """A server with its extended status (Extended Status Extension of the API): 4 is shut off."""
+    power = 4 if server["status"] == "SHUTOFF" else 1
+    return {"OS-EXT-STS:power_state": power, "OS-EXT-STS:task_state": None, **server}
