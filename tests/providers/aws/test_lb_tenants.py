@@ -12,8 +12,9 @@ from proreus.cloudprovider.ownership import Owner
 from proreus.providers.aws.identity import ClusterTags
 from proreus.providers.aws.tenants import owners_of
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .lb_site import LBSite, placed
-from .site import CLUSTER
+from .site import CLUSTER, config_text, context, node_of, started
 from .strict.process import StrictAWS
 
 OURS = marks(CLUSTER, "shop/api", "uid-api")
@@ -206,3 +207,49 @@ async def test_the_target_group_of_a_cluster_with_the_same_id_is_left_alone(aws:
         assert list(site.groups()) == [name]
         assert await site.delete(theirs) == Done()
         assert site.groups() == {}
+
+
+@pytest.mark.parametrize("kind", ["", "nlb"])
+async def test_no_rule_is_put_in_the_group_of_a_machine_that_no_node_has(
+    aws: StrictAWS, kind: str
+) -> None:
+    """A Node names its instance itself, so its kubelet can name that of another service."""
+    site = LBSite(aws, kind)
+    first, second = site.machines(2)
+    theirs = group(site, {})
+    (database,) = site.network.run(tags={"team": "storage"}, SecurityGroupIds=[theirs])
+    text = config_text(aws, site.network.vpc)
+    nodes = Objects(map(node_of, (first, second, database)))
+    async with started(text, context(nodes=nodes)) as provider:
+        site.provider = provider
+        for hosts in ([first, database], [database]):
+            answer = await site.made(site.desired(hosts))
+            assert f"instance {database} has no tag of this cluster" in "".join(
+                answer.rejected.values()
+            )
+            assert answer.rejected.keys() == {f"node-{database}"}
+            assert rules_in(site, theirs) == []
+        site.network.tag(database)
+    for _ in range(2):
+        async with started(text, context(nodes=nodes)) as provider:
+            site.provider = provider
+            answer = await site.made(site.desired([first, database]))
+        assert answer.rejected == {}, "what is let in goes on being so"
+        assert rules_in(site, theirs)
+        site.ec2.delete_tags(Resources=[database], Tags=[{"Key": HERE}])
+
+
+@pytest.mark.parametrize("kind", ["", "nlb"])
+async def test_where_instances_have_no_tags_the_only_group_of_each_gets_the_rules(
+    aws: StrictAWS, kind: str
+) -> None:
+    site = LBSite(aws, kind)
+    group_ = group(site, {})
+    ids = site.network.run(3, tags={}, SecurityGroupIds=[group_])
+    (tagged,) = site.machines(1)
+    text = config_text(aws, site.network.vpc)
+    nodes = Objects(map(node_of, (*ids, tagged)))
+    async with started(text, context(nodes=nodes)) as provider:
+        site.provider = provider
+        assert (await site.made(site.desired(ids[:1]))).rejected == {}
+        assert rules_in(site, group_)

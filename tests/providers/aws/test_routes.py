@@ -9,7 +9,8 @@ from proreus.cloudprovider.load_balancers import Done
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.routes import Route
 
-from .site import CLUSTER, OWNED, Network, config_text, node_of, started
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
+from .site import CLUSTER, OWNED, Network, config_text, context, node_of, started
 from .strict.process import StrictAWS
 
 
@@ -92,6 +93,25 @@ async def test_the_instance_of_another_cluster_goes_on_checking_addresses(aws: S
         network.ec2.create_tags(Resources=[id_], Tags=shared)
         assert await apply(provider, (wanted,)) == {wanted: Done()}
     assert network.describe(id_)["SourceDestCheck"] is False
+
+
+async def test_an_instance_without_the_tag_that_the_others_have_goes_on_checking_addresses(
+    aws: StrictAWS,
+) -> None:
+    network = Network(aws)
+    table(network)
+    (other,) = network.run(tags={"team": "storage"})
+    (untagged,) = network.run(tags={})
+    nodes = Objects(map(node_of, (*network.run(3), other, untagged)))
+    wanted = route("10.244.1.0/24", other)
+    async with started(config_text(aws, network.vpc), context(nodes=nodes)) as provider:
+        answer = (await apply(provider, (wanted,)))[wanted]
+        assert "has no tag of this cluster" in str(answer)
+        assert network.describe(other)["SourceDestCheck"] is True
+        assert await listed(provider) == {}
+        network.tag(other)
+        assert await apply(provider, (wanted,)) == {wanted: Done()}
+    assert network.describe(other)["SourceDestCheck"] is False
 
 
 async def test_routes_that_are_not_ours_are_not_listed(aws: StrictAWS) -> None:

@@ -124,10 +124,13 @@ async def test_a_volume_that_another_machine_has_by_now_keeps_its_tags(aws: Stri
         assert of_volume() == WANTED
 
 
-async def test_machines_of_another_cluster_get_no_tags_and_lose_none(aws: StrictAWS) -> None:
+@pytest.mark.parametrize("mark", [{"kubernetes.io/cluster/other": "owned"}, {"app": "database"}])
+async def test_machines_of_others_get_no_tags_and_lose_none(
+    aws: StrictAWS, mark: dict[str, str]
+) -> None:
     """A Node names its instance itself, so its kubelet can name anybody's."""
     network = Network(aws)
-    theirs = {"kubernetes.io/cluster/other": "owned", "team": "storage"}
+    theirs = {**mark, "team": "storage"}
     (other,) = network.run(tags=theirs)
     mine, first, second, third, fourth = network.run(5)
     nodes, clock = Objects(map(node_of, (mine, first, second, third, fourth, other))), Clock()

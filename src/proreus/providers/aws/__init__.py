@@ -54,7 +54,8 @@ class AWSCloud(CloudProvider):
             raise CloudError("the session with AWS was not opened")
         self.has_cluster_id = bool(place.tags.id)
         self._tagging = Tagging(api, self._config.tagging, context.listers["nodes"])
-        self.instances = AWSInstances(api, place, self._config.global_, self._tagging.seen)
+        seen = self._tagging.seen if self._config.tagging.tags else None
+        self.instances = AWSInstances(api, place, self._config.global_, seen)
         self.load_balancers = load_balancers(api, place, self._config)
         self.routes = AWSRoutes(api, place, self._config.global_.route_table_id)
         self.volumes = AWSVolumes(api)

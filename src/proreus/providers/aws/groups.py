@@ -23,6 +23,7 @@ from proreus.providers.aws.identity import (
     tags_of,
 )
 from proreus.providers.aws.memberships import Memberships
+from proreus.providers.aws.residents import Residents
 from proreus.providers.aws.rules import (
     HOST_RULE,
     Change,
@@ -154,6 +155,7 @@ class HostGroups:
         self._vpc = place.vpc
         self._turn = asyncio.Lock()
         self._memberships = Memberships(api)
+        self._residents = Residents(api, place)
         self._idle = Twice()
 
     async def allow(
@@ -291,7 +293,8 @@ class HostGroups:
             id_: f"EC2 left {id_} out of its answer, so its security group is not known"
             for id_ in instances
         }
-        for instance in await self._memberships.of(instances):
+        hosts = await self._memberships.of(instances)
+        for instance in hosts:
             refused.pop(instance["InstanceId"])
             try:
                 group_of[instance["InstanceId"]] = host_group(instance, tagged)
@@ -304,16 +307,18 @@ class HostGroups:
         }
         is_known = not refused
         theirs = {group["GroupId"] for group in described if self._tags.is_anothers(tags_of(group))}
-        homes = {
-            id_
-            for id_ in group_of.values()
-            if id_ not in theirs or not _is_new(access, rules.get(id_, frozenset()))
+        new = {id_ for id_ in group_of.values() if _is_new(access, rules.get(id_, frozenset()))}
+        strange = await self._residents.strangers(hosts) if new - tagged - theirs else {}
+        unfit = {
+            **_of_strangers(group_of, new - tagged, strange),
+            **{
+                instance: f"its security group {id_} is another cluster's: tag it {self._tags.key}"
+                for instance, id_ in group_of.items()
+                if id_ in theirs & new
+            },
         }
-        refused |= {
-            instance: f"its security group {id_} is another cluster's: tag it {self._tags.key}"
-            for instance, id_ in group_of.items()
-            if id_ not in homes
-        }
+        homes = {id_ for instance, id_ in group_of.items() if instance not in unfit}
+        refused |= unfit
         concerned = {
             id_: observed
             for id_, observed in rules.items()
@@ -330,6 +335,24 @@ class HostGroups:
         return await self._api.pages(
             "ec2", "DescribeSecurityGroups", "SecurityGroups", Filters=filters
         )
+
+
+def _of_strangers(
+    group_of: Mapping[str, str], new: Collection[str], strange: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the strange instances in groups that no other host has, with the reason. Pure.
+
+    Args:
+        group_of: The groups of the hosts' instances.
+        new: The groups without the cluster's tag that would get their first rules.
+        strange: By id why an instance is taken for somebody else's.
+    """
+    common = {id_ for instance, id_ in group_of.items() if instance not in strange}
+    return {
+        instance: strange[instance]
+        for instance, id_ in group_of.items()
+        if id_ in new and id_ not in common
+    }
 
 
 def _is_new(access: Access, observed: frozenset[Rule]) -> bool:

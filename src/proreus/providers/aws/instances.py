@@ -25,6 +25,7 @@ from proreus.providers.aws.machines import (
     zone_of,
 )
 from proreus.providers.aws.names import Target, ids_in, is_address, is_of, region_of, target
+from proreus.providers.aws.residents import Residents
 from proreus.providers.aws.topology import Topology
 
 MOST_IDS = 500
@@ -153,12 +154,13 @@ class AWSInstances:
         api: Api,
         place: Place,
         settings: Global,
-        seen: Callable[[Mapping[str, Described]], None] = lambda _: None,
+        seen: Callable[[Mapping[str, Described]], None] | None = None,
     ) -> None:
         """Keep the client of AWS and the `place`; `seen` is called with the instances of nodes.
 
-        The provider's hook `seen` is not called with instances of other clusters.
+        It is not called with instances of other clusters, and of others of the account.
         """
+        self._residents = Residents(api, place)
         self._seen = seen
         self._api = api
         self._place = place
@@ -206,16 +208,35 @@ class AWSInstances:
             for name, one in machines.items()
             if isinstance(one, Mapping) and "InstanceId" in one
         }
-        tags = self._place.tags
-        # A Node names its instance itself.
-        self._seen(
-            {name: one for name, one in described.items() if not tags.is_anothers(tags_of(one))}
-        )
+        await self._show(described)
         labels = await self._labels(nodes, described)
         return {
             node.metadata.name: self._answer(node, machines[node.metadata.name], labels)
             for node in nodes
         }
+
+    async def _show(self, described: Mapping[str, Described]) -> None:
+        """Call the hook with the instances that are surely nodes': a Node names its own itself."""
+        if self._seen is None:
+            return
+        tags = self._place.tags
+        strange = await attempt(self._residents.strangers, described.values())
+        if isinstance(strange, CloudError):
+            strange = dict.fromkeys(
+                (
+                    str(one["InstanceId"])
+                    for one in described.values()
+                    if not tags.has(tags_of(one))
+                ),
+                str(strange),
+            )
+        self._seen(
+            {
+                name: one
+                for name, one in described.items()
+                if not tags.is_anothers(tags_of(one)) and str(one["InstanceId"]) not in strange
+            }
+        )
 
     async def _find(self, targets: Iterable[Target]) -> Lookup:
         target = list(targets)

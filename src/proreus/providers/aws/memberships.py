@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 KEPT: Final = timedelta(minutes=1)
 """The time for which an answer serves: hardly anybody moves running instances to other groups."""
 _MOST_VALUES: Final = 200
+_FIELDS: Final = ("InstanceId", "SecurityGroups", "Tags")
 
 
 class Memberships:
@@ -29,7 +30,7 @@ class Memberships:
         self._turn = asyncio.Lock()
 
     async def of(self, instances: Iterable[str]) -> list[Described]:
-        """Return id and security groups of those instances that exist.
+        """Return id, security groups and tags of those instances that exist.
 
         Raises:
             CloudError: AWS does not answer.
@@ -60,5 +61,5 @@ class Memberships:
         for answer in answers:
             for reservation in answer:
                 for instance in reservation["Instances"]:
-                    kept = {key: instance.get(key) for key in ("InstanceId", "SecurityGroups")}
+                    kept = {key: instance.get(key) for key in _FIELDS}
                     self._known[str(instance["InstanceId"])] = now, kept

@@ -24,6 +24,7 @@ from proreus.providers.aws.instances import MOST_VALUES, by_id
 from proreus.providers.aws.instances import Answer as Found
 from proreus.providers.aws.machines import TERMINATED, state_of, zone_of
 from proreus.providers.aws.names import instance_id, provider_id
+from proreus.providers.aws.residents import Residents
 
 MOST_TABLES = 100
 """Tables of one page (EC2 API reference, DescribeRouteTables)."""
@@ -50,6 +51,7 @@ class AWSRoutes:
         self._configured = table_id
         self._table_id = table_id
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._residents = Residents(api, place)
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
         """List routes: one call for the table, one about targets that are no nodes, if any."""
@@ -172,10 +174,14 @@ class AWSRoutes:
         ids = {id_ for route in routes if (id_ := instance_id(route.target or "")) is not None}
         machines = await by_id(self._api, ids)
         of = list(machines)
-        done = await asyncio.gather(*(self._slot(self._prepare(id_, machines[id_])) for id_ in of))
+        described = [one for one in machines.values() if isinstance(one, Mapping)]
+        strange = await self._residents.strangers(described)
+        done = await asyncio.gather(
+            *(self._slot(self._prepare(id_, machines[id_], strange.get(id_, ""))) for id_ in of)
+        )
         return dict(zip(of, done, strict=True))
 
-    async def _prepare(self, id_: str, machine: Found) -> str | CloudError:
+    async def _prepare(self, id_: str, machine: Found, strange: str) -> str | CloudError:
         if isinstance(machine, CloudError):
             return machine
         if machine is None or state_of(machine) == TERMINATED:
@@ -188,11 +194,12 @@ class AWSRoutes:
             return CloudError(f"instance {id_} has no network interface yet")
         first = interfaces[0]
         tags = self._place.tags
-        if first.get("SourceDestCheck", True) and tags.is_anothers(tags_of(machine)):
-            return CloudError(
-                f"instance {id_} is another cluster's, so its check of source and destination stays"
-                f" on: tag it {tags.key} if it is this one's, too"
+        if tags.is_anothers(tags_of(machine)):
+            strange = (
+                f"instance {id_} is another cluster's: tag it {tags.key} if it is this one's, too"
             )
+        if first.get("SourceDestCheck", True) and strange:
+            return CloudError(f"the check of source and destination stays on, as {strange}")
         operation, what = "ModifyInstanceAttribute", {"InstanceId": id_}
         if len(interfaces) > 1:
             operation = "ModifyNetworkInterfaceAttribute"

@@ -1,0 +1,66 @@
+"""Tell machines of the cluster's nodes from others of the account that a Node may name.
+
+A Node names its instance itself, so a kubelet can name any instance. In a cluster whose instances
+bear its tag, as the official manager asks for, one without the tag is somebody else's.
+"""
+
+import random
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from proreus.cloudprovider.lookups import MOST_SHOWN
+from proreus.kube.objects import Node
+from proreus.providers.aws.identity import ClusterTags, Described, Place, tags_of
+from proreus.providers.aws.memberships import Memberships
+from proreus.providers.aws.names import instance_id
+
+if TYPE_CHECKING:
+    from proreus.providers.aws.api import Api
+
+
+class Residents:
+    """The judge of instances that Nodes name and that bear no tag of the cluster."""
+
+    def __init__(self, api: "Api", place: Place) -> None:
+        """Keep the client of AWS, all Nodes, and the cluster's tags."""
+        self._nodes = api.context.listers["nodes"]
+        self._tags = place.tags
+        self._memberships = Memberships(api)
+
+    async def strangers(self, described: Iterable[Described]) -> dict[str, str]:
+        """Return why instances are taken for somebody else's, by their ids.
+
+        Only where one of them lacks the cluster's tag, AWS is asked about some other nodes'.
+
+        Args:
+            described: The instances as EC2 describes them, with their tags.
+
+        Raises:
+            CloudError: AWS does not answer.
+        """
+        shown = {str(one["InstanceId"]): one for one in described}
+        if all(self._tags.has(tags_of(one)) for one in shown.values()):
+            return {}
+        named = (one.spec.provider_id for one in self._nodes.all() if isinstance(one, Node))
+        others = sorted({id_ for one in named if (id_ := instance_id(one))} - shown.keys())
+        asked = random.sample(others, min(len(others), MOST_SHOWN))
+        return strangers([*shown.values(), *await self._memberships.of(asked)], self._tags)
+
+
+def strangers(described: Collection[Described], tags: ClusterTags) -> dict[str, str]:
+    """Return why instances without the cluster's tag are somebody else's, by their ids. Pure.
+
+    They are none where half of the nodes' instances lack it, since then it says nothing.
+
+    Args:
+        described: Instances that Nodes name, with their tags.
+        tags: The tags by which objects are known to be the cluster's.
+    """
+    lacking = [str(one["InstanceId"]) for one in described if not tags.has(tags_of(one))]
+    if 2 * len(lacking) >= len(described):
+        return {}
+    return {
+        id_: f"instance {id_} has no tag of this cluster, as most instances of its nodes have: tag"
+        f" it {tags.key} if it is the cluster's"
+        for id_ in lacking
+    }
