@@ -385,6 +385,10 @@ class Emulator:
         if request.query.get("$expand") != "instanceView" and not request.query.get("statusOnly"):
             for one in body["value"]:
                 one["properties"].pop("instanceView", None)
+        if place.kinds[-1].lower() == "virtualmachinescalesets":
+            # Lists have no ETags, which are "returned in Create/Update/Get response of the VMSS".
+            for one in body["value"]:
+                one.pop("etag", None)
         if start + self.page < len(found):
             query = {**request.query, "$skiptoken": str(start + self.page)}
             body["nextLink"] = f"{self.url}{request.rel_url.with_query(query)}"

@@ -12,6 +12,7 @@ from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource, Waiting
 from proreus.providers.azure.balancing.memberships import (
     model_interfaces,
+    model_pools,
     other_balancer,
     with_pools,
 )
@@ -193,7 +194,15 @@ class Work:
         return ""
 
     async def _join_set(self, state: State, call: JoinSet) -> Change:
-        model = state.sets[call.set]
+        # Lists of sets have no ETags, so somebody may have changed the model since.
+        model = await self._arm.find(operations.SCALE_SET_GET, str(state.sets[call.set]["id"]))
+        if model is None:
+            return lambda now: now.having(
+                sets={id_: one for id_, one in now.sets.items() if id_ != call.set}
+            )
+        pools = set(model_pools(model))
+        if pools.issuperset(map(str.lower, call.add)) and pools.isdisjoint(call.drop):
+            return lambda now: now.having(sets={**now.sets, call.set: model})
         interfaces = model_interfaces(model)
         changed = _changed_models(interfaces, call.add, call.drop, self._own)
         if isinstance(changed, str):
