@@ -12,7 +12,7 @@ from typing import Final
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, refusal
-from proreus.providers.azure.balancing.addresses import owners_of
+from proreus.providers.azure.balancing.addresses import owners_of, user_elsewhere
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
 from proreus.providers.azure.balancing.desired import (
     RULE_PROTOCOLS,
@@ -127,13 +127,11 @@ def is_elsewhere(job: Job, address: str, state: State, scene: Scene) -> bool:
     """
     if address in scene.opened.get(job.ref.uid, Opening()).additional:
         return False
-    own = {scene.place.balancer_id(name).lower() for name in scene.place.balancers}
-    users = (
-        str((part(one, "ipConfiguration") or {}).get("id", "")).lower()
+    return any(
+        user_elsewhere(one, scene.place)
         for one in state.addresses.values()
         if part(one, "ipAddress") == address
     )
-    return any(one and one.partition("/frontendipconfigurations/")[0] not in own for one in users)
 
 
 def _others(ref: LoadBalancerRef, addresses: Iterable[str], scene: Scene) -> Iterator[Claim]:

@@ -96,6 +96,8 @@ def _given(ref: LoadBalancerRef, id_: str, known: Known, place: Place, what: str
     if is_user or marks.verdict_on(observed, ref).is_ours:
         return Chosen(str(observed["id"]))
     reason = refusal(owners, ref, place.config.tenants, (str(observed["id"]), last(id_)))
+    if not reason and (user := user_elsewhere(observed, place)):
+        reason = f"it is in use by {user}"
     if reason:
         raise InvalidRequest(f"{what} cannot be used: {reason}")
     if not owners:
@@ -103,6 +105,13 @@ def _given(ref: LoadBalancerRef, id_: str, known: Known, place: Place, what: str
     names = marks.joined((*marks.users(observed), ref.key))
     changed = {**marks.tags(observed), marks.TAG_SERVICE: names}
     return Chosen(str(observed["id"]), {**observed, "tags": changed})
+
+
+def user_elsewhere(address: Resource, place: Place) -> str:
+    """Return the id of what has a public IP beside the cluster's load balancers; "" for nothing."""
+    own = {place.balancer_id(name).lower() for name in place.balancers}
+    user = str((part(address, "ipConfiguration") or {}).get("id", ""))
+    return "" if user.lower().partition("/frontendipconfigurations/")[0] in {"", *own} else user
 
 
 def check_place(annotation: str, value: str, ref: LoadBalancerRef, place: Place) -> None:
