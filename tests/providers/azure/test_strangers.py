@@ -276,6 +276,30 @@ async def test_an_internal_address_that_is_shared_already_is_shared_on(azure: Em
         assert isinstance(found["web-3"], InvalidRequest)
 
 
+async def test_an_internal_address_that_outlives_its_service_is_its_users_still(
+    azure: Emulator,
+) -> None:
+    """The frontend has the name of a Service that is gone; the one that shares it has it now."""
+    nodes = machines(azure)
+    inner = {"azure-load-balancer-internal": "true", "azure-load-balancer-ipv4": "10.9.0.77"}
+    inner["azure-load-balancer-internal-subnet"] = "apps"
+    first = service(annotations=inner)
+    second = service(2, inner, [ServicePort(443, "https", node_port=30443)])
+    third = service(3, inner, [ServicePort(444, "x", node_port=30444)], namespace="other")
+    known = context(nodes=nodes)
+    known.listers = {**known.listers, "services": Objects([second, third])}
+    async with started(azure, known) as provider:
+        await ensure(provider, nodes, first, second)
+        await delete(provider, first)
+        before = everything(azure)
+        found = await answers(provider, nodes, third)
+        assert isinstance(found["web-3"], InvalidRequest)
+        assert "shop" in str(found["web-3"])
+        assert everything(azure) == before
+        await ensure(provider, nodes, second)
+        assert everything(azure) == before
+
+
 async def test_a_scale_set_that_grows_meanwhile_keeps_its_machines(azure: Emulator) -> None:
     """To write the capacity that was read deletes the machines that came since."""
     nodes = set_machines(azure)

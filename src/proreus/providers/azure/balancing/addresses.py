@@ -256,7 +256,7 @@ def may_share(
     """Return why a Service may not use another's frontend; "" if it may.
 
     Args:
-        frontends: The names of the frontends.
+        frontends: The names of the frontends, or of the rules that use them.
         ref: The Service.
         tenants: The section [Tenants] of the cloud-config.
         services: The namespaces of the cluster's Services, by the beginnings of the names of their

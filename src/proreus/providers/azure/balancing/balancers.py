@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.ownership import Tenants
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.addresses import (
     Chosen,
@@ -89,8 +89,8 @@ def spots(jobs: Sequence[Job], state: State, scene: Scene) -> Spots:
             families = {key: each.family for key, each in own.items() if each.family}
             name = name_of_family(named, family, families)
             if job.options.internal:
-                used = _used_frontends(state.balancers.get(job.balancer), job.ref)
-                one = _inner_spot(job, name, family, scene, known, used=used)
+                observed = state.balancers.get(job.balancer)
+                one = _inner_spot(job, name, family, scene, known, observed=observed)
                 asked = job.options.addresses.get(family, "")
             else:
                 chosen = choose(job.lb, job.options, family, scene.place, state.addresses)
@@ -137,12 +137,6 @@ def _frontends(observed: Resource | None, state: State) -> _Frontends:
     return found
 
 
-def _used_frontends(observed: Resource | None, ref: LoadBalancerRef) -> set[str]:
-    """Return the names of the frontends, in small letters, that a Service's rules use."""
-    rules = (one for one in listed(observed, _RULES) if is_of(str(one["name"]), ref))
-    return {named_id(one, "frontendIPConfiguration").rpartition("/")[2] for one in rules}
-
-
 def _check_users(
     job: Job, state: State, spot: Spot, present: _Frontend | None, address: str
 ) -> None:
@@ -176,17 +170,23 @@ def _inner_spot(
     scene: Scene,
     there: Mapping[str, Sequence[str]],
     *,
-    used: Collection[str],
+    observed: Resource | None,
 ) -> Spot:
     base = f"{scene.place.balancer_id(job.balancer)}/{_FRONTENDS}"
     asked = job.options.addresses.get(family, "")
     shared = [one for one in there.get(asked, ()) if asked and not is_of(one, job.ref)]
-    if shared and shared[0].lower() not in used:
-        reason = may_share(shared, job.ref, scene.place.config.tenants, scene.services)
-        if reason:
-            raise InvalidRequest(f"the address that is asked for cannot be shared: {reason}")
     if shared:
-        return Spot(f"{base}/{shared[0]}")
+        id_ = f"{base}/{shared[0]}"
+        # The Service that it was made for may be gone, and those that share it have it now.
+        users = [user for user, frontend in frontend_users(observed) if frontend == id_.lower()]
+        if not any(is_of(user, job.ref) for user in users):
+            tenants = scene.place.config.tenants
+            reason = may_share(shared, job.ref, tenants, scene.services)
+            if not tenants.lists(job.ref.namespace, shared):
+                reason = reason or may_share(users, job.ref, Tenants(), scene.services)
+            if reason:
+                raise InvalidRequest(f"the address that is asked for cannot be shared: {reason}")
+        return Spot(id_)
     is_there = any(name in names for names in there.values())
     if not is_there:
         subnet = "azure-load-balancer-internal-subnet"
