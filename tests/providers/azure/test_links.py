@@ -6,9 +6,20 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import Ensured, InvalidRequest
-from proreus.kube.objects import Service
+from proreus.kube.objects import Service, ServicePort
 
-from .balancing import answers, balancer, delete, ensure, everything, machines, name_of, service
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
+from .balancing import (
+    answers,
+    balancer,
+    delete,
+    ensure,
+    everything,
+    machines,
+    name_of,
+    public_ip,
+    service,
+)
 from .emulator import seed
 from .emulator.links import KIND, connect
 from .emulator.server import Emulator
@@ -194,3 +205,27 @@ async def test_a_single_service_of_ipv6_can_have_none(azure: Emulator) -> None:
     async with started(azure, context(nodes=nodes)) as provider:
         found = await answers(provider, nodes, one)
     assert "IPv4 only" in str(found["web-1"])
+
+
+async def test_no_service_puts_a_link_in_front_of_another_namespace_s(azure: Emulator) -> None:
+    """Who comes by one comes from within the network, whatever sources the other one allows."""
+    nodes = machines(azure)
+    public_ip(azure, "kept")
+    shared = {"azure-pip-name": "kept", "azure-disable-load-balancer-floating-ip": "true"}
+    first = service(1, shared, load_balancer_source_ranges=("192.0.2.0/24",))
+    asked = {**shared, "azure-pls-create": "true", SUBNET: "apps"}
+    port = ServicePort(443, "https", node_port=30443)
+    second = service(2, asked, [port], namespace="other")
+    known = context(nodes=nodes)
+    known.listers = {**known.listers, "services": Objects([first, second])}
+    async with started(azure, known) as provider:
+        await ensure(provider, nodes, first)
+        found = await answers(provider, nodes, second)
+        assert not links(azure)
+        assert isinstance(found["web-2"], InvalidRequest)
+        assert "shop" in str(found["web-2"])
+        await ensure(provider, nodes, service(1, {**asked, "azure-pls-name": "own"}))
+        assert list(links(azure)) == ["own"]
+        given = {**shared, "azure-pls-create": "true"}
+        await ensure(provider, nodes, service(2, given, [port], namespace="other"))
+    assert list(links(azure)) == ["own"]

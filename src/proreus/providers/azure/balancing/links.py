@@ -4,7 +4,7 @@ One is in front of one frontend, is made for the Service that asks for it, and g
 frontend: consumers' private endpoints end with it. A Service that shares the frontend shares it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -82,6 +82,28 @@ def link_of(job: Job, frontend: str, links: Known, place: Place) -> Step | None:
     if document == observed:
         return None
     return put_link(id_, document, is_new=observed is None)
+
+
+def check_alone(job: Job, frontend: str, links: Known, namespaces: Collection[str]) -> None:
+    """Refuse a new private link service in front of other namespaces' Services.
+
+    Whoever comes by one comes from within the network, whatever sources those allow.
+
+    Args:
+        job: A Service that asks for one.
+        frontend: The id of its frontend.
+        links: The observed private link services.
+        namespaces: The namespaces of the Services at the frontend.
+
+    Raises:
+        InvalidRequest: There are other namespaces; names them.
+    """
+    others = set(namespaces) - {job.ref.namespace}
+    if others and frontend.lower() not in by_frontend(links):
+        raise InvalidRequest(
+            f"annotation {ANNOTATION_LINK}: Services of {', '.join(sorted(others))} have the same"
+            " address: give this one another address, or leave the annotation out"
+        )
 
 
 def _is_ours(observed: Resource, ref: LoadBalancerRef) -> bool:

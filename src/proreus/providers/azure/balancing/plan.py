@@ -33,13 +33,14 @@ from proreus.providers.azure.balancing.homes import settled
 from proreus.providers.azure.balancing.index import Index, frontend_address, index
 from proreus.providers.azure.balancing.links import (
     by_frontend,
+    check_alone,
     connections,
     is_of_cluster,
     link_of,
 )
 from proreus.providers.azure.balancing.memberships import model_pools
 from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
-from proreus.providers.azure.balancing.placement import leaving, placed
+from proreus.providers.azure.balancing.placement import frontend_users, leaving, placed
 from proreus.providers.azure.balancing.pools import hosts
 from proreus.providers.azure.balancing.steps import (
     Step,
@@ -53,7 +54,7 @@ from proreus.providers.azure.balancing.steps import (
     put_group,
 )
 from proreus.providers.azure.config import PoolType
-from proreus.providers.azure.ids import machine_id
+from proreus.providers.azure.ids import last, machine_id
 from proreus.providers.azure.machines import Resource, part, properties
 
 
@@ -67,6 +68,10 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     scene = settled(jobs, state, scene)
     where, known = spots(jobs, state, scene), index(state)
     check_additional(jobs, state, scene, known)
+    for job in jobs:
+        spot = where.get((job.ref.uid, "IPv4"))
+        if job.options.link is not None and spot is not None:
+            check_alone(job, spot.id, state.links, _namespaces(spot.id, state, scene))
     if first := _addresses(where, state):
         return first
     staying, names = leaving(jobs, state, scene), scene.place.balancers
@@ -278,9 +283,17 @@ def _linked(jobs: Sequence[Job], state: State, scene: Scene, where: Spots) -> li
     for job in jobs:
         if job.lb is not None and job.options.link is not None:
             spot = where.get((job.ref.uid, "IPv4"))
-            step = link_of(job, spot.id if spot is not None else "", state.links, scene.place)
+            id_ = spot.id if spot is not None else ""
+            step = link_of(job, id_, state.links, scene.place)
             found += [step] if step is not None else []
     return found
+
+
+def _namespaces(frontend: str, state: State, scene: Scene) -> set[str]:
+    """Return the namespaces of the Services that are at a frontend."""
+    users = (user for one in state.balancers.values() for user in frontend_users(one))
+    names = [last(frontend), *(name for name, id_ in users if id_ == frontend.lower())]
+    return {scene.services.get(base_of(name), "") for name in names} - {""}
 
 
 def _departed(jobs: Sequence[Job], where: Spots, known: Index) -> list[Step]:
