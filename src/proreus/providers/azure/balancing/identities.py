@@ -160,6 +160,8 @@ def _moving(jobs: Sequence[Job], state: State, scene: Scene) -> set[tuple[str, M
     own = {scene.place.balancer_id(name).lower() for name in scene.place.balancers}
     pools = (one for pool, one in state.members.items() if pool.partition("/backend")[0] in own)
     there = frozenset[str]().union(*pools)
+    if all(job.lb is None for job in jobs):
+        return set()
     nodes = {(name, one) for one, name in scene.nodes.items() if one in there}
     for job in jobs:
         for host in job.lb.hosts if job.lb is not None else ():
