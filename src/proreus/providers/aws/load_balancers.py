@@ -18,6 +18,7 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     Pending,
 )
+from proreus.cloudprovider.lookups import check_nodes_shown
 from proreus.cloudprovider.recorded import desired_digest
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.aws import annotations
@@ -26,7 +27,9 @@ from proreus.providers.aws.classic.balancers import ClassicBalancers
 from proreus.providers.aws.classic.observe import exists
 from proreus.providers.aws.groups import HostGroups
 from proreus.providers.aws.identity import Place
+from proreus.providers.aws.instances import by_id
 from proreus.providers.aws.listeners import check
+from proreus.providers.aws.names import instance_id
 from proreus.providers.aws.network.balancers import NetworkBalancers
 from proreus.providers.aws.network.observe import find_balancer
 from proreus.providers.aws.network.steps import NETWORK
@@ -76,6 +79,8 @@ class Verbs:
         """Keep the client of AWS, and the settings."""
         self._api = api
         self._inputs = (config.global_, config.tenants, place)
+        # The uids of Services whose load balancers were seen to go.
+        self._going: set[str] = set()
         settings, named = config.global_, Named(api, place, config.tenants)
         hosts = None if settings.disable_security_group_ingress else HostGroups(api, place)
         subnets = Subnets(api, place)
@@ -138,13 +143,20 @@ class Verbs:
         """Delete what was made for the Service, of both kinds, whatever its annotations say now.
 
         Raises:
-            CloudError: AWS refuses.
+            CloudError: AWS refuses; or shows neither a load balancer of a Service that has an
+                address nor a machine of the cluster's nodes, as that of another account does.
         """
         answers = (await self._classic.delete(ref), await self._network.delete(ref))
         for answer in answers:
             if isinstance(answer, Pending):
+                self._going.add(ref.uid)
                 return answer
-        return Done(found=any(isinstance(answer, Done) and answer.found for answer in answers))
+        found = any(isinstance(answer, Done) and answer.found for answer in answers)
+        if ref.last_ingress and not found and ref.uid not in self._going:
+            nodes = self._api.context.listers["nodes"].all()
+            await check_nodes_shown(nodes, instance_id, partial(by_id, self._api))
+        self._going.discard(ref.uid)
+        return Done(found=found)
 
     async def _check_kind(self, lb: LoadBalancer, kind: Kind) -> None:
         """Refuse another kind of load balancer than the Service has already.
