@@ -28,10 +28,10 @@ from proreus.providers.local.plan import (
     judged,
     keeping,
     sketch,
-    slots,
     swept,
     targets,
 )
+from proreus.providers.local.slots import slots
 
 CLUSTER = ClusterIdentity("one", "cluster-uid")
 REACH = Reach(
@@ -54,6 +54,7 @@ ONE, TWO, THREE = (host(name, f"10.9.0.{n}") for n, name in enumerate(("one", "t
 def desired(
     *hosts: Host,
     uid: str = "web",
+    cluster: ClusterIdentity = CLUSTER,
     check: HealthCheck = KUBE_PROXY,
     local: bool = False,
     ports: tuple[tuple[str, int, int], ...] = (("TCP", 80, 30080),),
@@ -62,7 +63,7 @@ def desired(
     affinity: int | None = None,
 ) -> LoadBalancer:
     return LoadBalancer(
-        ref=LoadBalancerRef(CLUSTER, "default", uid, uid, uid),
+        ref=LoadBalancerRef(cluster, "default", uid, uid, uid),
         service=Service(),
         marks={},
         frontends=tuple(
@@ -90,6 +91,50 @@ def after(
         state, rejected = ensured(state, one, addresses, REACH, leave=leave)
         assert not rejected
     return state
+
+
+OTHER = ClusterIdentity("two", "uid-of-two")
+
+
+@pytest.mark.parametrize(
+    ("second", "named"),
+    [
+        (host("one", "10.9.0.22"), "one@uid-of-two"),
+        (host("one", "10.9.0.11", v6=("fd00:9::22",)), "one@uid-of-two"),
+        (ONE, "one"),  # a cluster that was made anew on the same machines
+        (TWO, "two"),
+    ],
+)
+def test_nodes_of_several_clusters_may_have_one_name(second: Host, named: str) -> None:
+    both = ("IPv4", "IPv6")
+    first, later = desired(ONE), desired(second, uid="later", cluster=OTHER, families=both)
+    alone = after(later, addresses={"IPv4": "192.0.2.2", "IPv6": "2001:db8::2"})
+    state = after(first)
+    state = after(later, state=state, addresses={"IPv4": "192.0.2.2", "IPv6": "2001:db8::2"})
+    assert state.machines["one"].addresses == {"IPv4": "10.9.0.11"}
+    assert nodes_of(state) == ["one"]
+    assert nodes_of(state, "later") == [named]
+    assert len({one.mark for one in state.machines.values()}) == len(state.machines)
+    assert sketch(state, "later") == sketch(alone, "later")
+    assert after(first, state=state) == state
+    assert after(later, state=state, addresses={"IPv4": "192.0.2.2", "IPv6": "2001:db8::2"}) == (
+        state
+    )
+
+
+def test_clusters_that_shared_a_machine_by_its_name_get_one_each() -> None:
+    """As an earlier version let them: the traffic of both went to the node of one."""
+    other = desired(host("one", "10.9.0.22"), uid="later", cluster=OTHER)
+    state = after(other, addresses={"IPv4": "192.0.2.2"})
+    shared = State(
+        {**state.balancers, "web": after(desired(ONE)).balancers["web"]},
+        state.pools,
+        state.machines,
+    )
+    state = after(desired(ONE), state=shared)
+    assert nodes_of(state) == ["one@cluster-uid"]
+    assert state.machines["one@cluster-uid"].addresses == {"IPv4": "10.9.0.11"}
+    assert state.machines["one"].addresses == {"IPv4": "10.9.0.22"}
 
 
 def pool_of(state: State, uid: str = "web", family: str = "IPv4") -> Pool:

@@ -278,9 +278,8 @@ class LocalLoadBalancers:
             if isinstance(one, Service) and one.metadata.uid not in state.balancers
         )
         nodes = self._context.listers["nodes"].all()
-        return Occupied(
-            (*taken(state), *pools.taken_by(others)), in_use(nodes, self._reach, routed)
-        )
+        used = in_use(nodes, self._reach, routed, state.machines.values())
+        return Occupied((*taken(state), *pools.taken_by(others)), used)
 
     async def _change(self, edit: Callable[[State, Observed], State]) -> None:
         """Read the kernel, edit the state, and apply it."""

@@ -34,8 +34,8 @@ from proreus.providers.local.plan import (
     digest,
     is_asking,
     keeping,
-    slots,
 )
+from proreus.providers.local.slots import slots
 
 ALIVE: Final = "alive"
 """The set that the manager keeps filled where another gateway may take over."""

@@ -5,7 +5,8 @@ connections, and under which mark. It is kept in the kernel (`memo.py`), rendere
 program (`nft.py`) and as routes (`network.py`); what the kernel shows is compared with that.
 
 Services with the same nodes and the same health check share a pool, so that one dead node is one
-change, however many Services it serves.
+change, however many Services it serves. Nodes of several clusters on one gateway may have one name:
+then those of the cluster that came later have its uid behind it.
 
 A connection stays with its node, by the connection's mark, as long as that node keeps
 connections: while it serves, while it answers that it takes no new ones, and for the time of
@@ -16,7 +17,6 @@ import hashlib
 import ipaddress
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -29,11 +29,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 HERE: Final = 0
 """The mark of a node that is this very machine: kube-proxy takes its connections unmarked."""
-SLOTS: Final = (251, 4093)
-"""How many parts the connections are cut into: prime, and many more than there are nodes."""
 
 _SHORT: Final = 12
-_MANY_NODES: Final = 25
+_OF: Final = "@"
+"""What stands between a node's name and its cluster's uid where clusters have nodes of one name."""
 
 
 class Condition(StrEnum):
@@ -163,12 +162,12 @@ def ensured(
         The new state, and by node the reason why it cannot be a host.
     """
     before = state.balancers.get(lb.ref.uid)
-    machines, rejected = _machines(state.machines, lb, addresses, reach)
+    machines, rejected, names = _machines(state, lb, addresses, reach)
     check = check_of(lb)
     found = dict(state.pools)
     keys = {}
     for family in addresses:
-        nodes = [host.node for host in lb.hosts if _has(machines, host.node, family, rejected)]
+        nodes = [one for one in names if family in machines[one].addresses]
         key = digest(family, check, sorted(nodes))
         old = found.get(before.pools.get(family, "")) if before is not None else None
         found[key] = _pool(found, key, Pool(family, check), nodes, old=old, leave=leave)
@@ -194,20 +193,12 @@ def _merged(cidrs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(network) for network in ipaddress.collapse_addresses(networks))  # type: ignore[type-var]
 
 
-def _has(
-    machines: Mapping[str, Machine], node: str, family: str, rejected: Mapping[str, str]
-) -> bool:
-    return node not in rejected and family in machines[node].addresses
-
-
 def _machines(
-    known: Mapping[str, Machine],
-    lb: LoadBalancer,
-    addresses: Mapping[str, str],
-    reach: Reach,
-) -> tuple[dict[str, Machine], dict[str, str]]:
-    """Return the machines with the hosts added, and why some hosts are rejected."""
-    machines, rejected = dict(known), {}
+    state: State, lb: LoadBalancer, addresses: Mapping[str, str], reach: Reach
+) -> tuple[dict[str, Machine], dict[str, str], list[str]]:
+    """Return the machines with the hosts added, why some are rejected, the others' names in it."""
+    machines, rejected, names = dict(state.machines), {}, []
+    others = _of_others(state, lb.ref.cluster.uid)
     for host in lb.hosts:
         every = {family: host.addresses.get(family, ()) for family in addresses}
         near = {
@@ -218,7 +209,10 @@ def _machines(
         if not usable:
             rejected[host.node] = _unusable(every)
             continue
-        machine = machines.get(host.node)
+        name = host.node
+        if name in others and not usable.items() <= others[name].addresses.items():
+            name = f"{name}{_OF}{lb.ref.cluster.uid}"
+        machine = machines.get(name)
         kept = machine.addresses if machine is not None else {}
         mark = machine.mark if machine is not None else _free_mark(machines, reach.marks)
         if any(one in reach.own for one in usable.values()):
@@ -229,8 +223,21 @@ def _machines(
             most = f"the gateway can mark {reach.marks} nodes only"
             rejected[host.node] = f"{most}: set more bits in gateway mark-mask"
             continue
-        machines[host.node] = Machine(mark, {**kept, **usable})
-    return machines, rejected
+        machines[name] = Machine(mark, {**kept, **usable})
+        names.append(name)
+    return machines, rejected, names
+
+
+def _of_others(state: State, cluster: str) -> Mapping[str, Machine]:
+    """Return the machines of other clusters, whose nodes may have the names of this one's."""
+    pools = {
+        key
+        for one in state.balancers.values()
+        if one.cluster != cluster
+        for key in one.pools.values()
+    }
+    nodes = {member.node for key in pools for member in state.pools[key].members}
+    return {node: state.machines[node] for node in nodes}
 
 
 def _unusable(every: Mapping[str, tuple[str, ...]]) -> str:
@@ -287,7 +294,7 @@ def sketch(state: State, uid: str) -> str:
     one = state.balancers[uid]
     hosts = {
         family: sorted(
-            (each.node, state.machines[each.node].addresses.get(family, ""))
+            (each.node.partition(_OF)[0], state.machines[each.node].addresses.get(family, ""))
             for each in state.pools[key].members
             if not each.leaving
         )
@@ -374,27 +381,3 @@ def keeping(pool: Pool) -> tuple[str, ...]:
     """Return the nodes that keep the connections they have."""
     alive = {member.node for member in pool.members if member.condition is not Condition.SILENT}
     return tuple(sorted(alive.union(chosen(pool))))
-
-
-@lru_cache(maxsize=1024)
-def slots(nodes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the node for each slot of the hash table of connections.
-
-    The same on every gateway, evenly, and with little change when a node comes or goes: each
-    node has an order of its own in which it takes slots, turn by turn (Maglev's hashing).
-    """
-    size = SLOTS[len(nodes) > _MANY_NODES]
-    orders = [_order(node, size) for node in nodes]
-    taken: list[str | None] = [None] * size
-    left = size if nodes else 0
-    while left:
-        for node, order in zip(nodes[:left], orders[:left], strict=True):
-            taken[next(one for one in order if taken[one] is None)] = node
-            left -= 1
-    return tuple(one for one in taken if one is not None)
-
-
-def _order(node: str, size: int) -> Iterator[int]:
-    number = int.from_bytes(hashlib.sha256(node.encode()).digest()[:8], "big")
-    first, step = number % size, number // size % (size - 1) + 1
-    return ((first + turn * step) % size for turn in range(size))

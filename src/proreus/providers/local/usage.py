@@ -9,7 +9,7 @@ from proreus.cloudprovider import Lister
 from proreus.cloudprovider.metrics import REGISTRY
 from proreus.kube.objects import KubeObject, Node, Service
 from proreus.providers.local.addresses import Pool, contains, parse, size
-from proreus.providers.local.plan import Reach, State
+from proreus.providers.local.plan import Machine, Reach, State
 from proreus.providers.local.pools import taken_by
 from proreus.providers.local.taken import Taken
 
@@ -67,14 +67,22 @@ def taken_of(state: State, uid: str) -> Iterator[Taken]:
 
 
 def in_use(
-    nodes: Iterable[KubeObject], reach: Reach, routed: Iterable[str] = ()
+    nodes: Iterable[KubeObject],
+    reach: Reach,
+    routed: Iterable[str] = (),
+    machines: Iterable[Machine] = (),
 ) -> Mapping[str, str]:
     """Return the addresses of nodes and of this machine, and `routed` ones, with their owners.
 
     All nodes are read and not a Service's hosts alone, which leave out nodes of the control plane
-    and drained ones.
+    and drained ones. `machines` are those that the kernel leads to, other clusters' among them.
     """
     found = {
+        address: "a node of another cluster"
+        for machine in machines
+        for address in machine.addresses.values()
+    }
+    found |= {
         listed.address: f"the node {node.metadata.name}"
         for node in nodes
         if isinstance(node, Node)
