@@ -234,9 +234,32 @@ def test_only_what_has_our_protocol_is_ours() -> None:
         [],
         [proxy, proxy | {"dev": "nodes", "protocol": "2"}, {"dst": "192.0.2.2", "dev": "lan"}],
         GATEWAY,
+        known=("192.0.2.1",),
     )
     assert found.announced == {("192.0.2.1", "lan")}
     assert found.rules == frozenset(), "the table has a rule with a wrong mark"
+
+
+def test_what_another_manager_has_with_our_protocol_is_not_ours() -> None:
+    """It has another device, and other routing tables."""
+    route = {"dst": "default", "gateway": "10.0.0.2", "protocol": "202"}
+    proxy = {"dst": "192.0.2.1", "dev": "lan", "protocol": "202"}
+    found = network.parse_ways(
+        [{"table": "8301", "fwmark": "0x3e900000", "protocol": "202"}],
+        [
+            route | {"table": "8301"},
+            route | {"table": "7300"},
+            route | {"table": "7301"},
+            {"dst": "192.0.2.1", "dev": "second0"},
+            {"dst": "192.0.2.2", "dev": "proreus0"},
+        ],
+        [proxy, proxy | {"dst": "192.0.2.2"}],
+        GATEWAY,
+    )
+    assert found.rules == frozenset()
+    assert found.nodes == {1: "10.0.0.2"}
+    assert found.announced == {("192.0.2.2", "lan")}
+    assert found.others == {("192.0.2.1", "lan")}
 
 
 @pytest.mark.parametrize(

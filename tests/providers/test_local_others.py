@@ -1,4 +1,4 @@
-"""What others have in the kernel of a gateway stays theirs: routes, proxy entries, devices."""
+"""What others have in the kernel of a gateway stays theirs: routes, entries, devices, tables."""
 
 import shutil
 import subprocess
@@ -67,18 +67,26 @@ def ip(*words: str) -> str:
     return subprocess.run(["ip", *words], capture_output=True, text=True, check=True).stdout
 
 
+def nft(*words: str) -> str:
+    return subprocess.run(["nft", *words], capture_output=True, text=True, check=True).stdout
+
+
 def addresses(answer: object) -> list[str]:
     assert isinstance(answer, Ensured), answer
     return [point.ip for point in answer.ingress]
 
 
+@pytest.mark.parametrize("metric", ["", "20", "4000"], ids=["default", "as FRR", "worse"])
 @pytest.mark.parametrize(
     ("address", "via"), [("10.9.255.5", "10.9.0.77"), ("fd00:9::105", "fd00:9::77")]
 )
-async def test_a_route_of_another_program_is_left_alone(address: str, via: str) -> None:
+async def test_a_route_of_another_program_is_left_alone(
+    address: str, via: str, metric: str
+) -> None:
     """Such as that of a tunnel: whoever asks for its address must not get its packets."""
     family = "-6" if ":" in address else "-4"
-    ip(family, "route", "add", address, "via", via, "proto", "static")
+    more = ("metric", metric) if metric else ()
+    ip(family, "route", "add", address, "via", via, "proto", "static", *more)
     before = ip(family, "route", "show", address)
     async with manager() as ours:
         first, asking = web("first"), web("asking", asks=address)
@@ -160,3 +168,21 @@ async def test_a_device_that_the_manager_has_not_made_is_left_alone(used: str) -
     with pytest.raises(CloudError, match=r"br0 is in use.*set gateway device"):
         await ours.start()
     assert "br0" in ip("link", "show", "br0")
+
+
+@pytest.mark.parametrize("family", ["inet", "arp"])
+async def test_a_table_that_the_manager_has_not_made_is_left_alone(family: str) -> None:
+    """Such as that of a firewall, which gateway nft-table names by mistake."""
+    chain = "{ type filter hook input priority 0 ; policy drop ; }"
+    for words in (
+        ("table", family, "filter"),
+        ("set", family, "filter", "ours", "{ type ipv4_addr ; flags interval ; }"),
+        ("element", family, "filter", "ours", "{ 10.0.0.0/8 }"),
+        ("chain", family, "filter", "input", chain),
+    ):
+        nft("add", *words)
+    before = nft("list", "ruleset")
+    ours = made(Gateway(nft_table="filter"))
+    with pytest.raises(CloudError, match=rf"{family} filter is not the manager's.*nft-table"):
+        await ours.start()
+    assert nft("list", "ruleset") == before

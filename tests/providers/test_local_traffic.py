@@ -114,7 +114,7 @@ async def test_a_service_that_is_deleted_leaves_nothing_and_takes_nothing_of_oth
 ) -> None:
     run("nft", "add", "table", "inet", "mine")
     run("ip", "rule", "add", "fwmark", "0x100000/0x100000", "lookup", "7301", "pref", "7299")
-    run("ip", "route", "add", VIP, "dev", "clients0", "metric", "7", "proto", "201")
+    run("ip", "route", "add", OTHER, "dev", "clients0", "metric", "7", "proto", "201")
     shown = ("ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all",
              "ip neigh show proxy", "ip -o link show type bridge", "nft list ruleset")  # fmt: skip
     before = [run(*one.split()) for one in shown]
@@ -126,7 +126,7 @@ async def test_a_service_that_is_deleted_leaves_nothing_and_takes_nothing_of_oth
     assert [run(*one.split()) for one in shown] == before
     run("nft", "delete", "table", "inet", "mine")
     run("ip", "rule", "del", "pref", "7299")
-    run("ip", "route", "del", VIP, "dev", "clients0", "metric", "7")
+    run("ip", "route", "del", OTHER, "dev", "clients0", "metric", "7")
 
 
 async def test_changes_break_no_connection_that_they_do_not_concern(lab: Lab) -> None:

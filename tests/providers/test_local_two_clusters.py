@@ -1,4 +1,7 @@
-"""Managers of two clusters on one gateway: with `hold` or `vrrp` the second is refused."""
+"""Managers of two clusters on one gateway: with `hold` or `vrrp` the second is refused.
+
+Without, and with tables of their own, neither touches what is the other's.
+"""
 
 import logging
 import shutil
@@ -25,6 +28,7 @@ from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig, Vrr
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.kernel import Kernel
 from proreus.providers.local.load_balancers import LocalLoadBalancers
+from proreus.providers.local.pools import ANNOTATION_ADDRESSES
 from proreus.testing import objects
 from proreus.testing.waiting import until
 
@@ -70,10 +74,18 @@ async def is_refused(cluster: ClusterIdentity, gateway: Gateway) -> None:
             pass
 
 
-def web(of: LocalLoadBalancers, cluster: ClusterIdentity, name: str, *shown: str) -> LoadBalancer:
+def web(
+    of: LocalLoadBalancers,
+    cluster: ClusterIdentity,
+    name: str,
+    *shown: str,
+    at: str = "10.9.0.11",
+    asks: str = "",
+) -> LoadBalancer:
     ingress = [LoadBalancerIngress(ip=one, ip_mode="VIP") for one in shown]
-    service = objects.service(name, uid=f"uid-of-{name}", ingress=ingress)
-    hosts = [node("one", "10.9.0.11")]
+    annotations = {ANNOTATION_ADDRESSES: asks} if asks else {}
+    service = objects.service(name, uid=f"uid-of-{name}", ingress=ingress, annotations=annotations)
+    hosts = [node("one", at)]
     return desired_load_balancer(service, hosts, of.host_policy(service), cluster)
 
 
@@ -181,3 +193,64 @@ async def test_two_clusters_that_shared_a_gateway_before_go_on_and_are_told(
     before = kernel()
     await is_refused(CLUSTER, HOLDING)
     assert kernel() == before
+
+
+async def test_nodes_of_two_clusters_may_have_one_name() -> None:
+    """Such as node-1: the first cluster's traffic went to the node of the second."""
+    async with manager(OTHER, ALONE) as theirs, manager(CLUSTER, ALONE) as ours:
+        first, second = web(theirs, OTHER, "theirs"), web(ours, CLUSTER, "ours", at="10.9.0.22")
+        await theirs.ensure([first])
+        before = kernel()
+        assert isinstance((await ours.ensure([second]))[second.ref.uid], Ensured)
+        for lb, of, cluster in ((first, theirs, OTHER), (second, ours, CLUSTER)):
+            (owned,) = await of.list_owned(cluster)
+            assert owned.fingerprint == of.fingerprint(lb)
+        assert "default via 10.9.0.11" in said("ip", "route", "show", "table", "7301")
+        assert "default via 10.9.0.22" in said("ip", "route", "show", "table", "7302")
+        await ours.delete([second.ref])
+        assert kernel() == before
+
+
+async def test_no_service_gets_the_address_of_another_clusters_node() -> None:
+    async with manager(OTHER, ALONE) as theirs, manager(CLUSTER, ALONE) as ours:
+        await theirs.ensure([web(theirs, OTHER, "theirs", at="10.9.255.7")])
+        before = kernel()
+        lb = web(ours, CLUSTER, "ours", asks="10.9.255.7")
+        with pytest.raises(CloudError, match=r"10\.9\.255\.7.*a node of another cluster"):
+            raise (await ours.ensure([lb]))[lb.ref.uid]  # type: ignore[misc]  # as above
+        assert kernel() == before
+
+
+async def test_managers_that_only_share_the_protocol_leave_each_other_alone() -> None:
+    apart = Gateway(
+        nft_table="second",
+        device="second0",
+        mark_mask=0xF0000000,
+        first_table=8300,
+        rule_priority=8300,
+    )
+    async with manager(OTHER, ALONE) as theirs, manager(CLUSTER, apart) as ours:
+        await ensure(theirs, OTHER, "theirs")
+        before = kernel()
+        lb = web(ours, CLUSTER, "ours", asks="10.9.255.9")
+        assert isinstance((await ours.ensure([lb]))[lb.ref.uid], Ensured)
+        both = kernel()
+        await theirs.ensure([web(theirs, OTHER, "theirs", "10.9.255.0")])
+        assert kernel() == both
+        await ours.delete([lb.ref])
+        said("ip", "route", "flush", "cache")
+        assert kernel() == before
+
+
+async def test_a_manager_that_shares_the_device_has_the_table_too_or_does_not_start() -> None:
+    """Routes do not say which table they belong to: it removed those of the other one."""
+    async with manager(OTHER, ALONE) as theirs:
+        await ensure(theirs, OTHER, "theirs")
+        before = kernel()
+        with pytest.raises(CloudError, match=r"table proreus has the device proreus0.*nft-table"):
+            async with manager(CLUSTER, Gateway(nft_table="second")):
+                pass
+        assert kernel() == before
+        said("nft", "delete", "table", "inet", "proreus")
+        async with manager(CLUSTER, Gateway(nft_table="second")) as ours:
+            assert isinstance(await ensure(ours, CLUSTER, "ours"), Ensured)

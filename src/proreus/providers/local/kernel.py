@@ -5,7 +5,7 @@ import json
 import logging
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,10 +77,12 @@ class Kernel:
         """Read tables, routes, interfaces and settings of the kernel.
 
         Raises:
-            CloudError: A program is missing or refuses, or the device is not ours.
+            CloudError: A program is missing or refuses, or the device or a table is not ours.
         """
         gateway = self._gateway
         links = self._ask("addr show", "")
+        tables = self._table("inet"), self._table("arp")
+        known = addresses_of(Observed(*tables, {}, (), {}, device=False).state)
         found = network.interfaces(links, gateway.device)
         ways = {}
         for family, option in network.FAMILIES.items():
@@ -88,7 +90,7 @@ class Kernel:
                 self._ask(question.format(gateway.protocol), option)
                 for question in network.QUESTIONS
             )
-            ways[family] = network.parse_ways(rules, routes, proxies, gateway)
+            ways[family] = network.parse_ways(rules, routes, proxies, gateway, known)
         names = (
             *network.QUESTIONABLE, *(f"ipv4/conf/{one.name}/rp_filter" for one in found),
         )  # fmt: skip
@@ -99,7 +101,7 @@ class Kernel:
         own = frozenset(
             each["local"] for link in links for each in link.get("addr_info", ()) if "local" in each
         )
-        tables = self._table("inet"), self._table("arp")
+        self._check_apart({one for of in ways.values() for one in of.addresses} - known)
         return Observed(*tables, ways, found, settings, device, own)
 
     def counters(self) -> Mapping[str, tuple[int, int]]:
@@ -153,7 +155,9 @@ class Kernel:
         _set(settings)
         routed = []
         for option, listed in lines.items():
-            left = [*listed]
+            taken = self._routed_elsewhere(option, listed)
+            routed += [_not_ours(one) for one in sorted(taken)]
+            left = [one for one in listed if _target(one) not in taken]
             while left:
                 done = _run(["ip", option, "-batch", "-"], "\n".join(left) + "\n")
                 if not done.returncode:
@@ -166,6 +170,28 @@ class Kernel:
                 routed.append(found)
                 left = left[count:]
         return routed
+
+    def _routed_elsewhere(self, option: str, lines: Iterable[str]) -> Collection[str]:
+        """Return the addresses of lines that add routes to which others have one, of any metric.
+
+        Of the same metric the kernel says so, of another one the better one would count.
+        """
+        length = {option: network.LENGTH[family] for family, option in network.FAMILIES.items()}
+        targets = filter(None, map(_target, lines))
+        asked = "".join(f"route show table main exact {one}/{length[option]}\n" for one in targets)
+        if not asked:
+            return ()
+        done = _run(["ip", "-N", "-j", option, "-batch", "-"], asked)
+        if done.returncode:
+            raise _refusal("read routes", done.stderr)
+        found = (json.loads(row) for row in done.stdout.splitlines() if row.strip())
+        return {
+            one["dst"]
+            for several in found
+            for one in several
+            if (one.get("protocol"), one.get("dev"))
+            != (str(self._gateway.protocol), self._gateway.device)
+        }
 
     def drop(self, lines: Mapping[str, Sequence[str]]) -> None:
         """Run lines of `ip -batch` that delete; what is gone already is no failure.
@@ -212,10 +238,41 @@ class Kernel:
         table = self._gateway.nft_table
         done = _run(["nft", "-j", "list", "table", family, table])
         if not done.returncode:
-            return nft_changes.parse_program(json.loads(done.stdout))
+            listing = json.loads(done.stdout)
+            if not nft_changes.is_ours(listing, family):
+                raise CloudError(
+                    f"the nftables table {family} {table} is not the manager's: set gateway"
+                    " nft-table in the cloud-config to a name that no table has"
+                )
+            return nft_changes.parse_program(listing)
         if "No such file" in done.stderr or "not supported" in done.stderr:
             return None
         raise _refusal(f"list the table {table}", done.stderr)
+
+    def _check_apart(self, unknown: Collection[str]) -> None:
+        """Refuse a device that the manager of another nftables table has, too.
+
+        Raises:
+            CloudError: Addresses that our table does not know are those of another one.
+        """
+        if not unknown:
+            return
+        gateway = self._gateway
+        done = _run(["nft", "-j", "list", "tables", "inet"])
+        tables = nft_changes.names(json.loads(done.stdout)) if not done.returncode else ()
+        for table in tables:
+            done = _run(["nft", "-j", "list", "table", "inet", table])
+            if table == gateway.nft_table or done.returncode:
+                continue
+            state = memo.read(nft_changes.comments(json.loads(done.stdout)))
+            if not addresses_of(state).isdisjoint(unknown):
+                raise CloudError(
+                    f"the manager of the nftables table {table} has the device {gateway.device} and"
+                    f" the protocol {gateway.protocol}, too: give both the same gateway nft-table"
+                    " in the cloud-config, or this one a device, protocol, mark-mask, first-table"
+                    " and rule-priority of its own; or, if the other one is no more, run 'nft"
+                    f" delete table inet {table}' on this machine"
+                )
 
     def _ask(self, question: str, option: str) -> Sequence[Mapping[str, Any]]:
         done = _run(["ip", "-N", "-j", *_given(option), *question.split()])
@@ -271,7 +328,7 @@ def bear(routed: Iterable[Routed], state: State) -> None:
     Raises:
         Routed: An address is none of a load balancer in `state`: it has to be another one.
     """
-    had = {address for one in state.balancers.values() for address in one.addresses.values()}
+    had = addresses_of(state)
     for error in routed:
         if error.address not in had:
             raise error
@@ -280,21 +337,37 @@ def bear(routed: Iterable[Routed], state: State) -> None:
 
 def _routed(line: str) -> Routed | None:
     """Return the error about a line of `ip -batch` for which the kernel has a route already."""
+    if address := _target(line):
+        return _not_ours(address)
     words = line.split()
     if words[:2] != ["route", "add"]:
         return None
-    address = words[2].partition("/")[0]
-    if "via" not in words:
-        return Routed(
-            f"the address {address} is routed elsewhere on this machine, by a route that is not the"
-            " manager's: remove that, or take the address out of the pools in the cloud-config",
-            address,
-        )
     table = words[words.index("table") + 1]
     raise CloudError(
         f"the routing table {table} has a route of another program: set gateway first-table in the"
         " cloud-config to the first of numbers that nobody uses"
     )
+
+
+def _target(line: str) -> str:
+    """Return the address that a line of `ip -batch` routes to our device; "" for other lines."""
+    words = line.split()
+    is_address = words[:2] == ["route", "add"] and "via" not in words
+    return words[2].partition("/")[0] if is_address else ""
+
+
+def _not_ours(address: str) -> Routed:
+    return Routed(
+        f"the address {address} is routed elsewhere on this machine, by a route that is not the"
+        " manager's: remove that, or take the address out of the pools in the cloud-config",
+        address,
+    )
+
+
+def addresses_of(state: State) -> frozenset[str]:
+    """Return the addresses of all load balancers."""
+    every = state.balancers.values()
+    return frozenset(address for one in every for address in one.addresses.values())
 
 
 def _refusal(what: str, output: str) -> CloudError:

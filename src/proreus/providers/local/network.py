@@ -27,7 +27,8 @@ QUESTIONS: Final = ("rule show", "route show table all proto {}", "neigh show pr
 """The questions to `ip` in each family; {} is our protocol number."""
 
 _EVERYWHERE: Final = MappingProxyType({"IPv4": "0.0.0.0/0", "IPv6": "::/0"})
-_LENGTH: Final = MappingProxyType({"IPv4": 32, "IPv6": 128})
+LENGTH: Final = MappingProxyType({"IPv4": 32, "IPv6": 128})
+"""How long the prefix of a single address is, by family."""
 _LOOPBACK: Final = "lo"
 
 
@@ -166,26 +167,41 @@ def parse_ways(
     routes: Sequence[Mapping[str, Any]],
     proxies: Sequence[Mapping[str, Any]],
     gateway: Gateway,
+    known: Collection[str] = (),
 ) -> Ways:
-    """Parse the answers of `ip -N -j` to the `QUESTIONS` as routes and rules."""
+    """Parse the answers of `ip -N -j` to the `QUESTIONS` as routes and rules.
+
+    Another manager on this machine may have our protocol number: a routing table is ours if its
+    number is that of a mark, and a proxy entry if its address is routed to our device, or `known`
+    from our nftables table.
+    """
     protocol = str(gateway.protocol)
     settings = Settings(mask=gateway.mark_mask)
+    numbers = range(1, settings.marks + 1)
     ours = [rule for rule in rules if rule.get("protocol") == protocol]
-    numbers = {int(one["table"]) - gateway.first_table: one for one in ours}
+    marked = {int(one["table"]) - gateway.first_table: one for one in ours}
+    nodes = {
+        int(route["table"]) - gateway.first_table: route.get("gateway", "")
+        for route in routes
+        if route.get("dst") == "default"
+    }
+    routed = frozenset(route["dst"] for route in routes if route.get("dev") == gateway.device)
+    entries = {(one["dst"], one["dev"]): one.get("protocol") for one in proxies}
+    announced = frozenset(
+        entry
+        for entry, by in entries.items()
+        if by == protocol and (entry[0] in routed or entry[0] in known)
+    )
     return Ways(
         frozenset(
             number
-            for number, one in numbers.items()
-            if int(one.get("fwmark", "0"), 16) == settings.mark(number)
+            for number, one in marked.items()
+            if number in numbers and int(one.get("fwmark", "0"), 16) == settings.mark(number)
         ),
-        {
-            int(route["table"]) - gateway.first_table: route.get("gateway", "")
-            for route in routes
-            if route.get("dst") == "default"
-        },
-        frozenset(route["dst"] for route in routes if route.get("dev") == gateway.device),
-        frozenset((one["dst"], one["dev"]) for one in proxies if one.get("protocol") == protocol),
-        frozenset((one["dst"], one["dev"]) for one in proxies if one.get("protocol") != protocol),
+        {number: via for number, via in nodes.items() if number in numbers},
+        routed,
+        announced,
+        frozenset(entries) - announced,
     )
 
 
@@ -202,7 +218,7 @@ def added(family: str, desired: Ways, observed: Ways, gateway: Gateway) -> Itera
     for number in sorted(desired.rules - observed.rules):
         yield f"rule add {_rule(number, gateway)}"
     for address in sorted(desired.addresses - observed.addresses):
-        yield f"route add {address}/{_LENGTH[family]} dev {gateway.device} proto {protocol}"
+        yield f"route add {address}/{LENGTH[family]} dev {gateway.device} proto {protocol}"
     for address, interface in sorted(desired.announced - observed.announced):
         yield f"neigh replace proxy {address} dev {interface} protocol {protocol}"
 
@@ -213,7 +229,7 @@ def removed(family: str, desired: Ways, observed: Ways, gateway: Gateway) -> Ite
         yield f"neigh del proxy {address} dev {interface}"
     for address in sorted(observed.addresses - desired.addresses):
         yield (
-            f"route del {address}/{_LENGTH[family]} dev {gateway.device} proto {gateway.protocol}"
+            f"route del {address}/{LENGTH[family]} dev {gateway.device} proto {gateway.protocol}"
         )
     for number in sorted(observed.rules - desired.rules):
         yield f"rule del {_rule(number, gateway)}"

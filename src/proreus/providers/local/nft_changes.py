@@ -9,6 +9,37 @@ from proreus.providers.local.nft import ALIVE, PROTOCOLS, Chain, Program, Rule
 _SHOWN_AS: Final = {"tcp": "tcp", "udp": "udp", "sctp": "sctp", 6: "tcp", 17: "udp", 132: "sctp"}
 
 
+def names(listing: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the tables that `nft -j list tables` shows."""
+    tables = (one["table"] for one in listing["nftables"] if "table" in one)
+    return tuple(str(one["name"]) for one in tables)
+
+
+def is_ours(listing: Mapping[str, Any], family: str) -> bool:
+    """Tell whether `nft -j list table` shows a table of the manager's, or one with nothing in it.
+
+    Each version of the manager has made a chain or a set of this name in each of its tables.
+    """
+    sign = {"inet": ("chain", "balance4"), "arp": ("set", ALIVE)}[family]
+    found = {
+        (kind, value.get("name"))
+        for entry in listing["nftables"]
+        for kind, value in entry.items()
+        if kind not in {"metainfo", "table"}
+    }
+    return not found or sign in found
+
+
+def comments(listing: Mapping[str, Any]) -> Mapping[str, list[str]]:
+    """Return the comments of rules by their chain, as `memo.read` takes them."""
+    found: dict[str, list[str]] = {}
+    for entry in listing["nftables"]:
+        if "rule" in entry:
+            rule = entry["rule"]
+            found.setdefault(rule["chain"], []).append(str(rule.get("comment", "")))
+    return found
+
+
 def parse_program(listing: Mapping[str, Any]) -> Program:
     """Parse `nft -j list table` as a program; rules have their comments only."""
     chains: dict[str, tuple[tuple[str, str, int] | None, list[Rule]]] = {}
