@@ -53,7 +53,7 @@ BY_NAME = machine(2, uuid=SWAPPED, host_name="Node.Example.org", address="10.0.0
         (Target(uuid=UUID, dns_name="node.example.org"), BY_UUID),
         (Target(system_uuids=(UUID, SWAPPED), dns_name="x"), BY_UUID),
         (Target(system_uuids=("no", SWAPPED), dns_name="one"), BY_NAME),
-        (Target(system_uuids=("no",), dns_name="node.example.org"), BY_NAME),
+        (Target(dns_name="node.example.org"), BY_NAME),
         (Target(dns_name="10.0.0.2", address="10.0.0.2"), BY_NAME),
     ],
 )
@@ -121,6 +121,27 @@ def test_while_a_vcenter_does_not_answer_what_another_shows_may_be_a_replica(
 def test_copies_are_no_conflict_while_the_right_one_may_be_elsewhere() -> None:
     copies = (machine(n, uuid=UUID, host_name="x") for n in (3, 4))
     assert type(match(Target(uuid=UUID), index(*copies, b=DOWN), "n")) is CloudError
+
+
+@pytest.mark.parametrize(
+    "keys", [{"dns_name": "node.example.org"}, {"dns_name": "x", "address": "10.0.0.2"}]
+)
+def test_a_machine_of_the_nodes_name_with_another_uuid_is_another_one(
+    keys: dict[str, str],
+) -> None:
+    found = match(Target(system_uuids=("no", "yes"), **keys), index(BY_UUID, BY_NAME), "n")
+    assert isinstance(found, IdentityConflict)
+    assert f"the UUID {SWAPPED}, but its kubelet reports yes" in str(found)
+    unread = machine(2, host_name="Node.Example.org", address="10.0.0.2")
+    assert match(Target(system_uuids=("no",), **keys), index(unread), "n") == Match("a", unread)
+
+
+def test_a_node_whose_kubelet_runs_on_another_machine_is_not_gone() -> None:
+    target = Target(uuid="gone", system_uuids=("no", UUID))
+    found = match(target, index(BY_UUID), "n")
+    assert isinstance(found, IdentityConflict)
+    assert "the one that the kubelet reports, m1" in str(found)
+    assert match(target, index(BY_NAME), "n") == Unproven("gone", ("no", UUID))
 
 
 def test_of_copies_the_one_that_runs_under_the_nodes_name_counts() -> None:

@@ -216,6 +216,42 @@ async def test_a_machine_that_was_registered_anew_is_the_same(vcenter: Site) -> 
         assert (await one(provider, known)).powered_off
 
 
+async def test_a_node_takes_no_machine_of_another_cluster_by_its_name(vcenter: Site) -> None:
+    """Clusters in one vCenter often have nodes of one name; its own machine is not shown."""
+    await vcenter.simulator.create("node-1")
+    own = "00000000-0000-4000-8000-000000000001"
+    async with started(vcenter.config()) as provider:
+        found = await one(provider, node("node-1", uuid=own))
+    assert isinstance(found, CloudError), found
+    assert own in str(found)
+
+
+async def test_a_node_whose_kubelet_runs_on_a_machine_of_another_uuid_is_not_gone(
+    vcenter: Site,
+) -> None:
+    """A new manager has not seen the machine before its UUID was changed."""
+    await vcenter.simulator.create("a")
+    uuid = vcenter.simulator.uuids["a"]
+    known = node("a", "vsphere://00000000-0000-4000-8000-000000000001", uuid=swapped(uuid))
+    async with started(vcenter.config()) as provider:
+        found = await one(provider, known)
+        assert isinstance(found, CloudError), found
+        assert "delete the Node" in str(found)
+        await vcenter.simulator.destroy("a")
+        assert await one(provider, known) == NotFound()
+
+
+async def test_a_node_whose_kubelets_machine_is_in_another_datacenter_is_not_gone(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    async with site(tmp_path_factory.mktemp("two"), datacenters=2) as two:
+        await two.simulator.create("a", **THERE)
+        own = two.simulator.uuids["a"]
+        known = node("a", "vsphere://00000000-0000-4000-8000-000000000001", uuid=own)
+        async with started(two.config(datacenters="DC0")) as provider:
+            assert "datacenter" in str(await one(provider, known))
+
+
 async def test_a_machine_whose_uuid_was_changed_is_not_gone(vcenter: Site) -> None:
     await vcenter.simulator.create("a")
     known = node("a", vcenter.id("a"))

@@ -126,7 +126,11 @@ class VSphereInstances:
         }
         sure, alone = await self._trusted(nodes, found, shown)
         found |= sure
-        gone = [_key(node) for node in nodes if isinstance(found[node.metadata.name], Unproven)]
+        gone = {
+            _key(node): one.others
+            for node in nodes
+            if isinstance(one := found[node.metadata.name], Unproven)
+        }
         proved = await self._prove(gone)
         zones = await self._zones(nodes, found, shown)
         answers: dict[str, InstanceAnswer] = {}
@@ -195,17 +199,26 @@ class VSphereInstances:
             raise failed[0]
         return shown
 
-    async def _prove(self, keys: Collection[_Key]) -> dict[_Key, NotFound | CloudError]:
-        """Ask each vCenter in other ways about machines that its inventory lacks."""
-        if not keys:
+    async def _prove(
+        self, gone: Mapping[_Key, tuple[str, ...]]
+    ) -> dict[_Key, NotFound | CloudError]:
+        """Ask each vCenter in other ways about machines that its inventory lacks.
+
+        Where a Node's kubelet reports another machine, of whose UUIDs `gone` tells, that one must
+        not be there either.
+        """
+        if not gone:
             return {}
-        uuids = {uuid for _, uuid in keys}
+        uuids = {uuid for (_, own), others in gone.items() for uuid in (own, *others)}
         asked = (attempt(place.inventory.prove, uuids) for place in self._places.values())
         proofs = dict(zip(self._places, await asyncio.gather(*asked), strict=True))
-        answers = {}
-        for key in sorted(keys):
+        answers: dict[_Key, NotFound | CloudError] = {}
+        for key, others in sorted(gone.items()):
             was_seen = key in self._seen
-            answers[key] = absence(key[1], proofs, await self._last(key), was_seen=was_seen)
+            answer = absence(key[1], proofs, await self._last(key), was_seen=was_seen)
+            of_others = (absence(one, proofs, None, was_seen=False) for one in others)
+            known = (one for one in (answer, *of_others) if isinstance(one, CloudError))
+            answers[key] = next(known, NotFound())
             if isinstance(answers[key], NotFound):
                 self._seen.pop(key, None)
         return answers

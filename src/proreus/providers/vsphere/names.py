@@ -17,9 +17,9 @@ class Target(msgspec.Struct, frozen=True):
     """The keys by which a Node's virtual machine is looked up, in this order.
 
     Attributes:
-        uuid: The BIOS UUID that the provider id names; if it is given, the other keys do not count.
+        uuid: The BIOS UUID that the provider id names; if it is given, the other keys find nothing.
         system_uuids: The UUID that the kubelet reports, in both byte orders: the swapped one first,
-            as officially.
+            as officially. Beside `uuid` only those of another machine.
         dns_name: The Node's name in small letters, which may be the guest's host name.
         address: The Node's name, if it is an IP address.
         problem: Why there is nothing to look it up by.
@@ -47,10 +47,14 @@ def parsed(text: str) -> str | None:
 
 def target(node: Node) -> Target:
     """Return the keys by which a Node's machine is looked up: its provider id, or all others."""
+    reported = node.status.node_info.system_uuid.strip().lower()
+    known = (swapped(reported), reported) if _UUID.fullmatch(reported) else ()
     if node.spec.provider_id:
         uuid = parsed(node.spec.provider_id)
         if uuid is not None:
-            return Target(uuid=uuid)
+            return Target(
+                uuid=uuid, system_uuids=() if uuid in known else tuple(dict.fromkeys(known))
+            )
         example = "vsphere://422e4956-ad22-1139-6d72-59cc8f26bc90"
         return Target(problem=foreign_id(node.spec.provider_id, "vSphere", example))
     name = node.metadata.name

@@ -20,9 +20,15 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class Unproven(msgspec.Struct, frozen=True):
-    """The answer that no vCenter shows the machine of a provider id; it may still exist."""
+    """The answer that no vCenter shows the machine of a provider id; it may still exist.
+
+    Attributes:
+        uuid: The BIOS UUID in the provider id.
+        others: The UUIDs, all of one other machine, that the Node's kubelet reports.
+    """
 
     uuid: str
+    others: tuple[str, ...] = ()
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -105,7 +111,9 @@ def match(
     """Return the machine of a Node.
 
     A provider id is all that counts where there is one. Else the UUID that the kubelet reports goes
-    first, in both byte orders, then the name.
+    first, in both byte orders, then the name. A machine of that name with another UUID than the
+    kubelet reports is another one, such as of another cluster; and a Node whose kubelet runs on
+    another machine than its provider id says is not gone with that.
 
     While a vCenter does not answer, its machine may be the right one, and what another one shows a
     replica: only one that is in the Node's own vCenter, or runs under its name, is surely the
@@ -128,11 +136,36 @@ def match(
         if not (found := index.of.get(key)):
             continue
         one = _only(found, node)
+        if key[0] != _UUID and isinstance(one, Match) and _is_strange(one, target):
+            one = IdentityConflict(_strange(one, target))
         if not index.failed or (key[0] == _UUID and _is_sure(one, node, told)):
             return one
     if index.failed:
         return _unknown(index.failed)
-    return Unproven(target.uuid) if target.uuid else NotFound()
+    for uuid in target.system_uuids if target.uuid else ():
+        if found := index.of.get((_UUID, uuid)):
+            names = ", ".join(sorted(described(one.machine) for one in found))
+            return IdentityConflict(
+                f"no vCenter shows the machine {target.uuid} of the provider id, but the one that"
+                f" the kubelet reports, {names}: delete the Node, so that it is made anew"
+            )
+    return Unproven(target.uuid, target.system_uuids) if target.uuid else NotFound()
+
+
+def _is_strange(one: Match, target: Target) -> bool:
+    """Tell whether a machine that has the Node's name or address is another than its kubelet's."""
+    return bool(target.system_uuids and one.machine.uuid) and (
+        one.machine.uuid not in target.system_uuids
+    )
+
+
+def _strange(one: Match, target: Target) -> str:
+    return (
+        f"{described(one.machine)} in vCenter {one.vcenter} has the Node's name or address, and the"
+        f" UUID {one.machine.uuid}, but its kubelet reports {target.system_uuids[-1]}, of a machine"
+        " that no vCenter shows: name that machine's datacenter in the cloud-config, or let the"
+        " user read it"
+    )
 
 
 def _is_sure(one: Match | IdentityConflict, node: str, told: Iterable[str]) -> bool:
