@@ -242,15 +242,23 @@ async def test_managers_that_only_share_the_protocol_leave_each_other_alone() ->
         assert kernel() == before
 
 
-async def test_a_manager_that_shares_the_device_has_the_table_too_or_does_not_start() -> None:
-    """Routes do not say which table they belong to: it removed those of the other one."""
+@pytest.mark.parametrize(
+    "second",
+    [Gateway(nft_table="second"), Gateway(nft_table="second", device="second0")],
+    ids=["device", "routing tables"],
+)
+async def test_a_manager_that_shares_ways_has_the_table_too_or_does_not_start(
+    second: Gateway,
+) -> None:
+    """Routes do not say which table they belong to: it took over those of the other one."""
     async with manager(OTHER, ALONE) as theirs:
         await ensure(theirs, OTHER, "theirs")
         before = kernel()
-        with pytest.raises(CloudError, match=r"table proreus has the device proreus0.*nft-table"):
-            async with manager(CLUSTER, Gateway(nft_table="second")):
+        with pytest.raises(CloudError, match=r"table proreus has the device .*nft-table"):
+            async with manager(CLUSTER, second):
                 pass
         assert kernel() == before
-        said("nft", "delete", "table", "inet", "proreus")
-        async with manager(CLUSTER, Gateway(nft_table="second")) as ours:
-            assert isinstance(await ensure(ours, CLUSTER, "ours"), Ensured)
+    said("nft", "delete", "table", "inet", "proreus")
+    said("ip", "link", "delete", "proreus0")
+    async with manager(CLUSTER, second) as ours:
+        assert isinstance(await ensure(ours, CLUSTER, "ours"), Ensured)

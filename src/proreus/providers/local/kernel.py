@@ -82,7 +82,8 @@ class Kernel:
         gateway = self._gateway
         links = self._ask("addr show", "")
         tables = self._table("inet"), self._table("arp")
-        known = addresses_of(Observed(*tables, {}, (), {}, device=False).state)
+        state = Observed(*tables, {}, (), {}, device=False).state
+        known = network.addresses_of(state)
         found = network.interfaces(links, gateway.device)
         ways = {}
         for family, option in network.FAMILIES.items():
@@ -101,7 +102,9 @@ class Kernel:
         own = frozenset(
             each["local"] for link in links for each in link.get("addr_info", ()) if "local" in each
         )
-        self._check_apart({one for of in ways.values() for one in of.addresses} - known)
+        self._check_apart(
+            {one for of in ways.values() for one in network.led(of)} - network.leading(state)
+        )
         return Observed(*tables, ways, found, settings, device, own)
 
     def counters(self) -> Mapping[str, tuple[int, int]]:
@@ -249,11 +252,11 @@ class Kernel:
             return None
         raise _refusal(f"list the table {table}", done.stderr)
 
-    def _check_apart(self, unknown: Collection[str]) -> None:
-        """Refuse a device that the manager of another nftables table has, too.
+    def _check_apart(self, unknown: Collection[network.Way]) -> None:
+        """Refuse a device or routing tables that the manager of another nftables table has, too.
 
         Raises:
-            CloudError: Addresses that our table does not know are those of another one.
+            CloudError: Ways that our table does not know are those of another one.
         """
         if not unknown:
             return
@@ -265,13 +268,14 @@ class Kernel:
             if table == gateway.nft_table or done.returncode:
                 continue
             state = memo.read(nft_changes.comments(json.loads(done.stdout)))
-            if not addresses_of(state).isdisjoint(unknown):
+            if not network.leading(state).isdisjoint(unknown):
                 raise CloudError(
-                    f"the manager of the nftables table {table} has the device {gateway.device} and"
-                    f" the protocol {gateway.protocol}, too: give both the same gateway nft-table"
-                    " in the cloud-config, or this one a device, protocol, mark-mask, first-table"
-                    " and rule-priority of its own; or, if the other one is no more, run 'nft"
-                    f" delete table inet {table}' on this machine"
+                    f"the manager of the nftables table {table} has the device {gateway.device} or"
+                    f" the routing tables from {gateway.first_table} on, and the protocol"
+                    f" {gateway.protocol}, too: give both the same gateway nft-table in the"
+                    " cloud-config, or this one a device, protocol, mark-mask, first-table and"
+                    " rule-priority of its own; or, if the other one is no more, run 'nft delete"
+                    f" table inet {table}' on this machine"
                 )
 
     def _ask(self, question: str, option: str) -> Sequence[Mapping[str, Any]]:
@@ -328,7 +332,7 @@ def bear(routed: Iterable[Routed], state: State) -> None:
     Raises:
         Routed: An address is none of a load balancer in `state`: it has to be another one.
     """
-    had = addresses_of(state)
+    had = network.addresses_of(state)
     for error in routed:
         if error.address not in had:
             raise error
@@ -362,12 +366,6 @@ def _not_ours(address: str) -> Routed:
         " manager's: remove that, or take the address out of the pools in the cloud-config",
         address,
     )
-
-
-def addresses_of(state: State) -> frozenset[str]:
-    """Return the addresses of all load balancers."""
-    every = state.balancers.values()
-    return frozenset(address for one in every for address in one.addresses.values())
 
 
 def _refusal(what: str, output: str) -> CloudError:

@@ -26,6 +26,8 @@ FAMILIES: Final = MappingProxyType({"IPv4": "-4", "IPv6": "-6"})
 QUESTIONS: Final = ("rule show", "route show table all proto {}", "neigh show proxy")
 """The questions to `ip` in each family; {} is our protocol number."""
 
+Way = tuple[str, str]
+"""The number of a node's routing table, or "" for our device, and the address that it leads to."""
 _EVERYWHERE: Final = MappingProxyType({"IPv4": "0.0.0.0/0", "IPv6": "::/0"})
 LENGTH: Final = MappingProxyType({"IPv4": 32, "IPv6": 128})
 """How long the prefix of a single address is, by family."""
@@ -151,6 +153,28 @@ def ways(state: State, found: Sequence[Interface], gateway: Gateway) -> Mapping[
         )
         desired[family] = Ways(frozenset(nodes), nodes, addresses, announced)
     return desired
+
+
+def addresses_of(state: State) -> frozenset[str]:
+    """Return the addresses of all load balancers."""
+    every = state.balancers.values()
+    return frozenset(address for one in every for address in one.addresses.values())
+
+
+def leading(state: State) -> frozenset[Way]:
+    """Return the ways that a state needs."""
+    nodes = {
+        (str(machine.mark), address)
+        for machine in state.machines.values()
+        for address in machine.addresses.values()
+    }
+    return frozenset(nodes | {("", one) for one in addresses_of(state)})
+
+
+def led(found: Ways) -> frozenset[Way]:
+    """Return the ways that the kernel has."""
+    nodes = {(str(number), address) for number, address in found.nodes.items()}
+    return frozenset(nodes | {("", one) for one in found.addresses})
 
 
 def announced(
