@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,12 +24,12 @@ from proreus.cloudprovider import (
     LoadBalancer,
 )
 from proreus.cloudprovider.desired import desired_load_balancer
-from proreus.kube.objects import LoadBalancerIngress
+from proreus.kube.objects import LoadBalancerIngress, ServicePort
 from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig, Vrrp
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.kernel import Kernel
 from proreus.providers.local.load_balancers import LocalLoadBalancers
-from proreus.providers.local.pools import ANNOTATION_ADDRESSES
+from proreus.providers.local.pools import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 from proreus.testing.waiting import until
 
@@ -54,11 +55,13 @@ def _namespace() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def manager(cluster: ClusterIdentity, gateway: Gateway) -> AsyncIterator[LocalLoadBalancers]:
+async def manager(
+    cluster: ClusterIdentity, gateway: Gateway, config: LocalConfig = CONFIG
+) -> AsyncIterator[LocalLoadBalancers]:
     listers = {"services": Objects(), "nodes": Objects()}
     context = Context(cluster, now=lambda: datetime.now(UTC), events=NoEvents(), listers=listers)
     room = Room(gateway, "gateway") if gateway.vrrp.enabled else None
-    found = LocalLoadBalancers(context, msgspec.structs.replace(CONFIG, gateway=gateway), room)
+    found = LocalLoadBalancers(context, msgspec.structs.replace(config, gateway=gateway), room)
     try:
         await found.start()
         yield found
@@ -81,10 +84,15 @@ def web(
     *shown: str,
     at: str = "10.9.0.11",
     asks: str = "",
+    key: str = "",
+    **spec: Any,
 ) -> LoadBalancer:
     ingress = [LoadBalancerIngress(ip=one, ip_mode="VIP") for one in shown]
     annotations = {ANNOTATION_ADDRESSES: asks} if asks else {}
-    service = objects.service(name, uid=f"uid-of-{name}", ingress=ingress, annotations=annotations)
+    annotations |= {ANNOTATION_SHARING_KEY: key} if key else {}
+    service = objects.service(
+        name, uid=f"uid-of-{name}", ingress=ingress, annotations=annotations, **spec
+    )
     hosts = [node("one", at)]
     return desired_load_balancer(service, hosts, of.host_policy(service), cluster)
 
@@ -209,6 +217,23 @@ async def test_nodes_of_two_clusters_may_have_one_name() -> None:
         assert "default via 10.9.0.22" in said("ip", "route", "show", "table", "7302")
         await ours.delete([second.ref])
         assert kernel() == before
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["namespace", "share-across-namespaces"])
+async def test_no_service_shares_an_address_with_one_of_another_cluster(*, is_open: bool) -> None:
+    """Both have a namespace default, and tenants guess keys."""
+    pool = msgspec.structs.replace(CONFIG.pools["default"], share_across_namespaces=is_open)
+    shared = msgspec.structs.replace(CONFIG, pools={"default": pool})
+    other_port = (ServicePort(443, "https"),)
+    async with manager(OTHER, ALONE, shared) as theirs, manager(CLUSTER, ALONE, shared) as ours:
+        await theirs.ensure([web(theirs, OTHER, "theirs", key="k")])
+        lb = web(ours, CLUSTER, "ours", key="k", ports=other_port)
+        answer = (await ours.ensure([lb]))[lb.ref.uid]
+        assert isinstance(answer, Ensured)
+        assert [one.ip for one in answer.ingress] == ["10.9.255.1"]
+        asks = web(ours, CLUSTER, "asks", key="k", asks="10.9.255.0", ports=other_port)
+        with pytest.raises(CloudError, match=r"10\.9\.255\.0.*default/theirs of another cluster"):
+            raise (await ours.ensure([asks]))[asks.ref.uid]  # type: ignore[misc]  # as above
 
 
 async def test_no_service_gets_the_address_of_another_clusters_node() -> None:

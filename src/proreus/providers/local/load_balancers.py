@@ -267,7 +267,7 @@ class LocalLoadBalancers:
             sharing_key=request.sharing_key,
             leave=self._now() + draining if draining else 0.0,
         )
-        occupied.give(uid, taken_of(state, uid))
+        occupied.give(uid, taken_of(state, uid, lb.ref.cluster.uid))
         return state, Ensured(assigned.ingress, rejected)
 
     def _occupied(self, state: State, routed: Iterable[str] = ()) -> Occupied:
@@ -279,7 +279,7 @@ class LocalLoadBalancers:
         )
         nodes = self._context.listers["nodes"].all()
         used = in_use(nodes, self._reach, routed, state.machines.values())
-        return Occupied((*taken(state), *pools.taken_by(others)), used)
+        return Occupied((*taken(state, self._whose[0]), *pools.taken_by(others)), used)
 
     async def _change(self, edit: Callable[[State, Observed], State]) -> None:
         """Read the kernel, edit the state, and apply it."""

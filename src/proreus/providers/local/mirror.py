@@ -66,23 +66,26 @@ def mirrored(
         key = pools.request_for(lb).sharing_key
         return plan.ensured(state, lb, addresses, reach, sharing_key=key, leave=leave)[0]
 
-    state, colliding = _placed(state, waiting, place)
+    state, colliding = _placed(state, waiting, place, cluster)
     bare = state
     for lb, _ in colliding:
         bare = plan.deleted(bare, lb.ref.uid)
     # Services that have exchanged ports, step by step, are in nobody's way but their own.
-    exchanged, still_colliding = _placed(bare, colliding, place)
+    exchanged, still_colliding = _placed(bare, colliding, place, cluster)
     return state if still_colliding else exchanged
 
 
 def _placed(
-    state: State, waiting: Sequence[_Wanted], place: Callable[[State, _Wanted], State]
+    state: State,
+    waiting: Sequence[_Wanted],
+    place: Callable[[State, _Wanted], State],
+    cluster: str,
 ) -> tuple[State, Sequence[_Wanted]]:
     """Return the state with those that are in nobody's way, and the others.
 
     They are tried until no more get in: one may wait for a port that another one leaves.
     """
-    occupied = Occupied(taken(state))
+    occupied = Occupied(taken(state, cluster))
     while True:
         colliding = []
         for one in waiting:
@@ -90,7 +93,7 @@ def _placed(
                 colliding.append(one)
             else:
                 state = place(state, one)
-                occupied.give(one[0].ref.uid, taken_of(state, one[0].ref.uid))
+                occupied.give(one[0].ref.uid, taken_of(state, one[0].ref.uid, cluster))
         if len(colliding) == len(waiting):
             return state, colliding
         waiting = colliding

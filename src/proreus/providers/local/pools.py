@@ -299,6 +299,10 @@ class _Choice:
         if address in in_use and address not in self._current:
             return f"is in use by {in_use[address]}: ask for another one"
         for one in self._others(address):
+            if one.is_foreign and address not in self._current:
+                return (
+                    f"belongs to the Service {one.service} of another cluster: ask for another one"
+                )
             if not one.sharing_key or one.sharing_key != self._request.sharing_key:
                 return (
                     f"belongs to the Service {one.service}: ask for another one, or give both"

@@ -19,6 +19,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """An address that a Service has; a Service with two addresses has two of these.
 
     `service` is namespace/name, for messages. One's own is left out of account by its uid.
+    `is_foreign` is whether the Service is another cluster's, which shares nothing with ours.
     """
 
     address: str
@@ -26,6 +27,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     service: str
     ports: frozenset[Port]
     sharing_key: str = ""
+    is_foreign: bool = False
 
 
 class _Search:

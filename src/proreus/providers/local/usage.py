@@ -46,14 +46,19 @@ def used(pool: Pool, objects: Iterable[KubeObject]) -> int:
     return sum(address is not None and contains(pool, address) for address in addresses)
 
 
-def taken(state: State) -> Iterator[Taken]:
-    """Return the addresses that Services have by the kernel's state."""
+def taken(state: State, cluster: str) -> Iterator[Taken]:
+    """Return the addresses that Services have by the kernel's state.
+
+    Args:
+        state: The state.
+        cluster: The uid of the cluster whose Services are not foreign.
+    """
     for uid in state.balancers:
-        yield from taken_of(state, uid)
+        yield from taken_of(state, uid, cluster)
 
 
-def taken_of(state: State, uid: str) -> Iterator[Taken]:
-    """Return the addresses that one Service has by the kernel's state."""
+def taken_of(state: State, uid: str, cluster: str) -> Iterator[Taken]:
+    """Return the addresses that one Service has by the kernel's state; `cluster` as in `taken`."""
     one = state.balancers[uid]
     ports = frozenset((protocol.upper(), port) for protocol, port in one.ports)
     for address in one.addresses.values():
@@ -63,6 +68,7 @@ def taken_of(state: State, uid: str) -> Iterator[Taken]:
             service=one.service,
             ports=ports,
             sharing_key=one.sharing_key,
+            is_foreign=one.cluster != cluster,
         )
 
 
