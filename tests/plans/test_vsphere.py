@@ -144,6 +144,16 @@ def test_a_node_whose_kubelet_runs_on_another_machine_is_not_gone() -> None:
     assert match(target, index(BY_NAME), "n") == Unproven("gone", ("no", UUID))
 
 
+def test_a_machine_that_is_off_is_not_the_one_on_which_the_kubelet_runs() -> None:
+    """A new machine goes on with the Node of a former one, whose provider id it has."""
+    target = Target(uuid=UUID, system_uuids=("no", "yes"))
+    found = match(target, index(OFF), "n")
+    assert isinstance(found, IdentityConflict)
+    assert "the kubelet reports another one, yes" in str(found)
+    assert match(target, index(ON), "n") == Match("a", ON)
+    assert match(Target(uuid=UUID), index(OFF), "n") == Match("a", OFF)
+
+
 def test_of_copies_the_one_that_runs_under_the_nodes_name_counts() -> None:
     live = machine(3, uuid=UUID, host_name="ONE", power="poweredOn")
     replica = machine(4, uuid=UUID, host_name="one", power="poweredOff")

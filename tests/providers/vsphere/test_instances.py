@@ -241,6 +241,19 @@ async def test_a_node_whose_kubelet_runs_on_a_machine_of_another_uuid_is_not_gon
         assert await one(provider, known) == NotFound()
 
 
+async def test_a_node_goes_on_with_a_new_machine_while_the_former_one_is_off(
+    vcenter: Site,
+) -> None:
+    """The kubelet of a machine that takes over a name goes on with the Node, and its provider id."""
+    await vcenter.simulator.create("old", power="poweredOff")
+    await vcenter.simulator.create("new", hostName="node-1")
+    known = node("node-1", vcenter.id("old"), uuid=vcenter.simulator.uuids["new"])
+    async with started(vcenter.config()) as provider:
+        found = await one(provider, known)
+    assert isinstance(found, CloudError), found
+    assert "delete the Node" in str(found)
+
+
 async def test_a_node_whose_kubelets_machine_is_in_another_datacenter_is_not_gone(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -136,8 +136,8 @@ def match(
         if not (found := index.of.get(key)):
             continue
         one = _only(found, node)
-        if key[0] != _UUID and isinstance(one, Match) and _is_strange(one, target):
-            one = IdentityConflict(_strange(one, target))
+        if isinstance(one, Match) and (problem := _strange(one, target)):
+            one = IdentityConflict(problem)
         if not index.failed or (key[0] == _UUID and _is_sure(one, node, told)):
             return one
     if index.failed:
@@ -152,19 +152,21 @@ def match(
     return Unproven(target.uuid, target.system_uuids) if target.uuid else NotFound()
 
 
-def _is_strange(one: Match, target: Target) -> bool:
-    """Tell whether a machine that has the Node's name or address is another than its kubelet's."""
-    return bool(target.system_uuids and one.machine.uuid) and (
-        one.machine.uuid not in target.system_uuids
-    )
-
-
 def _strange(one: Match, target: Target) -> str:
+    """Return why a machine is another one than the Node's kubelet runs on, or ""."""
+    reported, found = target.system_uuids, f"{described(one.machine)} in vCenter {one.vcenter}"
+    is_told = bool(target.uuid) and one.machine.power == _ON
+    if not (reported and one.machine.uuid) or one.machine.uuid in reported or is_told:
+        return ""
+    if target.uuid:
+        return (
+            f"{found}, the machine of the provider id, is not running, but the kubelet reports"
+            f" another one, {reported[-1]}: delete the Node, so that it is made anew"
+        )
     return (
-        f"{described(one.machine)} in vCenter {one.vcenter} has the Node's name or address, and the"
-        f" UUID {one.machine.uuid}, but its kubelet reports {target.system_uuids[-1]}, of a machine"
-        " that no vCenter shows: name that machine's datacenter in the cloud-config, or let the"
-        " user read it"
+        f"{found} has the Node's name or address, and the UUID {one.machine.uuid}, but its kubelet"
+        f" reports {reported[-1]}, of a machine that no vCenter shows: name that machine's"
+        " datacenter in the cloud-config, or let the user read it"
     )
 
 
