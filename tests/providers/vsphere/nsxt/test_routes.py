@@ -1,11 +1,15 @@
 """Static routes of NSX-T: their ids and tags, adoption, replacement, realization, refusals."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import pytest
 
 from proreus.cloudprovider import CloudError, Done, InvalidRequest, Pending, Route
 from proreus.cloudprovider.identity import MARK_CLUSTER, MARK_CLUSTER_UID
 from proreus.cloudprovider.routes import Routes
+from proreus.testing import objects
 
 from ..site import CLUSTER  # noqa: TID252 - pytest imports tests by path
 from .emulator.server import Emulator, Fault
@@ -67,6 +71,34 @@ async def test_what_the_official_manager_has_made_is_marked_kept_and_then_listed
         nsxt.counted()
         assert await apply(provider, [FIRST]) == {FIRST: Done()}
         assert not [name for name in nsxt.counted() if name.startswith("PUT")]
+
+
+@pytest.mark.parametrize("cidr", ["10.64.0.0/24", "10.64.9.0/24", ""])
+async def test_no_node_takes_the_route_of_another_by_its_provider_id(
+    nsxt: Emulator, cidr: str
+) -> None:
+    """Any kubelet can write another node's id on its own new Node."""
+    born = datetime(2026, 1, 1, tzinfo=UTC)
+    first, taker = (
+        objects.node(
+            name,
+            "vsphere://node-1",
+            addresses=(address,),
+            pod_cidrs=cidrs,
+            creation_timestamp=born + timedelta(days=age),
+        )
+        for age, (name, address, cidrs) in enumerate(
+            (
+                ("node-1", "10.0.0.1", ("10.64.0.0/24",) if cidr else ()),
+                ("taker", "10.0.0.66", (cidr,) if cidr else ()),
+            )
+        )
+    )
+    async with started(nsxt) as provider:
+        answers = await routes(provider).apply(CLUSTER, [taker, first], [FIRST], [])
+        assert answers == {FIRST: Done()}
+        (one,) = nsxt.of("static-routes")
+        assert [hop["ip_address"] for hop in one["next_hops"]] == ["10.0.0.1"]
 
 
 async def test_routes_of_others_are_neither_listed_nor_touched(nsxt: Emulator) -> None:

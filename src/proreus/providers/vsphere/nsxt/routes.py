@@ -22,6 +22,7 @@ from proreus.providers.vsphere.nsxt.static_routes import (
     is_ours,
     leads_to,
     network_of,
+    node_of,
     read_route,
     route_document,
     route_id,
@@ -81,7 +82,7 @@ class NsxtRoutes:
         nodes: Sequence[Node],
         there: Collection[StaticRoute],
     ) -> Answer:
-        node = next((one for one in nodes if one.spec.provider_id == route.target), None)
+        node = node_of(route, nodes)
         if node is None:
             raise InvalidRequest(f"there is no Node with the provider id {route.target}")
         network = network_of(route.destination)

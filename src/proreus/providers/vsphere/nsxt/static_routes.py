@@ -13,7 +13,7 @@ import msgspec
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import MARK_CLUSTER, MARK_CLUSTER_UID, ClusterIdentity
 from proreus.cloudprovider.routes import Route
-from proreus.kube.objects import Node
+from proreus.kube.objects import Node, by_age
 from proreus.providers.vsphere.nsxt.balancing.documents import with_tags
 from proreus.providers.vsphere.nsxt.balancing.parts import tags_of
 from proreus.providers.vsphere.nsxt.operations import Document
@@ -87,6 +87,22 @@ def leads_to(one: StaticRoute, route: Route) -> bool:
     """Tell whether a static route is a route as it was listed."""
     is_same = network_of(one.network) == network_of(route.destination)
     return is_same and as_route(one).target == route.target
+
+
+def node_of(route: Route, nodes: Iterable[Node]) -> Node | None:
+    """Return the node to which a route leads; None if there is none.
+
+    Of several with its provider id it is the one with the pod CIDR, or else the oldest: any kubelet
+    can write another node's id on its own new Node.
+    """
+    same = sorted((one for one in nodes if one.spec.provider_id == route.target), key=by_age)
+    network = network_of(route.destination)
+    having = (
+        one
+        for one in same
+        if network in map(network_of, one.spec.pod_cidrs or (one.spec.pod_cidr,))
+    )
+    return next(having, next(iter(same), None))
 
 
 def route_id(node: Node, destination: str) -> str:
