@@ -1,6 +1,6 @@
 """What the tests of the provider `cloudstack` share: an emulator with machines, and a provider."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -19,12 +19,14 @@ from .emulator.server import Emulator
 CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
 
 
-def context(hooks: CallHooks | None = None, cluster: ClusterIdentity = CLUSTER) -> Context:
+def context(
+    hooks: CallHooks | None = None, cluster: ClusterIdentity = CLUSTER, nodes: Iterable[Node] = ()
+) -> Context:
     return Context(
         cluster,
         now=lambda: datetime.now(UTC),
         events=Events(),
-        listers={name: Objects() for name in CloudStackCloud.needs},
+        listers={name: Objects(nodes if name == "nodes" else ()) for name in CloudStackCloud.needs},
         hooks=hooks,
     )
 
@@ -36,12 +38,16 @@ def cloud(text: str) -> CloudStackCloud:
 
 @asynccontextmanager
 async def started(
-    emulator: Emulator, extra: str = "", sections: str = "", cluster: ClusterIdentity = CLUSTER
+    emulator: Emulator,
+    extra: str = "",
+    sections: str = "",
+    cluster: ClusterIdentity = CLUSTER,
+    nodes: Iterable[Node] = (),
 ) -> AsyncIterator[CloudStackCloud]:
     """A started provider that speaks to the emulator; the calls of its start are forgotten."""
     provider = cloud(emulator.config(extra, sections))
     try:
-        await provider.start(context(cluster=cluster))
+        await provider.start(context(cluster=cluster, nodes=nodes))
         emulator.calls.clear()
         yield provider
     finally:

@@ -30,9 +30,9 @@ from proreus.providers.cloudstack.balancing.annotations import ASSOCIATED
 from proreus.providers.cloudstack.balancing.owners import CLAIM
 
 from .emulator.refusals import Refusal
-from .emulator.server import Emulator
+from .emulator.server import Emulator, served
 from .lb_site import DNS, HTTP, HTTPS, NAME, UID, LBSite, lb_site
-from .site import CLUSTER, started
+from .site import CLUSTER, node, started
 
 OTHER_UID = "5e000000-0000-4000-8000-0000000000b2"
 
@@ -476,6 +476,23 @@ async def test_an_address_that_another_service_has_claimed_is_not_anybodys_to_na
         assert not site.rules()
         assert site.world.tags["Network", site.network] == claims
         assert site.allocated() == ({ip} if is_acquired else set())
+
+
+async def test_another_account_that_shows_none_is_no_end_of_a_deletion(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired())).ingress
+        ref = site.desired(shown=point.ip).ref
+        nodes = [node("node-1", f"external-cloudstack://{site.machines[0]}")]
+    async with served() as other, started(other, nodes=nodes) as provider:
+        assert provider.load_balancers is not None
+        answer = (await provider.load_balancers.delete([ref]))[UID]
+        assert isinstance(answer, CloudError)
+        assert "credentials" in str(answer)
+    async with started(emulator, nodes=nodes) as site.provider:
+        assert (await site.deleted(site.desired(shown=point.ip))).found
+        assert site.is_empty()
+        # Somebody has deleted it by hand: a machine is shown.
+        assert (await site.balancers.delete([ref]))[UID] == Done(found=False)
 
 
 def claimed_by_another(site: LBSite, ip: str, *, tier: bool = False) -> str:

@@ -1,6 +1,6 @@
 """What the tests of the provider `rancher` share: an emulator with hosts, and a provider."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -30,12 +30,14 @@ HTTPS = ServicePort(443, "https", node_port=30443)
 DNS = ServicePort(53, "dns", node_port=30053, protocol="UDP")
 
 
-def context(hooks: CallHooks | None = None, cluster: ClusterIdentity = CLUSTER) -> Context:
+def context(
+    hooks: CallHooks | None = None, cluster: ClusterIdentity = CLUSTER, nodes: Iterable[Node] = ()
+) -> Context:
     return Context(
         cluster,
         now=lambda: datetime.now(UTC),
         events=Events(),
-        listers={name: Objects() for name in RancherCloud.needs},
+        listers={name: Objects(nodes if name == "nodes" else ()) for name in RancherCloud.needs},
         hooks=hooks,
     )
 
@@ -47,12 +49,15 @@ def cloud(text: str) -> RancherCloud:
 
 @asynccontextmanager
 async def started(
-    emulator: Emulator, sections: str = "", cluster: ClusterIdentity = CLUSTER
+    emulator: Emulator,
+    sections: str = "",
+    cluster: ClusterIdentity = CLUSTER,
+    nodes: Iterable[Node] = (),
 ) -> AsyncIterator[RancherCloud]:
     """A started provider that speaks to the emulator; the calls of its start are forgotten."""
     provider = cloud(emulator.config(sections))
     try:
-        await provider.start(context(cluster=cluster))
+        await provider.start(context(cluster=cluster, nodes=nodes))
         emulator.calls.clear()
         yield provider
     finally:

@@ -148,6 +148,28 @@ async def test_none_is_made_anew_in_another_environment(emulator: Emulator) -> N
         assert not other.world.of("stack")
 
 
+async def test_another_environment_that_shows_none_is_no_end_of_a_deletion(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        (point, *_) = (await site.made(site.desired())).ingress
+        ref = site.desired(ingress=[point]).ref
+        nodes = site.nodes
+    async with (
+        served(Emulator(emulator.versions)) as other,
+        started(other, nodes=nodes) as provider,
+    ):
+        other.world.add_hosts(["theirs"])
+        assert provider.load_balancers is not None
+        answer = (await provider.load_balancers.delete([ref]))[UID]
+        assert isinstance(answer, CloudError)
+        assert "credentials" in str(answer)
+    async with started(emulator, nodes=nodes) as site.provider:
+        assert (await site.deleted(site.desired(ingress=[point]))).found
+        # Somebody has deleted it by hand: a host is shown.
+        assert (await site.balancers.delete([ref]))[UID] == Done(found=False)
+
+
 async def test_with_local_traffic_only_nodes_with_ready_pods_are_hosts(emulator: Emulator) -> None:
     async with lb_site(emulator) as site:
         labels = {LABEL_SERVICE_NAME: site.desired().ref.service_name}

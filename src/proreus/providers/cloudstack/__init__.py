@@ -31,7 +31,7 @@ class CloudStackCloud(CloudProvider):
 
     name: ClassVar[str] = "cloudstack"
     names: ClassVar[tuple[str, ...]] = ("external-cloudstack",)
-    needs: frozenset[str] = frozenset({"endpoint_slices"})
+    needs: frozenset[str] = frozenset({"endpoint_slices", "nodes"})
     config_type: ClassVar[type[msgspec.Struct] | None] = CloudStackConfig
 
     def __init__(self, config: msgspec.Struct | None) -> None:
@@ -63,7 +63,9 @@ class CloudStackCloud(CloudProvider):
             region=self._config.global_.region,
             dual_stack=self._config.node.dual_stack,
         )
-        self.load_balancers = from_verbs(CloudStackLoadBalancers(api, machines, self._config))
+        self.load_balancers = from_verbs(
+            CloudStackLoadBalancers(api, machines, self._config, context.listers["nodes"])
+        )
         self.volumes = per_volume(CloudStackVolumes(api, region=self._config.global_.region).labels)
         if vpc := self._config.route.vpc_id:
             if version < ROUTES_SINCE:

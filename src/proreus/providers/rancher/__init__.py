@@ -28,7 +28,7 @@ class RancherCloud(CloudProvider):
     """An environment of a Rancher server, as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "rancher"
-    needs: frozenset[str] = frozenset({"endpoint_slices"})
+    needs: frozenset[str] = frozenset({"endpoint_slices", "nodes"})
     config_type: ClassVar[type[msgspec.Struct] | None] = RancherConfig
     config_environment: ClassVar[Mapping[str, str]] = VARIABLES
 
@@ -58,4 +58,4 @@ class RancherCloud(CloudProvider):
         await api.choose_version()
         hosts = Hosts(api)
         self.instances = RancherInstances(hosts)
-        self.load_balancers = from_verbs(RancherLoadBalancers(api, hosts))
+        self.load_balancers = from_verbs(RancherLoadBalancers(api, hosts, context.listers["nodes"]))

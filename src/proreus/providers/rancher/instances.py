@@ -50,6 +50,15 @@ class Hosts:
         """
         return merged(await self._api.listed("hosts", include="ipAddresses"))
 
+    async def by_uuid(self, uuids: Collection[str]) -> dict[str, Described | None]:
+        """Return hosts by their uuids; None for those that are not in a list of all.
+
+        Raises:
+            CloudError: Rancher gives no usable answer.
+        """
+        known = {uuid_of(host): host for host in await self.all()}
+        return {uuid: known.get(uuid) for uuid in uuids}
+
     async def alone(self, uuids: Collection[str]) -> Alone:
         """Ask for each of these hosts alone, since a list in pages may have passed one over."""
         return await each(sorted(uuids), lambda one: one, self._one, _AT_ONCE)

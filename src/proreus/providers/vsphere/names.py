@@ -47,19 +47,16 @@ def parsed(text: str) -> str | None:
 
 def target(node: Node) -> Target:
     """Return the keys by which a Node's machine is looked up: its provider id, or all others."""
-    reported = node.status.node_info.system_uuid.strip().lower()
-    known = (swapped(reported), reported) if _UUID.fullmatch(reported) else ()
+    known = system_uuids(node)
     if node.spec.provider_id:
         uuid = parsed(node.spec.provider_id)
         if uuid is not None:
-            return Target(
-                uuid=uuid, system_uuids=() if uuid in known else tuple(dict.fromkeys(known))
-            )
+            return Target(uuid=uuid, system_uuids=() if uuid in known else known)
         example = "vsphere://422e4956-ad22-1139-6d72-59cc8f26bc90"
         return Target(problem=foreign_id(node.spec.provider_id, "vSphere", example))
     name = node.metadata.name
     address = str(ip) if (ip := parsed_address(name)) else ""
-    return Target(system_uuids=system_uuids(node), dns_name=name.lower(), address=address)
+    return Target(system_uuids=known, dns_name=name.lower(), address=address)
 
 
 def parsed_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

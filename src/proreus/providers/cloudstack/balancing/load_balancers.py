@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from proreus.cloudprovider.identity import MARK_FINGERPRINT, ClusterIdentity, OwnedObject
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
@@ -22,13 +23,13 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     nodes_with_pods,
 )
-from proreus.cloudprovider.lookups import Recent
+from proreus.cloudprovider.lookups import Recent, check_nodes_shown
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge
 from proreus.cloudprovider.waits import Missed, Working
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import documents, owners
 from proreus.providers.cloudstack.balancing.annotations import ASSOCIATED, Options, read_options
@@ -98,9 +99,17 @@ class _Record:
 class CloudStackLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
-    def __init__(self, api: Api, machines: Machines, config: CloudStackConfig) -> None:
-        """Keep the client of CloudStack, and the cloud-config."""
+    def __init__(
+        self,
+        api: Api,
+        machines: Machines,
+        config: CloudStackConfig,
+        nodes: Lister[KubeObject],
+    ) -> None:
+        """Keep the client of CloudStack, the reader of machines, the config, and all nodes."""
         self._api = api
+        self._machines = machines
+        self._nodes = nodes
         self._inputs = (config.tenants,)
         self._reader = Reader(api, config.tenants)
         self._hosts = Recent(machines.by_id)
@@ -236,6 +245,8 @@ class CloudStackLoadBalancers:
         await converge(observed, lambda now: deletion(now, network), take)
         await check_elsewhere(self._reader, ref, self._api.project)
         was_there = ref.uid in self._deleted
+        if ref.last_ingress and not was_there:
+            await check_nodes_shown(self._nodes.all(), parsed, self._machines.by_id)
         self._deleted.discard(ref.uid)
         self._reader.forget(ref.uid)
         self._works.waits.done(ref.uid)

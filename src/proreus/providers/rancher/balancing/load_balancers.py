@@ -13,6 +13,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
@@ -24,11 +25,12 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     nodes_with_pods,
 )
+from proreus.cloudprovider.lookups import check_nodes_shown
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.cloudprovider.waits import Missed, Waits, Working
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
 from proreus.providers.rancher.api import Api
 from proreus.providers.rancher.balancing import documents, owners
 from proreus.providers.rancher.balancing.desired import (
@@ -68,10 +70,11 @@ PACE: Final = tuple(min(0.3 * 1.6**times, 15.0) for times in range(10))
 class RancherLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
-    def __init__(self, api: Api, hosts: Hosts) -> None:
-        """Keep the client of Rancher, and the reader of hosts."""
+    def __init__(self, api: Api, hosts: Hosts, nodes: Lister[KubeObject]) -> None:
+        """Keep the client of Rancher, the reader of hosts, and all nodes."""
         self._api = api
         self._hosts = hosts
+        self._nodes = nodes
         self._missed = Missed()
         self._sharing = Sharing()
         self._reader = Reader(api, self._sharing)
@@ -143,6 +146,8 @@ class RancherLoadBalancers:
         except Working as working:
             return self._waits.pending(ref.uid, working.reason)
         was_there = ref.uid in self._deleted
+        if ref.last_ingress and not was_there:
+            await check_nodes_shown(self._nodes.all(), parsed, self._hosts.by_uuid)
         self._deleted.discard(ref.uid)
         self._waits.done(ref.uid)
         return Done(found=was_there)
