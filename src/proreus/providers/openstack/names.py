@@ -1,7 +1,7 @@
 """Read which server a Node is: by provider ids and server names. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id
@@ -30,6 +30,45 @@ def parsed(text: str) -> tuple[str, str] | None:
         return ("", text.lower()) if UUID.fullmatch(text) else None
     match = _PROVIDER_ID.fullmatch(text)
     return (match["region"], match["id"].lower()) if match else None
+
+
+def nodes_by_server(nodes: Iterable[KubeObject]) -> dict[str, frozenset[str]]:
+    """Return the names of the Nodes that name a server, by the server's id."""
+    found: dict[str, frozenset[str]] = {}
+    for one in nodes:
+        if isinstance(one, Node) and (id_ := parsed(one.spec.provider_id)) is not None:
+            found[id_[1]] = found.get(id_[1], frozenset()) | {one.metadata.name}
+    return found
+
+
+def misnamed(
+    servers: Mapping[str, Described], nodes: Mapping[str, Collection[str]]
+) -> dict[str, str]:
+    """Return why servers are taken for none of the cluster's, by id, though Nodes name them.
+
+    A kubelet can name any server of the project, but it chooses neither its Node's name nor that of
+    a server, and both are one in most clusters. Where half of the servers have other names than
+    their Nodes, that says nothing.
+
+    Args:
+        servers: The servers by id, as Nova describes them.
+        nodes: The names of the Nodes that name them, by the servers' ids.
+    """
+    others = [id_ for id_, server in servers.items() if not is_called(server, nodes[id_])]
+    if 2 * len(others) >= len(servers):
+        return {}
+    return {
+        id_: f"server {id_} is called {servers[id_].get('name')}, and its Node"
+        f" {', '.join(sorted(nodes[id_]))}, while most servers have the name of their Node"
+        for id_ in others
+    }
+
+
+def is_called(server: Described, nodes: Iterable[str]) -> bool:
+    """Tell whether a server has the name of one of these Nodes, with another domain or without."""
+    names = (server.get("name"), (server.get("metadata") or {}).get("hostname"))
+    known = {str(name).lower().partition(".")[0] for name in names if name}
+    return any(node.lower().partition(".")[0] in known for node in nodes)
 
 
 def foreign_project(described: Described, project: str) -> str:

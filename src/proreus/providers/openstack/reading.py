@@ -1,18 +1,24 @@
 """Read servers, ports and flavors in few requests."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+import random
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.cloudprovider.lookups import in_parts
+from proreus.cloudprovider.lookups import MOST_SHOWN, in_parts
 from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.servers import Servers
 from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import answers_for
 from proreus.providers.openstack.machines import Wires
-from proreus.providers.openstack.names import foreign_project
+from proreus.providers.openstack.names import (
+    foreign_project,
+    is_called,
+    misnamed,
+    nodes_by_server,
+)
 
 MOST_IDS: Final = 100
 """Ids in one query: with 8,190 characters in a line of a request, as many servers allow."""
@@ -112,6 +118,35 @@ class Reader(Servers):
             if self._tenants.lists(EVERY_NAMESPACE, (id_of(port), str(port.get("project_id"))))
         }
         return {id_: why for id_, why in found.items() if why and id_ not in listed}
+
+    async def unlike(self, ports: Sequence[Described]) -> dict[str, str]:
+        """Return which ports are those of servers that a Node names by mistake, or by a lie.
+
+        Only where one has another name than its Node, the answer depends on other nodes' servers.
+
+        Raises:
+            CloudError: Nova gives no usable answer.
+        """
+        named = nodes_by_server(self._api.context.listers["nodes"].all())
+        asked = {
+            server
+            for port in ports
+            if (server := str(port["device_id"])) in named
+            and not self._tenants.lists(EVERY_NAMESPACE, (server, id_of(port)))
+        }
+        shown = await self._servers(asked)
+        if all(is_called(server, named[id_]) for id_, server in shown.items()):
+            return {}
+        rest = sorted(named.keys() - asked)
+        shown |= await self._servers(random.sample(rest, min(len(rest), MOST_SHOWN)))
+        why = misnamed(shown, named)
+        found = {id_of(port): str(port["device_id"]) for port in ports}
+        return {port: why[id_] for port, id_ in found.items() if id_ in asked and id_ in why}
+
+    async def _servers(self, ids: Collection[str]) -> dict[str, Described]:
+        """Return those servers that Nova shows."""
+        found = await self.by_id(ids)
+        return {id_: one for id_, one in found.items() if isinstance(one, Mapping)}
 
     async def _networks(self, ids: Collection[str]) -> dict[str, str]:
         found = await self._listed("network_list", "networks", "id", ids, ("id", "name"))

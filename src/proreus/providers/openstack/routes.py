@@ -160,13 +160,19 @@ class OpenStackRoutes:
         needed: dict[str, list[Route]] = {}
         for route, one in made.items():
             needed.setdefault(id_of(one.port), []).append(route)
+        new = [
+            one.port
+            for route, one in made.items()
+            if changed_pairs(one.port, [route.destination], ()) is not None
+        ]
+        strange = {**await self._reader.unlike(new), **work.strange}
 
         async def change(routes: list[Route]) -> None:
             port = made[routes[0]].port
             new = {
                 route: changed_pairs(port, [route.destination], ()) is not None for route in routes
             }
-            if any(new.values()) and (why := work.strange.get(id_of(port))):
+            if any(new.values()) and (why := strange.get(id_of(port))):
                 work.answers.update(dict.fromkeys(routes, _not_ours(port, why)))
                 return
             try:
@@ -336,8 +342,8 @@ class OpenStackRoutes:
 
 def _not_ours(port: Described, why: str) -> CloudError:
     return CloudError(
-        f"port {id_of(port)} of the node's server lets no pods' packets through: {why}: if the"
-        f" nodes are in that project, give allow = *={port.get('project_id')} in [Tenants] of the"
+        f"port {id_of(port)} of the node's server lets no pods' packets through: {why}: if it is a"
+        f" node's, give allow = *={id_of(port)}, or its project's id, in [Tenants] of the"
         " cloud-config"
     )
 

@@ -278,7 +278,10 @@ class SecurityGroups:
         attached = await self._reader.ports(*_GROUPS, [group], more=_GROUPS) if group else []
         servers = unreached(desired, attached)
         candidates = await self._reader.ports("device_id", servers, more=_GROUPS)
-        strange = await self._reader.strange(candidates)
+        strange = {
+            **await self._reader.unlike(candidates),
+            **await self._reader.strange(candidates),
+        }
         for id_, why in strange.items():
             log.warning("Port %s of a Node's server gets no security group: %s", id_, why)
         candidates = [port for port in candidates if id_of(port) not in strange]

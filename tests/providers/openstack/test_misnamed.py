@@ -1,0 +1,83 @@
+"""Nodes that name a server which is not theirs, as a kubelet can: by its name it is somebody else's."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from proreus.cloudprovider import Ensured
+from proreus.cloudprovider.load_balancers import Done
+from proreus.kube.objects import Node
+from proreus.providers.openstack.names import is_called, misnamed
+
+from .test_routes import SECTION, desired_routes
+from .test_security_groups import Guarded
+from .wire import CLUSTER, ROUTER, Wire, context, node, port, served, started, uuid
+
+
+def named_nodes(wire: Wire, count: int, *others: str) -> list[Node]:
+    """Nodes whose servers have their names, and some whose servers have others."""
+    names = [f"node-{number}" for number in range(1, count + 1)]
+    servers = [*names, *others]
+    ids = [wire.add(number, name) for number, name in enumerate(servers, 1)]
+    called = [*names, *(f"other-{name}" for name in others)]
+    return [node(name, f"openstack:///{id_}") for name, id_ in zip(called, ids, strict=True)]
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_a_server_with_another_name_than_its_node_forwards_to_no_pods(
+    wire: Wire, *, is_listed: bool
+) -> None:
+    nodes = named_nodes(wire, 2, "database")
+    wire.ports.append(port("r", ROUTER, "10.0.0.1", allowed_address_pairs=[]))
+    wanted = desired_routes(nodes)
+    more = "[Tenants]\nallow = *=p-3\n" if is_listed else ""
+    async with started(wire.config(sections=SECTION + more), context(nodes=nodes)) as provider:
+        assert provider.routes is not None
+        answers = await provider.routes.apply(CLUSTER, nodes, wanted, [])
+    assert answers[wanted[0]] == answers[wanted[1]] == Done()
+    assert wire.pairs("p-1") == ["10.244.1.0/24"]
+    if is_listed:
+        assert wire.pairs("p-3") == ["10.244.3.0/24"]
+        return
+    assert "is called database, and its Node other-database" in str(answers[wanted[2]])
+    assert wire.pairs("p-3") == []
+    assert len(wire.router["routes"]) == 2
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Guarded]:
+    made = Guarded()
+    made.wire.good_tokens = {f"token-{number}" for number in range(10)}
+    async with served(made.wire):
+        yield made
+
+
+@pytest.mark.parametrize("is_usual", [True, False])
+async def test_a_server_with_another_name_than_its_node_gets_no_security_group(
+    site: Guarded, *, is_usual: bool
+) -> None:
+    """Unless that is usual in the cluster."""
+    more = [site.wire.add(number, "x" if is_usual else f"more-{number}") for number in (3, 4, 5)]
+    nodes = [node(f"more-{number}", f"openstack:///{id_}") for number, id_ in enumerate(more, 3)]
+    first, second = site.wire.servers[uuid(1)], site.wire.servers[uuid(2)]
+    first["name"], second["name"] = "N1.example.org", "database"
+    async with started(site.text(), context(nodes=[*site.nodes, *nodes])) as provider:
+        assert isinstance(await site.ensure(provider, site.service()), Ensured)
+    ours, theirs = (len(site.wire.port(f"p-{number}")["security_groups"]) for number in (1, 2))
+    assert ours == 2
+    assert theirs == (2 if is_usual else 1)
+
+
+def test_names_are_compared_without_domains_and_capitals() -> None:
+    server = {"id": uuid(1), "name": "Node-1.example.org", "metadata": {"hostname": "alias"}}
+    assert is_called(server, ["x", "node-1.other.org"])
+    assert is_called(server, ["alias"])
+    assert not is_called(server, ["node-10"])
+    assert not is_called({"id": uuid(1)}, ["none"])
+    one, two, three = uuid(1), uuid(2), uuid(3)
+    names = {one: ["node-1"], two: ["node-2"], three: ["node-3"]}
+    shown = {id_: {"id": id_, "name": name} for id_, (name,) in names.items()}
+    assert misnamed(shown, names) == {}
+    other = {three: {"id": three, "name": "database"}}
+    assert list(misnamed({**shown, **other}, names)) == [three]
+    assert misnamed({one: shown[one], **other}, names) == {}, "of two nobody knows"
