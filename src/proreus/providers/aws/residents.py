@@ -4,11 +4,10 @@ A Node names its instance itself, so a kubelet can name any instance. In a clust
 bear its tag, as the official manager asks for, one without the tag is somebody else's.
 """
 
-import random
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from proreus.cloudprovider.lookups import MOST_SHOWN
+from proreus.cloudprovider.lookups import MOST_SHOWN, some_of
 from proreus.kube.objects import Node
 from proreus.providers.aws.identity import ClusterTags, Described, Place, tags_of
 from proreus.providers.aws.memberships import Memberships
@@ -43,7 +42,7 @@ class Residents:
             return {}
         named = (one.spec.provider_id for one in self._nodes.all() if isinstance(one, Node))
         others = sorted({id_ for one in named if (id_ := instance_id(one))} - shown.keys())
-        asked = random.sample(others, min(len(others), MOST_SHOWN))
+        asked = some_of(others, MOST_SHOWN)
         return strangers([*shown.values(), *await self._memberships.of(asked)], self._tags)
 
 

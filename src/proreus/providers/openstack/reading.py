@@ -1,12 +1,11 @@
 """Read servers, ports and flavors in few requests."""
 
 import asyncio
-import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.cloudprovider.lookups import MOST_SHOWN, in_parts
+from proreus.cloudprovider.lookups import MOST_SHOWN, in_parts, some_of
 from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.servers import Servers
@@ -138,7 +137,7 @@ class Reader(Servers):
         if all(is_called(server, named[id_]) for id_, server in shown.items()):
             return {}
         rest = sorted(named.keys() - asked)
-        shown |= await self._servers(random.sample(rest, min(len(rest), MOST_SHOWN)))
+        shown |= await self._servers(some_of(rest, MOST_SHOWN))
         why = misnamed(shown, named)
         found = {id_of(port): str(port["device_id"]) for port in ports}
         return {port: why[id_] for port, id_ in found.items() if id_ in asked and id_ in why}
