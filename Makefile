@@ -15,6 +15,8 @@ WORKERS ?= $(shell n=$$(( 3 * $$(nproc 2>/dev/null || echo 2) )); echo $$(( n < 
 CROWD = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The tests on a real OpenStack are a stage: two runs would share its projects and quotas.
 INNER = -m 'not long' --ignore-glob='*/test_real*.py' $(CROWD)
+# What other clones of this repository need as well, such as what mypy knows of unchanged files.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/proreus
 # What needs no control plane.
 QUICK := tests/plans tests/properties tests/cloudprovider tests/controllers tests/kube tests/test_shape.py
 # The image: what builds it, what it stands on, what it is called.
@@ -99,7 +101,7 @@ lint: $(STAMP) ## Check style and format
 
 types: $(STAMP) ## Check types
 	@echo '== types'
-	@$(BIN)/mypy
+	@$(BIN)/mypy --cache-dir $(CACHE)/mypy
 
 contracts: $(STAMP) ## Check which package may import which
 	@echo '== contracts'
