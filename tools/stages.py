@@ -168,9 +168,10 @@ STAGES: Final = (
         "openstack",
         "the provider openstack works on real services",
         (".ci/openstack",),
-        420,
+        450,
         (*_OPENSTACK, ".ci/openstack"),
         prepare=(".ci/openstack", "prepare"),
+        ci=True,
     ),
     Stage(
         "aws",
