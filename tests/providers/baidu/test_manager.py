@@ -172,6 +172,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     ]
 
 
+@pytest.mark.long
 async def test_nothing_is_left_of_a_life_in_which_the_cloud_throttles_fails_and_loses_answers(
     control_plane: ControlPlane, emulator: Emulator, tmp_path: Path
 ) -> None:

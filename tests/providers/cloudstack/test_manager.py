@@ -170,6 +170,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     assert not [secret for secret in ("planted-secret-key", "signature=") if secret in text]
 
 
+@pytest.mark.long
 async def test_nothing_is_left_of_a_life_in_which_cloudstack_throttles_fails_and_loses_answers(
     control_plane: ControlPlane, emulator: Emulator, tmp_path: Path
 ) -> None:
