@@ -14,6 +14,7 @@ from proreus.cloudprovider.errors import (
     Unauthenticated,
 )
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
+from proreus.cloudprovider.lookups import swapped
 from proreus.kube.objects import NodeAddress
 from proreus.providers.ovirt import places
 
@@ -96,6 +97,35 @@ async def test_a_node_is_found_by_domain_name_by_name_and_by_the_uuid_that_its_k
     assert [machine(answers, of.metadata.name).provider_id for of in nodes] == [
         PREFIX + whole, PREFIX + named, PREFIX + known
     ]  # fmt: skip
+
+
+async def test_a_node_takes_no_machine_of_another_cluster_by_its_name(engine: Engine) -> None:
+    (theirs,) = engine.world.add_vms(["worker-1"])
+    async with started(engine) as provider:
+        found = await one(provider, node("worker-1", uuid=GONE))
+        assert isinstance(found, IdentityConflict)
+        assert theirs in str(found)
+        assert GONE in str(found)
+        # A kubelet that does not tell, and one on an old kernel, which swaps bytes.
+        for told in ("", "Not Settable", swapped(theirs)):
+            machine({"it": await one(provider, node("worker-1", uuid=told))}, "it")
+
+
+async def test_a_node_is_not_gone_while_its_kubelet_s_machine_is_there(engine: Engine) -> None:
+    # Such as one that was exported and imported as a clone: its disk knows the Node's name.
+    former, now = engine.world.add_vms(["worker-1", "clone-of-worker-1"])
+    engine.world.remove(former)
+    async with started(engine) as provider:
+        for told in (now.upper(), swapped(now)):
+            found = await one(provider, node("worker-1", PREFIX + former, uuid=told))
+            assert isinstance(found, IdentityConflict)
+            assert now in str(found)
+        for told in (former, swapped(former), "", GONE):
+            of = node("worker-1", PREFIX + former, uuid=told)
+            assert await one(provider, of) == NotFound()
+        engine.fail("vms.get", 500, skip=1, times=9)
+        found = await one(provider, node("worker-1", PREFIX + former, uuid=GONE))
+        assert isinstance(found, CloudError)
 
 
 async def test_of_machines_with_one_name_the_one_that_runs_counts_and_two_are_a_conflict(

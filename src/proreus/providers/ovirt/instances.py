@@ -20,7 +20,7 @@ from proreus.providers.ovirt.engine import Engine
 from proreus.providers.ovirt.machines import Machine, described, state_of
 from proreus.providers.ovirt.names import ownership, target
 from proreus.providers.ovirt.places import Place, Places
-from proreus.providers.ovirt.plan import Index, Unproven, absence, match
+from proreus.providers.ovirt.plan import Index, Unproven, gone, match
 from proreus.providers.ovirt.searches import IDS
 
 BATCH: Final = 1000
@@ -75,13 +75,17 @@ class OVirtInstances:
         known: list[Machine] = []
         if any(one.name for one in targets.values()) or len(ids) > IDS:
             known = await self._engine.found()
-        # What the search of the cloud-config lacks may be there nevertheless.
+        # What the search of the cloud-config lacks may be there nevertheless, and so may the
+        # machine on which a kubelet runs, if that is another one than its Node says.
+        ids |= {uuid for one in targets.values() if one.id for uuid in one.system_uuids}
         by_id = await self._by_id(ids - {one.id for one in known})
         index = Index(known, [one for one in by_id.values() if isinstance(one, Machine)])
         found = {name: match(one, index, self._engine.search) for name, one in targets.items()}
-        missing = {one.id for one in found.values() if isinstance(one, Unproven)}
+        unproven = [one for one in found.values() if isinstance(one, Unproven)]
+        missing = {id_ for one in unproven for id_ in (one.id, *one.others)}
         failed = {id_: one for id_, one in by_id.items() if isinstance(one, CloudError)}
-        direct = await each(missing - set(failed), str, self._engine.machine, _AT_ONCE)
+        asked = await each(missing - set(failed), str, self._engine.machine, _AT_ONCE)
+        direct = {**asked, **failed}
         named = await self._named([one for one in found.values() if isinstance(one, Machine)])
         answers: dict[str, InstanceAnswer] = {}
         for node in nodes:
@@ -89,8 +93,7 @@ class OVirtInstances:
             if isinstance(one, Machine):
                 answers[node.metadata.name] = self._answer(node, one, named)
             elif isinstance(one, Unproven):
-                why = failed.get(one.id)
-                answers[node.metadata.name] = why or absence(one.id, direct[one.id])
+                answers[node.metadata.name] = gone(one, direct)
             else:
                 answers[node.metadata.name] = one
         return answers

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.cloudprovider.lookups import foreign_id, ownership_by_id
+from proreus.cloudprovider.lookups import foreign_id, ownership_by_id, system_uuids
 from proreus.kube.objects import Node
 
 IN_TREE: Final = "ovirt:///"
@@ -22,14 +22,15 @@ class Target(msgspec.Struct, frozen=True):
     """The keys by which a Node's virtual machine is looked up.
 
     Attributes:
-        id: The machine's id, from the provider id; if it is given, the other keys do not count.
-        system_uuid: The UUID that the kubelet reports, which is the machine's id, too.
+        id: The machine's id, from the provider id; if it is given, the other keys find nothing.
+        system_uuids: The UUID that the kubelet reports, which is the machine's id, too, in both
+            byte orders. Beside `id` only those of another machine.
         name: The Node's name in small letters, which may be the machine's domain name or its name.
         problem: Why there is nothing to look it up by.
     """
 
     id: str = ""
-    system_uuid: str = ""
+    system_uuids: tuple[str, ...] = ()
     name: str = ""
     problem: str = ""
 
@@ -46,16 +47,14 @@ def parsed(text: str) -> str | None:
 
 def target(node: Node) -> Target:
     """Return the keys by which a Node's machine is looked up: its provider id, or all others."""
+    known = system_uuids(node)
     if node.spec.provider_id:
         id_ = parsed(node.spec.provider_id)
         if id_ is not None:
-            return Target(id=id_)
+            return Target(id=id_, system_uuids=() if id_ in known else known)
         example = f"{IN_TREE}2e8c1f0a-0000-4000-8000-000000000000"
         return Target(problem=foreign_id(node.spec.provider_id, "oVirt", example))
-    uuid = node.status.node_info.system_uuid.strip().lower()
-    return Target(
-        system_uuid=uuid if _UUID.fullmatch(uuid) else "", name=node.metadata.name.lower()
-    )
+    return Target(system_uuids=known, name=node.metadata.name.lower())
 
 
 def ownership(node: Node) -> Ownership:

@@ -1,6 +1,6 @@
 """Decide which machine a Node is, and what proves that its machine is gone. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -11,9 +11,15 @@ from proreus.providers.ovirt.names import Target
 
 
 class Unproven(msgspec.Struct, frozen=True):
-    """The answer that no search shows the machine of a provider id; it may still exist."""
+    """The answer that no search shows the machine of a provider id; it may still exist.
+
+    Attributes:
+        id: The machine's id.
+        others: The UUIDs, all of one other machine, that the Node's kubelet reports.
+    """
 
     id: str
+    others: tuple[str, ...] = ()
 
 
 class Index:
@@ -47,7 +53,10 @@ def match(target: Target, index: Index, search: str) -> Machine | Unproven | Not
     """Return the machine of a Node.
 
     A provider id is all that counts where there is one. Else the UUID that the kubelet reports
-    goes first, then the domain name that the guest reports, then the machine's name.
+    goes first, then the domain name that the guest reports, then the machine's name. A machine of
+    that name with another id than the kubelet reports is another one, such as of another cluster;
+    and a Node whose kubelet runs on another machine than its provider id says is not gone with
+    that.
 
     Args:
         target: The keys that the Node gives.
@@ -57,12 +66,13 @@ def match(target: Target, index: Index, search: str) -> Machine | Unproven | Not
     if target.problem:
         return InvalidRequest(target.problem)
     if target.id:
-        return index.by_id.get(target.id) or Unproven(target.id)
-    if target.system_uuid in index.listed:
-        return index.listed[target.system_uuid]
+        return index.by_id.get(target.id) or _missing(target, index)
+    for uuid in target.system_uuids:
+        if uuid in index.listed:
+            return index.listed[uuid]
     for known in (index.by_fqdn, index.by_name):
         if found := known.get(target.name):
-            return _only(found, target.name)
+            return _own(_only(found, target.name), target)
     if search and not index.listed:
         return CloudError(
             f"the search of the cloud-config ([Filters] vms), {search!r}, finds no machine at all;"
@@ -70,6 +80,29 @@ def match(target: Target, index: Index, search: str) -> Machine | Unproven | Not
             " page"
         )
     return NotFound()
+
+
+def _missing(target: Target, index: Index) -> Unproven | IdentityConflict:
+    """Return the answer about a machine that no search shows."""
+    for uuid in target.system_uuids:
+        if uuid in index.by_id:
+            return IdentityConflict(
+                f"no search shows the machine {target.id} of the provider id, but the one that the"
+                f" kubelet reports, {described(index.by_id[uuid])}: delete the Node, so that it is"
+                " made anew"
+            )
+    return Unproven(target.id, target.system_uuids)
+
+
+def _own(found: Machine | IdentityConflict, target: Target) -> Machine | IdentityConflict:
+    """Return the machine of a Node's name, unless its kubelet surely runs on another one."""
+    if not isinstance(found, Machine) or not target.system_uuids:
+        return found
+    return IdentityConflict(
+        f"{described(found)} has the name {target.name}, but the Node's kubelet reports the UUID"
+        f" {target.system_uuids[-1]}, which is no machine's that the search of the cloud-config"
+        " finds ([Filters] vms): let it find that machine, or rename one of the two"
+    )
 
 
 def _only(found: Sequence[Machine], name: str) -> Machine | IdentityConflict:
@@ -82,6 +115,17 @@ def _only(found: Sequence[Machine], name: str) -> Machine | IdentityConflict:
     return IdentityConflict(
         f"{len(found)} virtual machines are called {name}: {names}; rename or remove all but one"
     )
+
+
+def gone(one: Unproven, direct: Mapping[str, Machine | CloudError | None]) -> NotFound | CloudError:
+    """Return the answer about a Node whose machine no search shows.
+
+    Args:
+        one: The machine, and the other one on which the Node's kubelet may run.
+        direct: The answers at the machines' own URLs.
+    """
+    answers = [absence(id_, direct[id_]) for id_ in (one.id, *one.others)]
+    return next((known for known in answers if isinstance(known, CloudError)), NotFound())
 
 
 def absence(id_: str, direct: Machine | CloudError | None) -> NotFound | CloudError:
