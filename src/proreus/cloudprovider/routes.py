@@ -1,6 +1,7 @@
 """The capability `Routes`: how a cloud's network leads to a node's pods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from ipaddress import ip_network
 from typing import Protocol
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
-from proreus.kube.objects import Node
+from proreus.kube.objects import Node, by_age
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -24,6 +25,45 @@ class Route(msgspec.Struct, frozen=True):
     destination: str
     target: str | None = None
     blackhole: bool = False
+
+
+class Holders:
+    """The Nodes to which routes lead, by their provider ids and pod CIDRs. Pure.
+
+    Any kubelet can write another node's provider id on its own new Node, with an address or an
+    annotation of its own. So of several Nodes with a provider id a route leads to the one that has
+    its destination as pod CIDR, or else to the oldest.
+    """
+
+    def __init__(self, nodes: Iterable[Node], id_of: Callable[[str], str | None] = str) -> None:
+        """Sort the nodes by provider id, the oldest first.
+
+        Args:
+            nodes: All nodes of the cluster.
+            id_of: Returns what is the same in two provider ids of one machine.
+        """
+        self._of: dict[str | None, list[Node]] = {}
+        for node in sorted(nodes, key=by_age):
+            self._of.setdefault(id_of(node.spec.provider_id), []).append(node)
+
+    def of(self, target: str | None, destination: str) -> Node | None:
+        """Return the node to which a route leads; None if none has the id `target`."""
+        same = self._of.get(target, ()) if target else ()
+        network = network_of(destination)
+        having = (
+            node
+            for node in same
+            if network in map(network_of, node.spec.pod_cidrs or (node.spec.pod_cidr,))
+        )
+        return next(having, next(iter(same), None))
+
+
+def network_of(text: str) -> Hashable:
+    """Return a network in a form in which two texts of one network are equal. Pure."""
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return text
 
 
 class Routes(Protocol):

@@ -6,6 +6,7 @@ import functools
 import pytest
 
 from proreus.cloudprovider import CloudError, Done, InvalidRequest, Pending, Route
+from proreus.testing import objects
 from proreus.testing.volumes import labels_of
 
 from .balancing import node
@@ -96,6 +97,19 @@ async def test_routes_of_others_stay_and_a_destination_is_replaced_in_one_write(
 
 
 @pytest.mark.long
+async def test_no_node_takes_the_route_of_another_by_its_provider_id(azure: Emulator) -> None:
+    """Any kubelet can write another node's id on its own Node, and an address of its own."""
+    id_ = NODES[0].spec.provider_id
+    first = objects.node("node-0", id_, addresses=("10.0.0.4",), pod_cidrs=("10.244.0.0/24",))
+    taker = objects.node("taker", id_, addresses=("10.0.0.66",))
+    for nodes in ([taker, first], [first, taker]):
+        async with started(azure) as provider:
+            assert provider.routes is not None
+            listed = await provider.routes.list(CLUSTER, nodes)
+            await provider.routes.apply(CLUSTER, nodes, [route(0)], listed)
+        assert table(azure) == {"node-0____102440024": ("10.244.0.0/24", "10.0.0.4")}
+
+
 async def test_a_table_that_is_missing_for_a_while_is_made(azure: Emulator) -> None:
     async with started(azure, routeTableName="more", tags="a=b") as provider:
         assert provider.routes is not None

@@ -131,6 +131,23 @@ async def test_a_node_that_wants_no_route_has_a_blackhole_and_gets_none(
     assert not emulator.world.rules
 
 
+async def test_a_node_that_names_anothers_machine_keeps_no_route_from_it(
+    emulator: Emulator,
+) -> None:
+    """A kubelet writes its own Node's provider id and annotations."""
+    nodes, _ = cluster_of(emulator)
+    hop = nodes[0].spec.provider_id.removeprefix("cce://")
+    served = node("node-0", hop, pod_cidrs=(CIDR,))
+    liar = node("a-liar", hop, annotations={ADVERTISE: "false"})
+    every = [liar, served, nodes[1]]
+    async with started(emulator) as provider:
+        routes = routes_of(provider)
+        assert await routes.apply(CLUSTER, every, [route(served)], []) == {route(served): Done()}
+        (listed,) = await routes.list(CLUSTER, every)
+        assert not listed.blackhole
+    assert len(emulator.world.rules) == 1
+
+
 async def test_conflicts_are_told_once_on_the_node(emulator: Emulator) -> None:
     nodes, table = cluster_of(emulator)
     events = Events()

@@ -54,6 +54,22 @@ async def test_a_route_leads_to_the_nodes_address_and_moves_with_its_cidr(
         assert routed(emulator) == {(POD, nodes[1].status.addresses[0].address)}
 
 
+async def test_no_node_takes_the_route_of_another_by_its_provider_id(emulator: Emulator) -> None:
+    """Any kubelet can write another node's id on its own Node, and an address of its own."""
+    vpc, (first, *_) = vpc_of(emulator)
+    id_, address = first.spec.provider_id, first.status.addresses[0].address
+    owner = objects.node("node-1", id_, addresses=(address,), pod_cidrs=(POD,))
+    taker = objects.node("taker", id_, addresses=("10.0.0.66",))
+    wanted = Route("r", POD, id_)
+    async with started(emulator, sections=f"[Route]\nvpc-id = {vpc}") as provider:
+        assert provider.routes is not None
+        for nodes in ([taker, owner], [owner, taker]):
+            listed = await provider.routes.list(CLUSTER, nodes)
+            answers = await provider.routes.apply(CLUSTER, nodes, [wanted], listed)
+            assert answers[wanted] == Done()
+            assert routed(emulator) == {(POD, address)}
+
+
 async def test_routes_by_gateways_are_not_the_clusters(emulator: Emulator) -> None:
     vpc, nodes = vpc_of(emulator)
     emulator.world.routes["g"] = {"id": "g", "cidr": "10.9.0.0/16", "vpcid": vpc, "state": "Active"}

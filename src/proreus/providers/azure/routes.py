@@ -15,7 +15,7 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.names import digest_of
 from proreus.cloudprovider.refused import Reason, Refused
-from proreus.cloudprovider.routes import Route
+from proreus.cloudprovider.routes import Holders, Route
 from proreus.kube.objects import Node
 from proreus.providers.azure import operations
 from proreus.providers.azure.absences import Absences
@@ -62,10 +62,10 @@ class AzureRoutes:
         del cluster
         answers: dict[Route, Answer] = {}
         hops: dict[Route, tuple[str, str]] = {}
-        by_id = {one.spec.provider_id: one for one in nodes}
+        holders = Holders(nodes)
         for route in create:
             try:
-                hops[route] = hop(route, by_id)
+                hops[route] = hop(route, holders)
             except InvalidRequest as error:
                 answers[route] = error
         rest = (*hops, *delete)
@@ -134,13 +134,13 @@ def listed(table: Resource | None) -> list[Route]:
     ]
 
 
-def hop(route: Route, nodes: Mapping[str, Node]) -> tuple[str, str]:
+def hop(route: Route, holders: Holders) -> tuple[str, str]:
     """Return the name and the address that a route to a node has. Pure.
 
     Raises:
         InvalidRequest: The node is not known, or has no address of the family.
     """
-    node = nodes.get(route.target or "")
+    node = holders.of(route.target, route.destination)
     if node is None:
         raise InvalidRequest(f"no node has the provider id {route.target}")
     version = ip_network(route.destination).version

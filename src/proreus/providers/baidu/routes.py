@@ -16,7 +16,7 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.lookups import MOST_SHOWN, each, some_of
-from proreus.cloudprovider.routes import Route
+from proreus.cloudprovider.routes import Holders, Route
 from proreus.kube.objects import Node
 from proreus.providers.baidu.api import Api, Call, Described
 from proreus.providers.baidu.instances import Machines
@@ -101,10 +101,10 @@ class BaiduRoutes:
         left = [
             one for one in rules if one not in ours or (one.destination, one.hop) not in dropped
         ]
-        silent = {one.spec.provider_id for one in nodes if not advertises(one)}
+        holders = Holders(nodes, parsed)
 
         async def created(route: Route) -> Answer:
-            if route.target not in silent:
+            if not is_silent(parsed(route.target or ""), route.destination, holders):
                 await self._create(route, left, cluster)
             return Done()
 
@@ -188,9 +188,14 @@ class BaiduRoutes:
         rules = await self._read(nodes)
         ours = self._ours(rules, cluster, nodes)
         self._tell(conflicts(rules, ours), nodes)
-        without = {parsed(one.spec.provider_id) for one in nodes if not advertises(one)}
+        holders = Holders(nodes, parsed)
         return [
-            Route(one.id, one.destination, provider_id(one.hop), blackhole=one.hop in without)
+            Route(
+                one.id,
+                one.destination,
+                provider_id(one.hop),
+                blackhole=is_silent(one.hop, one.destination, holders),
+            )
             for one in ours
         ]
 
@@ -236,6 +241,12 @@ def leads_to(rule: Rule, route: Route) -> bool:
 def advertises(node: Node) -> bool:
     """Tell whether a Node gets a route: unless its annotation says no. Pure."""
     return node.metadata.annotations.get(ADVERTISE, "true") not in _FALSE
+
+
+def is_silent(hop: str | None, destination: str, holders: Holders) -> bool:
+    """Tell whether the Node to which a route leads says that it gets none. Pure."""
+    node = holders.of(hop, destination)
+    return node is not None and not advertises(node)
 
 
 def conflicts(rules: Iterable[Rule], ours: Collection[Rule]) -> Iterator[tuple[Rule, Rule]]:

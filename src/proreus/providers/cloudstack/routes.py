@@ -14,7 +14,7 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.lookups import each
 from proreus.cloudprovider.refused import Refused
-from proreus.cloudprovider.routes import Route
+from proreus.cloudprovider.routes import Holders, Route
 from proreus.cloudprovider.waits import Working
 from proreus.kube.objects import Node
 from proreus.providers.cloudstack.api import Api, Described
@@ -57,19 +57,17 @@ class CloudStackRoutes:
         """Delete before creating: a VPC has one route to a destination."""
         del cluster
         there = await self._read()
-        addresses = {
-            node.spec.provider_id: [one.address for one in node.status.addresses] for node in nodes
-        }
+        holders = Holders(nodes)
 
         async def deleted(route: Route) -> Answer:
-            return await self._answered(route.destination, self._delete(route, there, addresses))
+            return await self._answered(route.destination, self._delete(route, there, holders))
 
         gone = await each(delete, _itself, deleted, _AT_ONCE)
         dropped = {route.destination for route, answer in gone.items() if isinstance(answer, Done)}
         left = [one for one in there if str(one["cidr"]) not in dropped]
 
         async def created(route: Route) -> Answer:
-            return await self._answered(route.destination, self._create(route, left, addresses))
+            return await self._answered(route.destination, self._create(route, left, holders))
 
         return gone | await each(create, _itself, created, _AT_ONCE)
 
@@ -83,11 +81,9 @@ class CloudStackRoutes:
         self._works.waits.done(destination)
         return Done()
 
-    async def _create(
-        self, route: Route, there: Sequence[Described], addresses: Mapping[str, Sequence[str]]
-    ) -> None:
+    async def _create(self, route: Route, there: Sequence[Described], holders: Holders) -> None:
         await self._works.settle(route.destination)
-        hop = next_hop(route.destination, addresses.get(route.target or "", ()))
+        hop = next_hop(route.destination, _addresses(route, holders))
         if not hop:
             raise InvalidRequest(
                 f"the node of {route.target} has no address of the family of {route.destination}"
@@ -98,12 +94,9 @@ class CloudStackRoutes:
         parameters = {"vpcid": self._vpc, "cidr": route.destination, "nexthop": hop}
         await self._works.run(route.destination, "createStaticRoute", parameters)
 
-    async def _delete(
-        self, route: Route, there: Sequence[Described], addresses: Mapping[str, Sequence[str]]
-    ) -> None:
+    async def _delete(self, route: Route, there: Sequence[Described], holders: Holders) -> None:
         await self._works.settle(route.destination)
-        target = route.target or ""
-        hops = {target, *addresses.get(target, ())}
+        hops = {route.target, *_addresses(route, holders)}
         for one in there:
             if str(one["cidr"]) == route.destination and one.get("nexthop") in hops:
                 try:
@@ -115,6 +108,12 @@ class CloudStackRoutes:
 
     async def _read(self) -> Sequence[Described]:
         return await self._api.listed("listStaticRoutes", "staticroute", {"vpcid": self._vpc})
+
+
+def _addresses(route: Route, holders: Holders) -> Sequence[str]:
+    """Return the addresses of the node to which a route leads; none without a node."""
+    node = holders.of(route.target, route.destination)
+    return [] if node is None else [one.address for one in node.status.addresses]
 
 
 def _itself(route: Route) -> Route:

@@ -9,7 +9,7 @@ from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.lookups import each
 from proreus.cloudprovider.operations import finished
 from proreus.cloudprovider.refused import Refused
-from proreus.cloudprovider.routes import Route
+from proreus.cloudprovider.routes import Holders, Route, network_of
 from proreus.kube.objects import Node
 from proreus.providers.vsphere.nsxt.api import Api
 from proreus.providers.vsphere.nsxt.balancing.described import realization_error
@@ -21,8 +21,6 @@ from proreus.providers.vsphere.nsxt.static_routes import (
     is_adoptable,
     is_ours,
     leads_to,
-    network_of,
-    node_of,
     read_route,
     route_document,
     route_id,
@@ -58,9 +56,11 @@ class NsxtRoutes:
         """
         there = [read_route(one) for one in await self._api.listed(self._place)]
         ours = [one for one in there if is_ours(one, cluster)]
+        holders = Holders(nodes)
 
         async def created(route: Route) -> Answer:
-            return await self._create(route, cluster, nodes, there)
+            node = holders.of(route.target, route.destination)
+            return await self._create(route, cluster, nodes, there, node)
 
         made = await each(create, _itself, created, _AT_ONCE)
         replaced = {network_of(one.destination): made[one] for one in create if one in made}
@@ -81,8 +81,8 @@ class NsxtRoutes:
         cluster: ClusterIdentity,
         nodes: Sequence[Node],
         there: Collection[StaticRoute],
+        node: Node | None,
     ) -> Answer:
-        node = node_of(route, nodes)
         if node is None:
             raise InvalidRequest(f"there is no Node with the provider id {route.target}")
         network = network_of(route.destination)

@@ -4,7 +4,7 @@ The id, the name and the tags are those of the official manager, and one tag mor
 cluster's UID, by which a route is known to be ours.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
 from typing import Final
 
@@ -12,8 +12,8 @@ import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import MARK_CLUSTER, MARK_CLUSTER_UID, ClusterIdentity
-from proreus.cloudprovider.routes import Route
-from proreus.kube.objects import Node, by_age
+from proreus.cloudprovider.routes import Route, network_of
+from proreus.kube.objects import Node
 from proreus.providers.vsphere.nsxt.balancing.documents import with_tags
 from proreus.providers.vsphere.nsxt.balancing.parts import tags_of
 from proreus.providers.vsphere.nsxt.operations import Document
@@ -89,22 +89,6 @@ def leads_to(one: StaticRoute, route: Route) -> bool:
     return is_same and as_route(one).target == route.target
 
 
-def node_of(route: Route, nodes: Iterable[Node]) -> Node | None:
-    """Return the node to which a route leads; None if there is none.
-
-    Of several with its provider id it is the one with the pod CIDR, or else the oldest: any kubelet
-    can write another node's id on its own new Node.
-    """
-    same = sorted((one for one in nodes if one.spec.provider_id == route.target), key=by_age)
-    network = network_of(route.destination)
-    having = (
-        one
-        for one in same
-        if network in map(network_of, one.spec.pod_cidrs or (one.spec.pod_cidr,))
-    )
-    return next(having, next(iter(same), None))
-
-
 def route_id(node: Node, destination: str) -> str:
     """Return the official id of a node's route."""
     return f"{node.metadata.uid}_{destination}".replace("/", "_")
@@ -137,14 +121,6 @@ def route_document(
     if not tags.items() <= tags_of(document).items():
         document["tags"] = with_tags(document, tags)
     return document
-
-
-def network_of(text: str) -> Hashable:
-    """Return a network in a form in which two texts of one network are equal."""
-    try:
-        return ip_network(text, strict=False)
-    except ValueError:
-        return text
 
 
 def _hop(node: Node, destination: str) -> str:
