@@ -37,7 +37,7 @@ def context(
         CLUSTER,
         now=clock or Clock(),
         events=events or Events(),
-        listers={NEED: Objects(), **listers},
+        listers={NEED: Objects(), "nodes": Objects(), **listers},
         hooks=hooks,
     )
 

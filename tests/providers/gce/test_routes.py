@@ -12,13 +12,15 @@ from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
 from proreus.providers.gce.machines import AliasRange, Interface
+from proreus.providers.gce.names import is_misnamed
 from proreus.providers.gce.pod_cidrs import changed_ranges
 from proreus.providers.gce.routes import DESCRIPTION, route_name
 from proreus.testing.volumes import labels_of
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .cloud.server import Gce
 from .cloud.world import NETWORK, PROJECT, REGION, ZONES
-from .site import CLUSTER, config_text, node, node_of, started
+from .site import CLUSTER, PATIENT, config_text, context, node, node_of, started
 
 TARGET = f"gce://{PROJECT}/{ZONES[0]}/n1"
 CIDR = "10.40.1.0/24"
@@ -217,6 +219,41 @@ async def test_blocks_are_assigned_beside_others_and_released(gce: Gce) -> None:
         await provider.pod_cidrs.release(node_of("n1"), (CIDR,))
         with pytest.raises(InvalidRequest):
             await provider.pod_cidrs.assign(node_of("n1"), (CIDR,))
+
+
+async def test_an_instance_with_another_name_than_its_node_keeps_its_blocks(gce: Gce) -> None:
+    """A kubelet can name any instance of the project, such as another service's."""
+    gce.run("n1", "n2", "database")
+    with gce.changing(gce.machine("database")) as machine:
+        theirs = {"ipCidrRange": "10.41.0.0/24", "subnetworkRangeName": "pods"}
+        machine["networkInterfaces"][0]["aliasIpRanges"] = [theirs]
+    liar = node("n3", node_of("database").spec.provider_id)
+    nodes = Objects([node_of("n1"), node_of("n2"), liar])
+    async with started(config_text(gce), context(nodes=nodes)) as provider:
+        assert provider.pod_cidrs is not None
+        with pytest.raises(InvalidRequest, match="database"):
+            await provider.pod_cidrs.assign(liar, (CIDR,))
+        del nodes.by_key["n3"]
+        await provider.pod_cidrs.release(liar, ("10.41.0.0/24",))
+        assert gce.writes() == []
+        await provider.pod_cidrs.assign(node_of("n1"), (CIDR,))
+    tenants = "[Tenants]\nallow = *=database\n"
+    text = config_text(gce, sections=PATIENT + tenants)
+    async with started(text, context(nodes=Objects([*nodes.all(), liar]))) as provider:
+        assert provider.pod_cidrs is not None
+        await provider.pod_cidrs.assign(liar, ("10.42.0.0/24",))
+        found = await provider.pod_cidrs.describe([liar])
+        assert found["n3"] == ("10.41.0.0/24", "10.42.0.0/24")
+
+
+def test_names_tell_only_where_most_nodes_have_that_of_their_instance() -> None:
+    liar = node("n3", node_of("database").spec.provider_id)
+    long = node("n1.example.org", node_of("n1").spec.provider_id)
+    assert is_misnamed(liar, [long, node_of("n2"), liar])
+    assert is_misnamed(liar, [long, node_of("n2")]), "it is gone"
+    assert not is_misnamed(long, [long, node_of("n2"), liar])
+    assert not is_misnamed(liar, [long, liar]), "of two nobody knows"
+    assert not is_misnamed(node("else", "aws:///a/b"), [long])
 
 
 def test_ranges_of_an_interface() -> None:

@@ -43,7 +43,7 @@ class GCECloud(CloudProvider):
 
     name: ClassVar[str] = "gce"
     config_type: ClassVar[type[msgspec.Struct] | None] = GCEConfig
-    needs: frozenset[str] = frozenset({NEED})
+    needs: frozenset[str] = frozenset({NEED, "nodes"})
     may_need: ClassVar[frozenset[str]] = frozenset({"endpoint_slices"})
     left_finalizers: tuple[str, ...] = (INTERNAL_BEFORE,)
     flags: ClassVar[Mapping[str, ProviderFlag]] = FLAGS
@@ -78,7 +78,14 @@ class GCECloud(CloudProvider):
         self.instances = GCEInstances(reader, place)
         self.routes = GCERoutes(api, place)
         self.volumes = per_volume(GCEVolumes(api, place).labels)
-        self.pod_cidrs = GCEPodCIDRs(api, reader, place, config.global_.secondary_range_name)
+        self.pod_cidrs = GCEPodCIDRs(
+            api,
+            reader,
+            place,
+            config.global_.secondary_range_name,
+            nodes=context.listers["nodes"],
+            tenants=config.tenants,
+        )
         self.clusters = self.closing(
             GCEClusters(context, credential, place, config.global_.container_api_endpoint)
         )

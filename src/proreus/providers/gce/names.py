@@ -1,11 +1,12 @@
 """Read and write provider ids, names, paths and URLs of resources. Pure."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import ownership_by_id
-from proreus.kube.objects import Node
+from proreus.kube.objects import KubeObject, Node
 
 SCHEME: Final = "gce://"
 PUBLIC_ENDPOINT: Final = "https://www.googleapis.com/compute/v1/"
@@ -81,6 +82,27 @@ def ownership(node: Node, project: str) -> Ownership:
         return found is not None and found[0] == project
 
     return ownership_by_id(node, is_here)
+
+
+def is_misnamed(node: Node, nodes: Iterable[KubeObject]) -> bool:
+    """Tell whether a Node names an instance of another name, where most name one of their own.
+
+    A kubelet can name any instance of the project, but it does not choose its Node's name. Where
+    half of the instances have other names than their Nodes, that says nothing.
+
+    Args:
+        node: The Node, which may be gone.
+        nodes: All nodes.
+    """
+    others = {one.metadata.uid: one for one in nodes if isinstance(one, Node)}
+    every = {**others, node.metadata.uid: node}.values()
+    alike = {
+        one.metadata.uid: found[1].name == instance_name(one.metadata.name)
+        for one in every
+        if (found := parsed(one.spec.provider_id)) is not None
+    }
+    is_usual = 2 * sum(alike.values()) > len(alike)
+    return is_usual and not alike.get(node.metadata.uid, True)
 
 
 def path_in(url: str) -> str:

@@ -11,10 +11,12 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.kube.objects import Node
+from proreus.cloudprovider.listers import Lister
+from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
+from proreus.kube.objects import KubeObject, Node
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.machines import AliasRange, Described, Interface
-from proreus.providers.gce.names import Machine, instance_path, parsed
+from proreus.providers.gce.names import Machine, instance_path, is_misnamed, parsed
 from proreus.providers.gce.place import Place
 from proreus.providers.gce.reading import Reader
 
@@ -53,12 +55,32 @@ def changed_ranges(
 class GCEPodCIDRs:
     """The alias ranges of instances."""
 
-    def __init__(self, api: Api, reader: Reader, place: Place, range_name: str) -> None:
-        """Keep the client of Google, and the range of the subnetwork for pods, or ""."""
+    def __init__(
+        self,
+        api: Api,
+        reader: Reader,
+        place: Place,
+        range_name: str,
+        *,
+        nodes: Lister[KubeObject],
+        tenants: Tenants,
+    ) -> None:
+        """Keep the client of Google, and what says whose an instance is.
+
+        Args:
+            api: The client of Google.
+            reader: The reader of instances.
+            place: The project of the cluster.
+            range_name: The range of the subnetwork for pods, or "".
+            nodes: All nodes.
+            tenants: The section that may list instances with other names than their Nodes.
+        """
         self._api = api
         self._reader = reader
         self._place = place
         self._range_name = range_name
+        self._nodes = nodes
+        self._tenants = tenants
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, tuple[str, ...]]:
         """Read blocks in bulk by provider id; leave out a node without an instance."""
@@ -73,10 +95,16 @@ class GCEPodCIDRs:
         """Add blocks to the first interface; those that it has are no error.
 
         Raises:
-            InvalidRequest: The node has no instance in the project.
+            InvalidRequest: The node has no instance in the project, or names one of another name.
             CloudError: Google refuses.
         """
         key = self._key(node)
+        if key is not None and self._is_strange(node, key):
+            raise InvalidRequest(
+                f"the instance {key.name} gets no pod CIDR: its Node is called"
+                f" {node.metadata.name}, while most instances have the name of their Node: if it is"
+                f" the node's, give allow = *={key.name} in [Tenants] of the cloud-config"
+            )
         described = await self._described(key) if key is not None else None
         if key is None or described is None or not described.network_interfaces:
             raise InvalidRequest(
@@ -89,10 +117,14 @@ class GCEPodCIDRs:
     async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
         """Take blocks from all interfaces; an instance that is gone has none.
 
+        One that has another name than its Node was given none.
+
         Raises:
             CloudError: Google refuses.
         """
         key = self._key(node)
+        if key is not None and self._is_strange(node, key):
+            return
         described = await self._described(key) if key is not None else None
         for nic in described.network_interfaces if described is not None else ():
             if key is not None:
@@ -114,6 +146,11 @@ class GCEPodCIDRs:
         if isinstance(found, CloudError):
             raise found
         return found
+
+    def _is_strange(self, node: Node, key: Machine) -> bool:
+        """Tell whether an instance is taken for none of the cluster's, though its Node names it."""
+        is_listed = self._tenants.lists(EVERY_NAMESPACE, (key.name,))
+        return not is_listed and is_misnamed(node, self._nodes.all())
 
     def _key(self, node: Node) -> Machine | None:
         found = parsed(node.spec.provider_id)
