@@ -15,6 +15,7 @@ from proreus.providers.gce.machines import AliasRange, Interface
 from proreus.providers.gce.names import is_misnamed
 from proreus.providers.gce.pod_cidrs import changed_ranges
 from proreus.providers.gce.routes import DESCRIPTION, route_name
+from proreus.testing import objects
 from proreus.testing.volumes import labels_of
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
@@ -254,6 +255,25 @@ def test_names_tell_only_where_most_nodes_have_that_of_their_instance() -> None:
     assert not is_misnamed(long, [long, node_of("n2"), liar])
     assert not is_misnamed(liar, [long, liar]), "of two nobody knows"
     assert not is_misnamed(node("else", "aws:///a/b"), [long])
+
+
+@pytest.mark.parametrize("written", [CIDR, "10.40.1.7/24"])
+async def test_a_node_takes_no_block_from_another_node_of_its_instance(
+    gce: Gce, written: str
+) -> None:
+    """Provider ids of one instance can be written in several ways."""
+    gce.run("n1")
+    living = objects.node("n1", node_of("n1").spec.provider_id, pod_cidrs=(written,))
+    gone = objects.node("n1.example.org", f"{living.spec.provider_id}.example.org")
+    nodes = Objects([living])
+    async with started(config_text(gce), context(nodes=nodes)) as provider:
+        assert provider.pod_cidrs is not None
+        await provider.pod_cidrs.assign(living, (CIDR,))
+        await provider.pod_cidrs.release(gone, (CIDR,))
+        assert (await provider.pod_cidrs.describe([living]))["n1"] == (CIDR,)
+        del nodes.by_key["n1"]
+        await provider.pod_cidrs.release(gone, (CIDR,))
+        assert (await provider.pod_cidrs.describe([living]))["n1"] == ()
 
 
 def test_ranges_of_an_interface() -> None:

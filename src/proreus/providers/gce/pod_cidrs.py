@@ -13,6 +13,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
+from proreus.cloudprovider.routes import network_of
 from proreus.kube.objects import KubeObject, Node
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.machines import AliasRange, Described, Interface
@@ -117,18 +118,27 @@ class GCEPodCIDRs:
     async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
         """Take blocks from all interfaces; an instance that is gone has none.
 
-        One that has another name than its Node was given none.
+        One that has another name than its Node was given none, and those that another Node has on
+        the instance stay: provider ids of one instance can be written in several ways.
 
         Raises:
             CloudError: Google refuses.
         """
         key = self._key(node)
-        if key is not None and self._is_strange(node, key):
+        if key is None or self._is_strange(node, key):
             return
-        described = await self._described(key) if key is not None else None
+        held = {
+            network_of(text)
+            for one in self._nodes.all()
+            if isinstance(one, Node)
+            and one.metadata.uid != node.metadata.uid
+            and self._key(one) == key
+            for text in (one.spec.pod_cidrs or (one.spec.pod_cidr,))
+        }
+        left = [text for text in cidrs if network_of(text) not in held]
+        described = await self._described(key) if left else None
         for nic in described.network_interfaces if described is not None else ():
-            if key is not None:
-                await self._change(key, nic, (), cidrs)
+            await self._change(key, nic, (), left)
 
     async def _change(
         self, key: Machine, nic: Interface, add: Collection[str], remove: Collection[str]
