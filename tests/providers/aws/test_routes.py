@@ -8,6 +8,7 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import Done
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.routes import Route
+from proreus.testing import objects
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .site import CLUSTER, OWNED, Network, config_text, context, node_of, started
@@ -76,6 +77,24 @@ async def test_a_route_to_an_instance_of_two_interfaces_names_its_first(aws: Str
     routes = network.ec2.describe_route_tables(RouteTableIds=[made])["RouteTables"][0]["Routes"]
     assert first["SourceDestCheck"] is False
     assert first["NetworkInterfaceId"] in {one.get("NetworkInterfaceId") for one in routes}
+
+
+async def test_a_route_leads_to_the_node_that_has_it_whoever_else_names_the_instance(
+    aws: StrictAWS,
+) -> None:
+    """A kubelet can write another node's instance on its own Node, with another zone."""
+    network = Network(aws)
+    table(network)
+    (id_,) = network.run()
+    wanted = route("10.244.1.0/24", id_)
+    owner = objects.node("owner", str(wanted.target), pod_cidrs=(wanted.destination,))
+    namesake = objects.node("namesake", f"aws:///us-east-1b/{id_}")
+    async with started(config_text(aws, network.vpc)) as provider:
+        assert await apply(provider, (wanted,)) == {wanted: Done()}
+        assert provider.routes is not None
+        for nodes in ([owner, namesake], [namesake, owner]):
+            (found,) = await provider.routes.list(CLUSTER, nodes)
+            assert found.target == wanted.target
 
 
 async def test_the_instance_of_another_cluster_goes_on_checking_addresses(aws: StrictAWS) -> None:

@@ -11,12 +11,14 @@ import ipaddress
 from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, Unauthenticated
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.lookups import in_parts
 from proreus.cloudprovider.refused import Refused
-from proreus.cloudprovider.routes import Route
+from proreus.cloudprovider.routes import Holders, Route
 from proreus.kube.objects import Node
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.identity import TAG_LEGACY, Described, Place, tags_of
@@ -69,7 +71,15 @@ class AWSRoutes:
         others = {id_ for id_, machine in machines.items() if _is_there(machine)}
         lost = {id_ for id_, is_blackhole in targets.items() if is_blackhole} - set(known)
         others |= await self._interfaces_there(lost - strangers)
-        return [route for one in made if (route := route_of(one, known, others)) is not None]
+        holders = Holders(nodes, instance_id)
+        found = []
+        for one in made:
+            if (route := route_of(one, known, others)) is not None:
+                # Provider ids of one instance may differ: what counts is that of the route's node.
+                holder = holders.of(target_of(one), _text(one))
+                target = route.target if holder is None else holder.spec.provider_id
+                found.append(replace(route, target=target))
+        return found
 
     async def apply(
         self,
