@@ -65,8 +65,13 @@ class Life:
                 self.machines[name] = seed.machine(self.azure.store, name)
         for number, name in enumerate(self.machines):
             cidr = f"10.64.{number}.0/24"
+            # What a kubelet reports is its machine's `vmId`, in the other byte order on older kernels.
+            uuid = self.azure.store.of[self.machines[name].lower()]["properties"]["vmId"]
             await self.site.register_node(
-                Instance(name=name, id=name, zone="1"), ready=True, podCIDR=cidr, podCIDRs=[cidr]
+                Instance(name=name, id=name, zone="1", system_uuid=uuid),
+                ready=True,
+                podCIDR=cidr,
+                podCIDRs=[cidr],
             )
 
     async def initialised(self) -> bool:

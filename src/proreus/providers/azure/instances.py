@@ -105,7 +105,7 @@ class AzureInstances:
     async def _machine(self, questions: Questions, target: Target) -> Resource | None:
         if target.id is not None:
             return await questions.machine(target.id)
-        found = await questions.named(target.name, target.group)
+        found = names.of_kubelet(await questions.named(target.name, target.group), target)
         if len(found) > 1:
             ids = ", ".join(sorted(str(one["id"]) for one in found))
             raise IdentityConflict(

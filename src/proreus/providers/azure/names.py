@@ -1,18 +1,23 @@
 """Find out which machine of Azure a Node names. Pure."""
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from proreus.cloudprovider.errors import IdentityConflict
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id, ownership_by_id, system_uuids
 from proreus.kube.objects import Node
 from proreus.providers.azure.ids import MachineId, machine_id
+from proreus.providers.azure.machines import part
 
 LABEL_GROUP: Final = "kubernetes.azure.com/resource-group"
 """The label with the resource group of a Node's machine, where it is not the cluster's."""
 LABEL_MANAGED: Final = "kubernetes.azure.com/managed"
 """The label that is "false" on Nodes whose machines are not in Azure."""
+
+Document = TypeVar("Document", bound=Mapping[str, Any])
 
 _FORM: Final = (
     "azure:///subscriptions/…/resourceGroups/…/providers/Microsoft.Compute/virtualMachines/…"
@@ -27,7 +32,7 @@ class Target(msgspec.Struct, frozen=True):
         name: The Node's name, if it has no provider id.
         group: The resource group in which that name is looked for.
         problem: Why there is nothing to look the machine up by.
-        uuids: What the machine's `vmId` may be, as its kubelet reports it, if `id` is given.
+        uuids: What the machine's `vmId` may be, as its kubelet reports it.
     """
 
     id: MachineId | None = None
@@ -35,6 +40,29 @@ class Target(msgspec.Struct, frozen=True):
     group: str = ""
     problem: str = ""
     uuids: tuple[str, ...] = ()
+
+
+def of_kubelet(found: Sequence[Document], target: Target) -> Sequence[Document]:
+    """Return those machines of a Node's name on which its kubelet may run, by its UUID.
+
+    A `vmId` is the UUID of SMBIOS: https://azure.microsoft.com/blog/accessing-and-using-azure-vm-unique-id/
+
+    Raises:
+        IdentityConflict: There are machines of that name, and it surely runs on another one.
+    """
+    known = [(one, str(part(one, "vmId") or "").lower()) for one in found]
+    same = [one for one, uuid in known if uuid in target.uuids]
+    if same or not target.uuids:
+        return same or found
+    left = [one for one, uuid in known if not uuid]
+    if found and not left:
+        raise IdentityConflict(
+            f"the machine {found[0]['id']} has the name {target.name}, but the Node's kubelet"
+            f" reports the UUID {target.uuids[-1]}, and that machine's is"
+            f" {part(found[0], 'vmId')}: if the Node's own is not shown yet, it is looked for"
+            f" again; if it is not in Azure, label the Node {LABEL_MANAGED}=false"
+        )
+    return left
 
 
 def is_unmanaged(node: Node) -> bool:
@@ -57,7 +85,8 @@ def target(node: Node, subscription: str, group: str) -> Target:
     """
     text = node.spec.provider_id
     if not text:
-        return Target(name=node.metadata.name.lower(), group=group_of(node, group))
+        name = node.metadata.name.lower()
+        return Target(name=name, group=group_of(node, group), uuids=system_uuids(node))
     found = machine_id(text)
     if found is None:
         return Target(problem=foreign_id(text, "Azure", _FORM))
