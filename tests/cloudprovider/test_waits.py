@@ -7,10 +7,12 @@ import pytest
 from proreus.cloudprovider.desired import load_balancer_ref
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
-from proreus.cloudprovider.waits import AGAIN, Missed, Waits, Working
+from proreus.cloudprovider.waits import Missed, Waits, Working
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.testing import objects
 from proreus.testing.clock import virtual_time
+
+AGAIN = 10.0
 
 
 def test_delays_grow_for_each_service_by_itself_and_the_last_one_stays() -> None:
@@ -40,7 +42,7 @@ def ref(*shown: str) -> LoadBalancerRef:
 
 @virtual_time
 async def test_what_is_missing_is_looked_for_once_more() -> None:
-    missed = Missed()
+    missed = Missed(AGAIN)
     for _ in range(3):
         with pytest.raises(Working, match="once more"):
             missed.check(ref("192.0.2.1"), is_there=False)
@@ -55,4 +57,4 @@ async def test_what_is_missing_is_looked_for_once_more() -> None:
 
 @virtual_time
 async def test_what_never_had_an_address_is_not_missing() -> None:
-    Missed().check(ref(), is_there=False)
+    Missed(AGAIN).check(ref(), is_there=False)

@@ -127,6 +127,8 @@ class CloudProvider:
             `CloudError` rather than decide without it.
         may_need: The caches that a cloud-config may add to `needs`: roles that are printed without
             a cloud-config give rights to these, too.
+        confirm: Seconds for which the cloud must say that something is gone which was there, such
+            as a load balancer whose address the Service's status has: lists lag.
         left_finalizers: Finalizers that the official manager leaves on Services: they are removed
             with ours, once the load balancer is gone.
         watched_files: Files that `start` reads besides the cloud-config, such as one with
@@ -156,6 +158,7 @@ class CloudProvider:
     pod_cidrs: PodCIDRs | None = None
     standby: Standby | None = None
     has_cluster_id: bool = True
+    confirm: float = 10.0
     left_finalizers: tuple[str, ...] = ()
     watched_files: tuple[str, ...] = ()
     webhooks: Mapping[str, Webhook] = MappingProxyType({})

@@ -10,12 +10,8 @@ waits.done(lb.ref.uid)
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
-
-AGAIN: Final = 10.0
-"""Seconds until a load balancer that is missing is looked for again, as with routes."""
 
 
 class Working(Exception):
@@ -66,16 +62,16 @@ class Waits:
 class Twice:
     """A memory of what one look has shown, and what counts only if a second one shows it, too.
 
-    A list may lag behind, or lack a part; the second look is 10 seconds later.
+    A list may lag behind, or lack a part.
     """
 
-    def __init__(self, seconds: float = AGAIN) -> None:
-        """Begin with nothing in doubt; `seconds` lie between the two looks."""
-        self._seconds = seconds
+    def __init__(self, confirm: float) -> None:
+        """Begin with nothing in doubt; `confirm` seconds lie between the two looks."""
+        self._confirm = confirm
         self._since: dict[str, float] = {}
 
     def is_sure(self, key: str, *, is_so: bool) -> bool:
-        """Tell whether something is so, and was so in a look 10 seconds ago, and ever since.
+        """Tell whether something is so, and was so in a look long enough ago, and ever since.
 
         Args:
             key: What was looked at.
@@ -85,19 +81,19 @@ class Twice:
             self._since.pop(key, None)
             return False
         now = asyncio.get_running_loop().time()
-        return now - self._since.setdefault(key, now) >= self._seconds
+        return now - self._since.setdefault(key, now) >= self._confirm
 
 
 class Missed:
     """A memory of load balancers that are missing although a Service's status has their address.
 
     A list may lag behind, or lack a part. What it lacks would be made anew, with another address,
-    while the first one works. So it must be missing in a second look, 10 seconds later.
+    while the first one works. So it must be missing in a second look.
     """
 
-    def __init__(self, seconds: float = AGAIN) -> None:
-        """Begin with nothing missing; `seconds` lie between the two looks."""
-        self._twice = Twice(seconds)
+    def __init__(self, confirm: float) -> None:
+        """Begin with nothing missing; `confirm` seconds lie between the two looks."""
+        self._twice = Twice(confirm)
 
     def check(self, ref: LoadBalancerRef, *, is_there: bool) -> None:
         """Let a Service pass whose load balancer is there, or surely missing, or new.
@@ -107,7 +103,7 @@ class Missed:
             is_there: Whether any part of its load balancer is shown.
 
         Raises:
-            Working: The load balancer was missed for the first time, less than 10 seconds ago.
+            Working: The load balancer has not been missing for long enough.
         """
         is_missing = bool(ref.last_ingress) and not is_there
         if is_missing != self._twice.is_sure(ref.uid, is_so=is_missing):

@@ -121,6 +121,7 @@ def context(
 async def started(text: str, with_: Context | None = None) -> AsyncIterator[CloudProvider]:
     """A started provider with this cloud-config."""
     provider = AWSCloud(read(text, AWSConfig, source="cloud.conf"))
+    provider.confirm = 1.0
     try:
         await provider.start(with_ or context())
         yield provider

@@ -53,7 +53,6 @@ class AzureFixture(CloudFixture):
     def provider(self, endpoint: str) -> CloudProvider:
         provider = AzureCloud(config(endpoint))
         provider.timeout = self.timeout  # type: ignore[misc]
-        provider.confirm = 0.5  # type: ignore[misc]
         return provider
 
     async def create_machines(self, names: Sequence[str]) -> None:

@@ -46,6 +46,7 @@ async def started(
 ) -> AsyncIterator[BaiduCloud]:
     """A started provider that speaks to the emulator."""
     provider = cloud(emulator.config(**config))
+    provider.confirm = 1.0
     try:
         await provider.start(context(cluster, events, nodes))
         yield provider

@@ -74,7 +74,7 @@ class Play:
     async def is_killed(self, at: int) -> bool:
         """Delete with a manager that is killed then; false if it has ended before."""
         self._left = at
-        async with started(self.config()) as provider:
+        async with started(self.config(), confirm=0.1) as provider:
             self._manager = asyncio.create_task(self._delete(provider))
             await asyncio.wait({self._manager})
         self._left = None

@@ -546,8 +546,11 @@ def cloud(text: str) -> OpenStackCloud:
 
 
 @asynccontextmanager
-async def started(text: str, with_: Context | None = None) -> AsyncIterator[OpenStackCloud]:
+async def started(
+    text: str, with_: Context | None = None, *, confirm: float = 10.0
+) -> AsyncIterator[OpenStackCloud]:
     provider = cloud(text)
+    provider.confirm = confirm
     try:
         await provider.start(with_ or context())
         yield provider

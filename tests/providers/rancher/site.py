@@ -56,6 +56,7 @@ async def started(
 ) -> AsyncIterator[RancherCloud]:
     """A started provider that speaks to the emulator; the calls of its start are forgotten."""
     provider = cloud(emulator.config(sections))
+    provider.confirm = 1.0
     try:
         await provider.start(context(cluster=cluster, nodes=nodes))
         emulator.calls.clear()

@@ -56,7 +56,7 @@ class AWSCloud(CloudProvider):
         self._tagging = Tagging(api, self._config.tagging, context.listers["nodes"])
         seen = self._tagging.seen if self._config.tagging.tags else None
         self.instances = AWSInstances(api, place, self._config.global_, seen)
-        self.load_balancers = load_balancers(api, place, self._config)
+        self.load_balancers = load_balancers(api, place, self._config, confirm=self.confirm)
         self.routes = AWSRoutes(api, place, self._config.global_.route_table_id)
         self.volumes = AWSVolumes(api)
         self._tagging.start()

@@ -148,15 +148,18 @@ def classic_access(group: str, instances: Collection[str], *, is_own: bool) -> A
 class HostGroups:
     """The security groups of hosts, in which load balancers are let in."""
 
-    def __init__(self, api: "Api", place: Place) -> None:
-        """Keep the client of AWS, and which cluster and VPC the groups belong to."""
+    def __init__(self, api: "Api", place: Place, *, confirm: float) -> None:
+        """Keep the client of AWS, and which cluster and VPC the groups belong to.
+
+        `confirm` is the provider's.
+        """
         self._api = api
         self._tags: ClusterTags = place.tags
         self._vpc = place.vpc
         self._turn = asyncio.Lock()
         self._memberships = Memberships(api)
         self._residents = Residents(api, place)
-        self._idle = Twice()
+        self._idle = Twice(confirm)
 
     async def allow(
         self, access: Access, before: Callable[[], Awaitable[None]] = nothing

@@ -45,9 +45,14 @@ _CLASSIC_HOST: Final = re.compile(r".*\.[a-z0-9-]+\.elb\.amazonaws\.com(\.cn)?")
 _NETWORK_HOST: Final = re.compile(r".*\.elb\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
 
 
-def load_balancers(api: "Api", place: Place, config: "AWSConfig") -> LoadBalancers:
-    """Make the capability; changes of rules in groups of hosts take turns."""
-    verbs = Verbs(api, place, config)
+def load_balancers(
+    api: "Api", place: Place, config: "AWSConfig", *, confirm: float
+) -> LoadBalancers:
+    """Make the capability; changes of rules in groups of hosts take turns.
+
+    `confirm` is the provider's.
+    """
+    verbs = Verbs(api, place, config, confirm=confirm)
     return per_service(
         verbs.ensure,
         verbs.delete,
@@ -75,17 +80,19 @@ def host_policy(service: Service) -> HostPolicy:
 class Verbs:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
-    def __init__(self, api: "Api", place: Place, config: "AWSConfig") -> None:
-        """Keep the client of AWS, and the settings."""
+    def __init__(self, api: "Api", place: Place, config: "AWSConfig", *, confirm: float) -> None:
+        """Keep the client of AWS, and the settings; `confirm` is the provider's."""
         self._api = api
         self._inputs = (config.global_, config.tenants, place)
         # The uids of Services whose load balancers were seen to go.
         self._going: set[str] = set()
         settings, named = config.global_, Named(api, place, config.tenants)
-        hosts = None if settings.disable_security_group_ingress else HostGroups(api, place)
+        hosts = None
+        if not settings.disable_security_group_ingress:
+            hosts = HostGroups(api, place, confirm=confirm)
         subnets = Subnets(api, place)
         self._classic = ClassicBalancers(
-            api, place, settings, subnets=subnets, hosts=hosts, named=named
+            api, place, settings, subnets=subnets, hosts=hosts, named=named, confirm=confirm
         )
         self._network = NetworkBalancers(
             api, place, settings, subnets=subnets, hosts=hosts, named=named

@@ -45,8 +45,6 @@ class AzureCloud(CloudProvider):
     may_need: ClassVar[frozenset[str]] = frozenset({"endpoint_slices", "namespaces"})
     timeout: ClassVar[float] = 60.0
     """Seconds for an answer of Azure."""
-    confirm: ClassVar[float] = 10.0
-    """Seconds for which Azure must say that a resource is gone which was there."""
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config.

@@ -60,7 +60,9 @@ class BaiduCloud(CloudProvider):
         machines = Machines(api, config.vpc_id, bare_metal=config.bare_metal)
         self.instances = BaiduInstances(machines, region=config.region)
         self.load_balancers = from_verbs(
-            BaiduLoadBalancers(api, machines, config, context.listers["nodes"])
+            BaiduLoadBalancers(
+                api, machines, config, context.listers["nodes"], confirm=self.confirm
+            )
         )
         self.routes = BaiduRoutes(
             api, machines, context, vpc=config.vpc_id, cluster_id=config.cluster_id

@@ -64,7 +64,9 @@ class CloudStackCloud(CloudProvider):
             dual_stack=self._config.node.dual_stack,
         )
         self.load_balancers = from_verbs(
-            CloudStackLoadBalancers(api, machines, self._config, context.listers["nodes"])
+            CloudStackLoadBalancers(
+                api, machines, self._config, context.listers["nodes"], confirm=self.confirm
+            )
         )
         self.volumes = per_volume(CloudStackVolumes(api, region=self._config.global_.region).labels)
         if vpc := self._config.route.vpc_id:

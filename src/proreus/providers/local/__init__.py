@@ -5,6 +5,7 @@ and what traffic needs is in the kernel of the machine that runs the manager.
 """
 
 import socket
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -41,6 +42,8 @@ class LocalCloud(CloudProvider):
     config_type: ClassVar[type[msgspec.Struct] | None] = LocalConfig
     needs: frozenset[str] = frozenset({"nodes", "services", "board"})
     may_need: ClassVar[frozenset[str]] = frozenset({"namespaces"})
+    settled: float = 1.0
+    """Seconds between two readings of a changed inventory: somebody may still write it."""
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config; without one there is no inventory and there are no pools.
@@ -88,7 +91,9 @@ class LocalCloud(CloudProvider):
         settings = self._settings.instances
         read = None
         if settings.inventory:
-            reader = InventoryReader(settings.inventory, self._defaults)
+            reader = InventoryReader(
+                settings.inventory, self._defaults, lambda: time.sleep(self.settled)
+            )
 
             async def read() -> Inventory:
                 return await context.call(

@@ -21,7 +21,6 @@ import hashlib
 import ipaddress
 import logging
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -42,8 +41,6 @@ _ID: Final = re.compile(r"[^\s/]{1,200}")
 _LABEL_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _RESERVED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
 _MOST_SHOWN: Final = 20
-_SETTLED_SECONDS: Final = 1.0
-"""Seconds between two readings of files that have changed, which somebody may still write."""
 _MOST_READINGS: Final = 10
 
 PROBLEMS: Final = Gauge(
@@ -246,7 +243,7 @@ class InventoryReader:
         self,
         path: str,
         defaults: Defaults,
-        pause: Callable[[], None] = lambda: time.sleep(_SETTLED_SECONDS),
+        pause: Callable[[], None],
     ) -> None:
         """Keep the path; read nothing yet.
 

@@ -102,7 +102,9 @@ class OpenStackCloud(CloudProvider):
                     await check_shown(servers, reader.by_id)
 
             octavia = Octavia(self._api)
-            balancers = OctaviaLoadBalancers(octavia, networks, groups, self._config, check)
+            balancers = OctaviaLoadBalancers(
+                octavia, networks, groups, self._config, check, confirm=self.confirm
+            )
             self.load_balancers = from_verbs(balancers)
         if router := self._config.route.router_id:
             self.routes = OpenStackRoutes(self._api, reader, router)

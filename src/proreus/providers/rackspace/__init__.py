@@ -60,5 +60,7 @@ class RackspaceCloud(CloudProvider):
         self.volumes = per_volume(RackspaceVolumes(api).labels)
         if self._config.cloud_load_balancers.enabled:
             self.load_balancers = from_verbs(
-                RackspaceLoadBalancers(api, servers, self._config, context.listers["nodes"])
+                RackspaceLoadBalancers(
+                    api, servers, self._config, context.listers["nodes"], confirm=self.confirm
+                )
             )

@@ -58,4 +58,6 @@ class RancherCloud(CloudProvider):
         await api.choose_version()
         hosts = Hosts(api)
         self.instances = RancherInstances(hosts)
-        self.load_balancers = from_verbs(RancherLoadBalancers(api, hosts, context.listers["nodes"]))
+        self.load_balancers = from_verbs(
+            RancherLoadBalancers(api, hosts, context.listers["nodes"], confirm=self.confirm)
+        )

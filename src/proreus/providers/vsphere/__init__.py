@@ -112,7 +112,7 @@ class VSphereCloud(CloudProvider):
             tagged = {name: (at.inventory, at.tags) for name, at in places.items() if at.tags}
             self.volumes = per_volume(VSphereVolumes(tagged).labels)
         if self._needs_nsxt:
-            network = self.closing(Network(config, context))
+            network = self.closing(Network(config, context, confirm=self.confirm))
             self.load_balancers, self.routes = network.load_balancers, network.routes
         await self.instances.describe(())
         for name, at in places.items():

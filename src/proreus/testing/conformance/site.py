@@ -54,6 +54,8 @@ OTHER_CLUSTER = ClusterIdentity("conformance", "7e577e57-0000-4000-8000-00000000
 PORTS = ((8080, 30080),)
 
 _PENDING_POLL = 0.2
+_CONFIRM = 0.5
+"""Seconds until what was there counts as gone: long enough for a second look, and no longer."""
 _MOST_TRIES = 150
 
 T = TypeVar("T")
@@ -167,6 +169,7 @@ class Site:
         self.cloud.timeout = usual if request_timeout is None else request_timeout
         provider = self.cloud.provider(wire.url if wire else self.cloud.endpoint)
         self.cloud.timeout = usual
+        provider.confirm = min(provider.confirm, _CONFIRM)
         started = Started(provider, context(provider, cluster, hooks, bucket))
         self._stack.push_async_callback(provider.close)
         await provider.start(started.context)

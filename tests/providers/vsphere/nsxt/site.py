@@ -44,7 +44,9 @@ class NsxtCloud(CloudProvider):
     config_type: ClassVar[type[msgspec.Struct] | None] = VSphereConfig
 
     async def start(self, context: Context) -> None:
-        network = self.closing(Network(self.config_as(VSphereConfig), context))
+        network = self.closing(
+            Network(self.config_as(VSphereConfig), context, confirm=self.confirm)
+        )
         self.load_balancers, self.routes = network.load_balancers, network.routes
 
 
@@ -58,6 +60,7 @@ async def started(
 ) -> AsyncIterator[NsxtCloud]:
     """A provider on the emulator; `changed` is about the section [NSXT]."""
     provider = cloud(text + nsxt.config(**changed))
+    provider.confirm = 1.0
     try:
         await provider.start(with_ or context())
         yield provider

@@ -20,7 +20,7 @@ from proreus.cloudprovider.load_balancers import (
 )
 from proreus.cloudprovider.recorded import MadeFrom, Record
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.cloudprovider.waits import AGAIN, Twice
+from proreus.cloudprovider.waits import Twice
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
 from proreus.providers.aws.annotations import Options
@@ -56,16 +56,21 @@ class ClassicBalancers:
         subnets: Subnets,
         hosts: HostGroups | None,
         named: Named,
+        confirm: float,
     ) -> None:
-        """Keep the client of AWS; `hosts` is None to leave the groups of hosts alone."""
+        """Keep the client of AWS; `hosts` is None to leave the groups of hosts alone.
+
+        `confirm` is the provider's.
+        """
         self._api = api
         self._place = place
         self._settings = settings
         self._subnets = subnets
         self._hosts = hosts
         self._named = named
+        self._confirm = confirm
         self._own_groups = OwnGroups(api, place.vpc)
-        self._lacking = Twice()
+        self._lacking = Twice(confirm)
         # By the Service's uid: given groups that were exchanged, and still have rules.
         self._former: dict[str, set[str]] = {}
 
@@ -103,7 +108,7 @@ class ClassicBalancers:
         if doubtful:
             ids = ", ".join(sorted(doubtful))
             reason = f"subnets which the load balancer has are looked for once more: {ids}"
-            return Pending(AGAIN, reason, ingress)
+            return Pending(self._confirm, reason, ingress)
         refused_nodes = {node: refused[id_] for node, id_ in targets.items() if id_ in refused}
         answer = Ensured(ingress, {**rejected, **refused_nodes})
         if not answer.rejected:
@@ -184,7 +189,7 @@ class ClassicBalancers:
             given = {*balancer.groups, *former}
             if left := await self._forget_given(given, observed, beside=balancer.name):
                 self._former[ref.uid] = former
-                return Pending(AGAIN, left)
+                return Pending(self._confirm, left)
             await self._api.call("elb", "DeleteLoadBalancer", LoadBalancerName=balancer.name)
         if left := await self._let_go(observed, (), keep=()):
             return Pending(_ASK_AGAIN, left)

@@ -74,9 +74,18 @@ class BaiduLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
     def __init__(
-        self, api: Api, machines: Machines, config: BaiduConfig, nodes: Lister[KubeObject]
+        self,
+        api: Api,
+        machines: Machines,
+        config: BaiduConfig,
+        nodes: Lister[KubeObject],
+        *,
+        confirm: float,
     ) -> None:
-        """Keep the client of the cloud, the reader of machines, the cloud-config, and all nodes."""
+        """Keep the client of the cloud, the reader of machines, the cloud-config, and all nodes.
+
+        `confirm` is the provider's.
+        """
         self._machines = machines
         self._nodes = nodes
         self._config = config
@@ -84,8 +93,8 @@ class BaiduLoadBalancers:
         self._reader = Reader(api, config)
         self._hosts = Recent(machines.by_id)
         self._work = Work(api, self._hosts)
-        self._missed = Missed()
-        self._unused = Twice()
+        self._missed = Missed(confirm)
+        self._unused = Twice(confirm)
         self._deleted: set[str] = set()
 
     def host_policy(self, service: Service) -> HostPolicy:

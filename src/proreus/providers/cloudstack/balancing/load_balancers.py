@@ -105,8 +105,13 @@ class CloudStackLoadBalancers:
         machines: Machines,
         config: CloudStackConfig,
         nodes: Lister[KubeObject],
+        *,
+        confirm: float,
     ) -> None:
-        """Keep the client of CloudStack, the reader of machines, the config, and all nodes."""
+        """Keep the client of CloudStack, the reader of machines, the config, and all nodes.
+
+        `confirm` is the provider's.
+        """
         self._api = api
         self._machines = machines
         self._nodes = nodes
@@ -114,7 +119,7 @@ class CloudStackLoadBalancers:
         self._reader = Reader(api, config.tenants)
         self._hosts = Recent(machines.by_id)
         self._works = Works(api)
-        self._missed = Missed()
+        self._missed = Missed(confirm)
         self._commands = Commands(api, self._works, self._reader, self._hosts)
         self._deleted: set[str] = set()
 

@@ -89,8 +89,13 @@ class OctaviaLoadBalancers:
         groups: SecurityGroups,
         config: OpenStackConfig,
         check: Check,
+        *,
+        confirm: float,
     ) -> None:
-        """Keep the clients of Octavia and Neutron, the cloud-config, and `check` of the account."""
+        """Keep the clients of Octavia and Neutron, the cloud-config, and `check` of the account.
+
+        `confirm` is the provider's.
+        """
         self._octavia = octavia
         self._groups = groups
         self._settings = config.load_balancer
@@ -103,7 +108,7 @@ class OctaviaLoadBalancers:
         # By the Service's uid: the load balancers that were seen to go, and are not deleted yet.
         self._going: dict[str, set[str]] = {}
         self._waits = Waits(PACE)
-        self._missed = Missed()
+        self._missed = Missed(confirm)
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose nodes by labels, if the Service or the cloud-config names any."""

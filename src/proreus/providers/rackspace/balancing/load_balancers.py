@@ -93,12 +93,21 @@ class RackspaceLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
     def __init__(
-        self, api: Api, servers: Servers, config: RackspaceConfig, nodes: Lister[KubeObject]
+        self,
+        api: Api,
+        servers: Servers,
+        config: RackspaceConfig,
+        nodes: Lister[KubeObject],
+        *,
+        confirm: float,
     ) -> None:
-        """Keep the client of Rackspace, the reader of servers, the cloud-config, and all nodes."""
+        """Keep the client of Rackspace, the reader of servers, the cloud-config, and all nodes.
+
+        `confirm` is the provider's.
+        """
         self._servers = servers
         self._nodes = nodes
-        self._missed = Missed()
+        self._missed = Missed(confirm)
         self._balancers = Balancers(api)
         self._config = config
         self._waits = Waits(PACE)

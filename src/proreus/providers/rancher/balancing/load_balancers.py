@@ -70,12 +70,17 @@ PACE: Final = tuple(min(0.3 * 1.6**times, 15.0) for times in range(10))
 class RancherLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
-    def __init__(self, api: Api, hosts: Hosts, nodes: Lister[KubeObject]) -> None:
-        """Keep the client of Rancher, the reader of hosts, and all nodes."""
+    def __init__(
+        self, api: Api, hosts: Hosts, nodes: Lister[KubeObject], *, confirm: float
+    ) -> None:
+        """Keep the client of Rancher, the reader of hosts, and all nodes.
+
+        `confirm` is the provider's.
+        """
         self._api = api
         self._hosts = hosts
         self._nodes = nodes
-        self._missed = Missed()
+        self._missed = Missed(confirm)
         self._sharing = Sharing()
         self._reader = Reader(api, self._sharing)
         self._waits = Waits(PACE)

@@ -22,8 +22,8 @@ class Network:
         routes: The capability, if the cloud-config asks for it.
     """
 
-    def __init__(self, config: "VSphereConfig", context: "Context") -> None:
-        """Make a client, and the capabilities.
+    def __init__(self, config: "VSphereConfig", context: "Context", *, confirm: float) -> None:
+        """Make a client, and the capabilities; `confirm` is the provider's.
 
         Raises:
             ConfigError: A file that the cloud-config names cannot be used.
@@ -34,7 +34,7 @@ class Network:
         self.routes: Routes | None = None
         if config.balances:
             own = config.load_balancer_class
-            balancing = NsxtLoadBalancers(self._api, config.load_balancer, own)
+            balancing = NsxtLoadBalancers(self._api, config.load_balancer, own, confirm=confirm)
             self.load_balancers = from_verbs(balancing)
         if config.route.router_path:
             self.routes = NsxtRoutes(self._api, config.route.router_path)

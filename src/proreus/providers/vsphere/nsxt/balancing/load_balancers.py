@@ -61,7 +61,12 @@ class NsxtLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
     def __init__(
-        self, api: Api, section: LoadBalancerSection, own: Mapping[str, ClassSection]
+        self,
+        api: Api,
+        section: LoadBalancerSection,
+        own: Mapping[str, ClassSection],
+        *,
+        confirm: float,
     ) -> None:
         """Keep the client and the cloud-config.
 
@@ -69,6 +74,7 @@ class NsxtLoadBalancers:
             api: The client of NSX-T.
             section: The section [LoadBalancer].
             own: The sections [LoadBalancerClass].
+            confirm: The provider's.
         """
         self._api = api
         self._section = section
@@ -77,7 +83,7 @@ class NsxtLoadBalancers:
         self._reader = Reader(api, section)
         self._work = Work(api, self._reader)
         self._waits = Waits(PACE)
-        self._missed = Missed()
+        self._missed = Missed(confirm)
         self._deleted: set[str] = set()
 
     def host_policy(self, service: Service) -> HostPolicy:
