@@ -8,7 +8,13 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from proreus.cloudprovider import CloudError, Refused, all_but_refused, ask_all, attempt, in_parts
-from proreus.cloudprovider.lookups import Recent
+from proreus.cloudprovider.lookups import (
+    Recent,
+    machine_of_kubelet,
+    random_system_uuids,
+    swapped,
+)
+from proreus.testing.objects import node
 
 
 async def found(names: Collection[str]) -> Mapping[str, str]:
@@ -22,6 +28,22 @@ async def failing(names: Collection[str]) -> Mapping[str, str]:
 def test_parts_are_sorted_and_none_is_too_long() -> None:
     assert in_parts({"c", "a", "b"}, 2) == [["a", "b"], ["c"]]
     assert in_parts((), 2) == []
+
+
+def test_only_random_uuids_may_be_random_ids_in_either_byte_order() -> None:
+    uuid = "2e8c1f0a-1234-4abc-9234-0123456789ab"
+    for told in (uuid.upper(), swapped(uuid)):
+        assert random_system_uuids(node("n1", system_uuid=told)) == (uuid,)
+    for told in ("", "4c4c4544-0042-3510-8056-b4c04f4e5131", f"{uuid}0"):
+        assert random_system_uuids(node("n1", system_uuid=told)) == ()
+
+
+def test_a_machine_that_is_shown_goes_before_an_error() -> None:
+    error, shown = CloudError("down"), {"id": "b"}
+    known = {"a": error, "b": shown, "c": None}
+    assert machine_of_kubelet(("a", "b"), known) is shown
+    assert machine_of_kubelet(("a", "c"), known) is error
+    assert machine_of_kubelet(("c", "d"), known) is None
 
 
 async def test_a_failure_costs_no_other_question() -> None:

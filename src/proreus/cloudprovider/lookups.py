@@ -21,6 +21,8 @@ MOST_SHOWN: Final = 20
 """Machines that are asked about to see whether the credentials are the right ones."""
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_RANDOM: Final = re.compile(r".{14}4.{4}[89ab].{16}")
+"""The form of random UUIDs (RFC 9562, version 4)."""
 
 Item = TypeVar("Item", bound=Any)
 Key = TypeVar("Key", bound=Hashable)
@@ -58,6 +60,26 @@ def system_uuids(node: Node) -> tuple[str, ...]:
     reported = node.status.node_info.system_uuid.strip().lower()
     known = (swapped(reported), reported) if _UUID.fullmatch(reported) else ()
     return tuple(dict.fromkeys(known))
+
+
+def random_system_uuids(node: Node) -> tuple[str, ...]:
+    """Return those of `system_uuids` that are random, for clouds with such ids. Pure.
+
+    Where a cloud makes a machine's id its UUID of SMBIOS with some hypervisors only, a UUID that is
+    no machine's says nothing; but one that is a machine's tells on which one the kubelet runs.
+    """
+    return tuple(uuid for uuid in system_uuids(node) if _RANDOM.fullmatch(uuid))
+
+
+def machine_of_kubelet(uuids: Iterable[str], known: Mapping[str, Answer]) -> Answer | None:
+    """Return the machine on which a kubelet runs by its word, or else why nobody knows. Pure.
+
+    Args:
+        uuids: What the machine's id may be.
+        known: The answers about ids: a machine as the cloud describes it, an error, or None.
+    """
+    found = [known[uuid] for uuid in uuids if known.get(uuid) is not None]
+    return next((one for one in found if isinstance(one, Mapping)), next(iter(found), None))
 
 
 def swapped(uuid: str) -> str:

@@ -6,7 +6,12 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
-from proreus.cloudprovider.lookups import all_but_refused, ask_all
+from proreus.cloudprovider.lookups import (
+    all_but_refused,
+    ask_all,
+    attempt,
+    machine_of_kubelet,
+)
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node
 from proreus.providers.cloudstack.api import Api, Described
@@ -24,10 +29,12 @@ class Found(msgspec.Struct, frozen=True):
     Attributes:
         by_id: Machines by id; None for absent ones, an error for those of another project.
         by_name: Machines by name in small letters; a name without a machine is left out.
+        of_kubelets: Machines by the UUIDs that kubelets report, where one of these counts.
     """
 
     by_id: Mapping[str, Described | CloudError | None] | CloudError
     by_name: Mapping[str, Sequence[Described]] | CloudError
+    of_kubelets: Mapping[str, Described | CloudError | None] = {}
 
 
 class Machines:
@@ -139,6 +146,11 @@ class CloudStackInstances:
             (ids, self._machines.anywhere), (names, self._machines.by_name)
         )
         found = Found(of_ids, of_names)
+        uuids = {uuid for one in targets.values() for uuid in doubtful(one, found)}
+        others = await attempt(self._machines.anywhere, uuids) if uuids else {}
+        if isinstance(others, CloudError):
+            others = dict.fromkeys(uuids, others)
+        found = Found(of_ids, of_names, others)
         answers: dict[str, InstanceAnswer] = {}
         for node in nodes:
             name = node.metadata.name
@@ -167,22 +179,65 @@ def in_place(machine: Described, project: str) -> Described | CloudError:
     )
 
 
+def doubtful(wanted: Target, found: Found) -> tuple[str, ...]:
+    """Return the UUIDs to look up before a Node's machine is taken for gone, or its own. Pure.
+
+    On KVM the UUID that a kubelet reports is its machine's id. With other hypervisors it is that of
+    no machine at all, so it says something only where there is such a machine.
+    """
+    if wanted.id:
+        is_gone = not isinstance(found.by_id, CloudError) and found.by_id[wanted.id] is None
+        return wanted.uuids if is_gone and wanted.id not in wanted.uuids else ()
+    ids = {id_of(one) for one in _named(wanted, found.by_name)}
+    return wanted.uuids if ids and ids.isdisjoint(wanted.uuids) else ()
+
+
 def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
-    """Return the answer about one node from what was looked up. Pure."""
+    """Return the answer about one node from what was looked up. Pure.
+
+    A Node whose kubelet runs on another machine, such as one that has taken over the name of a
+    former one, is not gone with that one. Nor is a machine the Node's by its name.
+    """
     if wanted.problem:
         return InvalidRequest(wanted.problem)
-    if wanted.id:
-        if isinstance(found.by_id, CloudError):
-            return found.by_id
-        machine = found.by_id[wanted.id]
-        return NotFound() if machine is None else machine
+    other = machine_of_kubelet(doubtful(wanted, found), found.of_kubelets)
+    if isinstance(other, CloudError):
+        return other
+    if other is not None:
+        named = f"the machine {wanted.id} of its provider id" if wanted.id else "that of its name"
+        return IdentityConflict(
+            f"the kubelet of the Node reports the UUID of the machine {id_of(other)}, called"
+            f" {other.get('name')}, and not of {named}: delete the Node and restart its kubelet,"
+            " with --provider-id if the machine has another name, so that it makes the Node anew"
+        )
+    return _by_id(wanted, found) if wanted.id else _by_name(wanted, found)
+
+
+def _by_id(wanted: Target, found: Found) -> Described | NotFound | CloudError:
+    if isinstance(found.by_id, CloudError):
+        return found.by_id
+    machine = found.by_id[wanted.id]
+    return NotFound() if machine is None else machine
+
+
+def _by_name(wanted: Target, found: Found) -> Described | NotFound | CloudError:
     if isinstance(found.by_name, CloudError):
         return found.by_name
-    whole, short = keys_of(wanted.name)
-    alike = found.by_name.get(whole) or found.by_name.get(short) or ()
+    named = _named(wanted, found.by_name)
+    alike = [one for one in named if id_of(one) in wanted.uuids] or named
     if len(alike) > 1:
         ids = ", ".join(sorted(map(id_of, alike)))
         return IdentityConflict(
             f"{len(alike)} machines are called {wanted.name}: {ids}; rename or delete all but one"
         )
     return alike[0] if alike else NotFound()
+
+
+def _named(
+    wanted: Target, by_name: Mapping[str, Sequence[Described]] | CloudError
+) -> Sequence[Described]:
+    """Return the machines of a Node's name; none if they are not known."""
+    if isinstance(by_name, CloudError):
+        return ()
+    whole, short = keys_of(wanted.name)
+    return by_name.get(whole) or by_name.get(short) or ()

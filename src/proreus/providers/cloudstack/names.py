@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.cloudprovider.lookups import foreign_id, ownership_by_id
+from proreus.cloudprovider.lookups import foreign_id, ownership_by_id, random_system_uuids
 from proreus.kube.objects import Node
 from proreus.providers.cloudstack.config import UUID
 
@@ -16,17 +16,19 @@ _PROVIDER_ID = re.compile(rf"(?:external-)?cloudstack://(?:/[^/]+/)?(?P<id>{UUID
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The key by which a Node's machine is looked up: exactly one of these.
+    """The key by which a Node's machine is looked up: an id, a name, or neither.
 
     Attributes:
         id: The machine's id.
         name: The Node's name.
         problem: Why there is nothing to look it up by.
+        uuids: What the id of the machine may be on which the Node's kubelet runs, by its word.
     """
 
     id: str = ""
     name: str = ""
     problem: str = ""
+    uuids: tuple[str, ...] = ()
 
 
 def provider_id(id_: str) -> str:
@@ -50,12 +52,12 @@ def target(node: Node) -> Target:
     """Return the key by which a Node's machine is looked up: the provider id, or else the name."""
     id_ = node.spec.provider_id
     if not id_:
-        return Target(name=node.metadata.name)
+        return Target(name=node.metadata.name, uuids=random_system_uuids(node))
     found = parsed(id_)
     if found is None:
         example = f"{SCHEME}2e8c1f0a-0000-4000-8000-000000000000"
         return Target(problem=foreign_id(id_, "CloudStack", example))
-    return Target(id=found)
+    return Target(id=found, uuids=random_system_uuids(node))
 
 
 def ownership(node: Node) -> Ownership:

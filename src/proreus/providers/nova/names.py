@@ -10,17 +10,19 @@ UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The key by which a Node's server is looked up: exactly one of these.
+    """The key by which a Node's server is looked up: an id, a name, or neither.
 
     Attributes:
         id: The server's id.
         name: The server's name.
         problem: Why there is nothing to look it up by.
+        uuids: What the id of the server may be on which the Node's kubelet runs, by its word.
     """
 
     id: str = ""
     name: str = ""
     problem: str = ""
+    uuids: tuple[str, ...] = ()
 
 
 def is_uuid(text: str) -> bool:

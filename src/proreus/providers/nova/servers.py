@@ -7,10 +7,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
-from proreus.cloudprovider.instances import NotFound
-from proreus.cloudprovider.lookups import ask_all, attempt, in_parts
+from proreus.cloudprovider.instances import InstanceState, NotFound
+from proreus.cloudprovider.lookups import ask_all, attempt, in_parts, machine_of_kubelet
 from proreus.cloudprovider.refused import Refused
-from proreus.providers.nova.machines import Described, id_of
+from proreus.providers.nova.machines import Described, id_of, state_of
 from proreus.providers.nova.names import Target, pattern
 from proreus.providers.nova.services import Services
 
@@ -33,10 +33,12 @@ class Found(msgspec.Struct, frozen=True):
     Attributes:
         by_id: Servers by id; None for absent ones.
         by_name: Servers by name in lower case; a name without a server is left out.
+        of_kubelets: Servers by the UUIDs that kubelets report, where one of these counts.
     """
 
     by_id: Mapping[str, Described | CloudError | None] | CloudError
     by_name: Mapping[str, Sequence[Described]] | CloudError
+    of_kubelets: Mapping[str, Described | CloudError | None] = {}
 
 
 class Servers:
@@ -57,7 +59,12 @@ class Servers:
         ids = {one.id for one in targets} - {""}
         names = {one.name for one in targets} - {""}
         of_ids, of_names = await ask_all((ids, self.by_id), (names, self.by_name))
-        return Found(of_ids, of_names)
+        found = Found(of_ids, of_names)
+        uuids = {uuid for one in targets for uuid in doubtful(one, found)}
+        others = await attempt(self.by_id, uuids) if uuids else {}
+        if isinstance(others, CloudError):
+            others = dict.fromkeys(uuids, others)
+        return Found(of_ids, of_names, others)
 
     async def by_id(self, ids: Collection[str]) -> dict[str, Described | CloudError | None]:
         """Read servers by id; absent ones are None.
@@ -120,18 +127,59 @@ class Servers:
             return await ask(about)
 
 
+def doubtful(wanted: Target, found: Found) -> tuple[str, ...]:
+    """Return the UUIDs to look up before a Node's server is taken for gone, off, or its own. Pure.
+
+    Where the hypervisor is libvirt's, the UUID that a kubelet reports is its server's id. Of others
+    it is that of no server at all, so it says something only where there is such a server.
+    """
+    if wanted.id in wanted.uuids:
+        return ()
+    if not wanted.id:
+        alike = {} if isinstance(found.by_name, CloudError) else found.by_name
+        ids = {id_of(one) for one in alike.get(wanted.name.lower(), ())}
+        return wanted.uuids if ids and ids.isdisjoint(wanted.uuids) else ()
+    if isinstance(found.by_id, CloudError):
+        return ()
+    server = found.by_id[wanted.id]
+    is_off = isinstance(server, Mapping) and state_of(server) is InstanceState.STOPPED
+    return wanted.uuids if server is None or is_off else ()
+
+
 def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
-    """Return the answer about one node from what was looked up. Pure."""
+    """Return the answer about one node from what was looked up. Pure.
+
+    A Node whose kubelet runs on another server, such as one that has taken over the name of one
+    that was deleted or is kept and off, is neither gone nor off with that one. Nor is a server the
+    Node's by its name.
+    """
     if wanted.problem:
         return InvalidRequest(wanted.problem)
-    if wanted.id:
-        if isinstance(found.by_id, CloudError):
-            return found.by_id
-        server = found.by_id[wanted.id]
-        return NotFound() if server is None else server
+    other = machine_of_kubelet(doubtful(wanted, found), found.of_kubelets)
+    if isinstance(other, CloudError):
+        return other
+    if other is not None:
+        named = f"server {wanted.id} of its provider id" if wanted.id else "the one of its name"
+        return IdentityConflict(
+            f"the kubelet of the Node reports the UUID of server {id_of(other)}, called"
+            f" {other.get('name')}, and not of {named}: delete the Node and restart its kubelet,"
+            " with --provider-id if the server has another name, so that it makes the Node anew"
+        )
+    return _by_id(wanted, found) if wanted.id else _by_name(wanted, found)
+
+
+def _by_id(wanted: Target, found: Found) -> Described | NotFound | CloudError:
+    if isinstance(found.by_id, CloudError):
+        return found.by_id
+    server = found.by_id[wanted.id]
+    return NotFound() if server is None else server
+
+
+def _by_name(wanted: Target, found: Found) -> Described | NotFound | CloudError:
     if isinstance(found.by_name, CloudError):
         return found.by_name
-    alike = found.by_name.get(wanted.name.lower(), ())
+    named = found.by_name.get(wanted.name.lower(), ())
+    alike = [one for one in named if id_of(one) in wanted.uuids] or named
     if len(alike) > 1:
         ids = ", ".join(sorted(map(id_of, alike)))
         return IdentityConflict(

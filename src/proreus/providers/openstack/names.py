@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.cloudprovider.lookups import foreign_id
+from proreus.cloudprovider.lookups import foreign_id, random_system_uuids
 from proreus.kube.objects import KubeObject, Node
 from proreus.providers.nova.machines import Described
 from proreus.providers.nova.names import UUID, Target
@@ -95,7 +95,7 @@ def target(node: Node, region: str) -> Target:
     """Return the key by which a Node's server is looked up: the provider id, or else the name."""
     id_ = node.spec.provider_id
     if not id_:
-        return Target(name=node.metadata.name)
+        return Target(name=node.metadata.name, uuids=random_system_uuids(node))
     found = parsed(id_)
     if found is None:
         example = "openstack:///2e8c1f0a-0000-4000-8000-000000000000"
@@ -105,7 +105,7 @@ def target(node: Node, region: str) -> Target:
             problem=f"spec.providerID {id_!r} names another region than {region!r}, the one of the"
             " cloud-config: the manager of that region takes care of this node"
         )
-    return Target(id=found[1])
+    return Target(id=found[1], uuids=random_system_uuids(node))
 
 
 def ownership(node: Node, region: str) -> Ownership:
