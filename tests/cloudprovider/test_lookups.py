@@ -11,6 +11,7 @@ from proreus.cloudprovider import CloudError, Refused, all_but_refused, ask_all,
 from proreus.cloudprovider.lookups import (
     Recent,
     machine_of_kubelet,
+    most_first,
     random_system_uuids,
     swapped,
 )
@@ -28,6 +29,11 @@ async def failing(names: Collection[str]) -> Mapping[str, str]:
 def test_parts_are_sorted_and_none_is_too_long() -> None:
     assert in_parts({"c", "a", "b"}, 2) == [["a", "b"], ["c"]]
     assert in_parts((), 2) == []
+
+
+def test_what_occurs_most_comes_first_and_equals_in_their_order() -> None:
+    assert most_first(["b", "a", "c", "a"]) == ["a", "b", "c"]
+    assert most_first(()) == []
 
 
 def test_only_random_uuids_may_be_random_ids_in_either_byte_order() -> None:

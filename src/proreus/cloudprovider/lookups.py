@@ -9,6 +9,7 @@ what the cloud says of that very machine; what a list left out is unknown, or as
 import asyncio
 import random
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
@@ -143,6 +144,11 @@ async def check_nodes_shown(
 def some_of(items: Sequence[Item], most: int) -> list[Item]:
     """Return the items, or as many of them as that by chance."""
     return random.sample(items, min(len(items), most))
+
+
+def most_first(items: Iterable[Item]) -> list[Item]:
+    """Return the different items, those that occur most often first, else in their order. Pure."""
+    return [item for item, _ in Counter(items).most_common()]
 
 
 def in_parts(items: Iterable[Item], size: int) -> list[list[Item]]:

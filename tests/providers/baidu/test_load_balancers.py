@@ -445,6 +445,15 @@ async def test_no_single_machine_tells_in_which_vpc_a_load_balancer_is_made(
         assert answer.rejected.keys() == {"node-1" if first else "node-3"}
 
 
+async def test_no_single_machine_tells_in_which_subnet_a_load_balancer_is_made(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        (theirs,) = site.world.add_machines(["bank"], site.world.add_subnet(site.vpc))
+        await site.made(site.desired(ids=[theirs, *site.machines]))
+        assert site.balancer()["subnetId"] == site.subnet
+
+
 async def test_where_hosts_are_in_two_vpcs_alike_the_vpc_must_be_given(emulator: Emulator) -> None:
     async with lb_site(emulator, count=1) as site:
         theirs = site.world.add_machines(["bank"], site.world.add_subnet(site.world.add_vpc()))

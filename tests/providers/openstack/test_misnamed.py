@@ -9,6 +9,7 @@ from proreus.cloudprovider.load_balancers import Done
 from proreus.kube.objects import Node
 from proreus.providers.openstack.names import is_called, misnamed
 
+from .balancing import SUBNET
 from .test_routes import SECTION, desired_routes
 from .test_security_groups import Guarded
 from .wire import CLUSTER, ROUTER, Wire, context, node, port, served, started, uuid
@@ -66,6 +67,18 @@ async def test_a_server_with_another_name_than_its_node_gets_no_security_group(
     ours, theirs = (len(site.wire.port(f"p-{number}")["security_groups"]) for number in (1, 2))
     assert ours == 2
     assert theirs == (2 if is_usual else 1)
+
+
+async def test_no_single_server_tells_in_which_subnet_a_load_balancer_is_made(
+    site: Guarded,
+) -> None:
+    """It was that of the first host: a Service's address was made in another one's network."""
+    theirs = site.wire.add(3, "bank")
+    site.wire.ports[-1]["fixed_ips"] = [{"subnet_id": uuid(600), "ip_address": "10.9.0.3"}]
+    site.nodes.insert(0, node("a", f"openstack:///{theirs}", "10.9.0.3"))
+    async with started(site.wire.config(), context(nodes=site.nodes)) as provider:
+        assert isinstance(await site.ensure(provider, site.service(), nodes=3), Ensured)
+    assert site.octavia.only("loadbalancers")["vip_subnet_id"] == SUBNET
 
 
 def test_names_are_compared_without_domains_and_capitals() -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer
+from proreus.cloudprovider.lookups import most_first
 from proreus.providers.baidu.balancing import owners
 from proreus.providers.baidu.balancing.annotations import HASH, PREFIX, ROUND_ROBIN, Options
 from proreus.providers.baidu.balancing.parts import HTTP, TCP, UDP, Balancer, Desired, Eip, Listener
@@ -27,7 +28,7 @@ class Place(msgspec.Struct, frozen=True):
 
     Attributes:
         vpc: The id of the hosts' VPC; "" if there is none, or if they are in several alike.
-        subnets: The ids of the hosts' subnets, the first node's first.
+        subnets: The ids of the hosts' subnets, that of most of them first.
         members: The ids of the hosts' machines.
         uncertain: The ids of machines that the cloud says nothing about now: they are neither added
             nor removed.
@@ -79,7 +80,7 @@ def placed(
     def serve(ids: Mapping[str, str]) -> frozenset[str]:
         return frozenset(id_ for node, id_ in ids.items() if serving is None or node in serving)
 
-    subnets = dict.fromkeys(str(one.get("subnetId") or "") for one in here.values())
+    subnets = most_first(str(one.get("subnetId") or "") for one in here.values())
     members = serve({node: str(one["id"]) for node, one in here.items()})
     return Place(place, tuple(filter(None, subnets)), members, serve(uncertain), rejected)
 

@@ -6,11 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.lookups import most_first
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.services import Parameters
 from proreus.providers.openstack.api import Api
+from proreus.providers.openstack.machines import Wires
 from proreus.providers.openstack.names import foreign_project, parsed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
 from proreus.providers.openstack.octavia.floating import (
@@ -66,10 +68,10 @@ class Networks:
         )
 
     async def _of_hosts(self, hosts: Iterable[Host], family: str) -> str:
-        """Return the subnet of the first host that has one; "" without any.
+        """Return the subnet of most hosts, of equal ones the first host's; "" without any.
 
         Other servers in the project may have the same address, in networks apart: only the ports of
-        the host's own server tell.
+        the host's own server tell. A kubelet can name any server on its Node, so one tells nothing.
         """
         addresses = {
             id_[1]: found[0]
@@ -77,12 +79,8 @@ class Networks:
             if (found := host.addresses.get(family)) and (id_ := parsed(host.provider_id))
         }
         wires = await self._reader.wires(addresses)
-        for server, address in addresses.items():
-            for port in (*wires[server].ports, *(port for _, port in wires[server].trunked)):
-                for fixed in port.get("fixed_ips") or ():
-                    if str(fixed["ip_address"]) == address:
-                        return str(fixed["subnet_id"])
-        return ""
+        subnets = (_subnet_of(wires[server], address) for server, address in addresses.items())
+        return next(iter(most_first(filter(None, subnets))), "")
 
     async def member_subnet(self, options: Options, family: str, default: str) -> str:
         """Return the subnet of members, by default that of the load balancer."""
@@ -350,6 +348,14 @@ class Networks:
             problem = next(iter(refused.values()))
             raise InvalidRequest(f"annotation {PREFIX}{floating.annotation}: {problem}")
         return [id_ for id_, problem in refused.items() if not problem]
+
+
+def _subnet_of(wires: Wires, address: str) -> str:
+    """Return the subnet in which a server has an address; "" if it has it in none."""
+    ports = (*wires.ports, *(port for _, port in wires.trunked))
+    fixed_ips = (fixed for port in ports for fixed in port.get("fixed_ips") or ())
+    same = (str(one["subnet_id"]) for one in fixed_ips if str(one["ip_address"]) == address)
+    return next(same, "")
 
 
 def matching(subnets: Iterable[Described], floating: Floating) -> list[Described]:
