@@ -5,6 +5,7 @@ from ipaddress import ip_network
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
@@ -42,6 +43,7 @@ class Holders:
             nodes: All nodes of the cluster.
             id_of: Returns what is the same in two provider ids of one machine.
         """
+        self._id_of = id_of
         self._of: dict[str | None, list[Node]] = {}
         for node in sorted(nodes, key=by_age):
             self._of.setdefault(id_of(node.spec.provider_id), []).append(node)
@@ -57,6 +59,15 @@ class Holders:
         )
         return next(having, next(iter(same), None))
 
+    def as_written(self, route: Route) -> Route:
+        """Return a listed route with its target as the node writes it to which the route leads.
+
+        One machine's provider id can be written in several ways, and whoever compares texts would
+        replace the route each time. Without such a node the route is as it was.
+        """
+        node = self.of(self._id_of(route.target), route.destination) if route.target else None
+        return route if node is None else replace(route, target=node.spec.provider_id)
+
 
 def network_of(text: str) -> Hashable:
     """Return a network in a form in which two texts of one network are equal. Pure."""
@@ -71,6 +82,8 @@ class Routes(Protocol):
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
         """List every route that belongs to this cluster, of whatever destination.
+
+        A target that is a node's machine is that node's provider id as the node writes it.
 
         Args:
             cluster: The cluster whose routes they are.

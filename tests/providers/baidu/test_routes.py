@@ -9,6 +9,7 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.kube.objects import Node
 from proreus.providers.baidu.routes import ADVERTISE
+from proreus.testing import objects
 
 from ..surroundings import Events  # noqa: TID252 - pytest imports tests by path
 from .emulator.server import Emulator
@@ -67,6 +68,17 @@ async def test_routes_are_made_and_deleted_with_the_mark_of_the_cluster(
         for _ in range(2):
             assert await routes.apply(CLUSTER, nodes, [], [listed]) == {listed: Done()}
         assert not emulator.world.rules
+
+
+async def test_a_route_is_its_node_s_however_that_writes_its_machine(emulator: Emulator) -> None:
+    """With a bare id the route was deleted and made anew each time."""
+    nodes, _ = cluster_of(emulator)
+    written = nodes[0].spec.provider_id.removeprefix("cce://")
+    holder = objects.node("node-0", written, pod_cidrs=(CIDR,))
+    async with started(emulator) as provider:
+        await routes_of(provider).apply(CLUSTER, [holder], [route(holder)], [])
+        (listed,) = await routes_of(provider).list(CLUSTER, [nodes[1], holder])
+    assert listed.target == written
 
 
 async def test_a_route_moves_to_another_machine_in_one_pass(emulator: Emulator) -> None:

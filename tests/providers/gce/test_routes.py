@@ -55,6 +55,20 @@ async def test_a_route_is_made_and_listed_and_deleted(gce: Gce) -> None:
     assert await listed(gce) == []
 
 
+async def test_a_route_is_its_node_s_however_that_writes_its_instance(gce: Gce) -> None:
+    """With a domain the route was replaced each time: made under its own name, and then deleted."""
+    gce.run("n1")
+    written = f"{TARGET}.c.{PROJECT}.internal"
+    holder = objects.node("n1", written, pod_cidrs=(CIDR,))
+    liar = objects.node("n2", TARGET, pod_cidrs=("10.40.2.0/24",))
+    wanted = Route("some-uid-ipv4", CIDR, written)
+    async with started(config_text(gce)) as provider:
+        assert provider.routes is not None
+        await provider.routes.apply(CLUSTER, [holder], (wanted,), ())
+        (found,) = await provider.routes.list(CLUSTER, [liar, holder])
+    assert found.target == written
+
+
 async def test_a_route_that_is_there_is_made_once(gce: Gce) -> None:
     gce.run("n1")
     await applied(gce, create=(WANTED,))

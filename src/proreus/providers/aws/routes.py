@@ -11,8 +11,6 @@ import ipaddress
 from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from msgspec.structs import replace
-
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, Unauthenticated
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
@@ -72,14 +70,8 @@ class AWSRoutes:
         lost = {id_ for id_, is_blackhole in targets.items() if is_blackhole} - set(known)
         others |= await self._interfaces_there(lost - strangers)
         holders = Holders(nodes, instance_id)
-        found = []
-        for one in made:
-            if (route := route_of(one, known, others)) is not None:
-                # Provider ids of one instance may differ: what counts is that of the route's node.
-                holder = holders.of(target_of(one), _text(one))
-                target = route.target if holder is None else holder.spec.provider_id
-                found.append(replace(route, target=target))
-        return found
+        listed = (route_of(one, known, others) for one in made)
+        return [holders.as_written(one) for one in listed if one is not None]
 
     async def apply(
         self,

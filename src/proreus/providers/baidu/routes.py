@@ -189,7 +189,7 @@ class BaiduRoutes:
         ours = self._ours(rules, cluster, nodes)
         self._tell(conflicts(rules, ours), nodes)
         holders = Holders(nodes, parsed)
-        return [
+        listed = (
             Route(
                 one.id,
                 one.destination,
@@ -197,7 +197,8 @@ class BaiduRoutes:
                 blackhole=is_silent(one.hop, one.destination, holders),
             )
             for one in ours
-        ]
+        )
+        return [holders.as_written(one) for one in listed]
 
 
 def read_rule(described: Described) -> Rule:

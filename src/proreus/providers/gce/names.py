@@ -59,6 +59,12 @@ def parsed(text: str) -> tuple[str, Machine] | None:
     return (found["project"], machine(found["zone"], name)) if _INSTANCE.fullmatch(name) else None
 
 
+def plain_id(text: str) -> str | None:
+    """Return a provider id without the domain of its host name; None if it is not of this form."""
+    found = parsed(text)
+    return None if found is None else provider_id(*found)
+
+
 def instance_name(node_name: str) -> str:
     """Return the name of a node's instance: up to the first dot."""
     return node_name.partition(".")[0]

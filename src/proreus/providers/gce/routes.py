@@ -16,7 +16,7 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.names import digest_of
-from proreus.cloudprovider.routes import Route
+from proreus.cloudprovider.routes import Holders, Route
 from proreus.kube.objects import Node
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.names import (
@@ -25,6 +25,7 @@ from proreus.providers.gce.names import (
     machine,
     parsed,
     path_in,
+    plain_id,
     provider_id,
 )
 from proreus.providers.gce.place import Place
@@ -103,11 +104,12 @@ class GCERoutes:
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
         """List the cluster's routes by the pages of one list."""
-        del nodes
+        holders = Holders(nodes, plain_id)
         path = self._place.of_network("routes")
         found = await self._api.listed("routes.list", path, Described)
         network = self._place.network
-        return [route_of(one) for one in found if is_of_cluster(one, cluster.name, network)]
+        ours = (one for one in found if is_of_cluster(one, cluster.name, network))
+        return [holders.as_written(route_of(one)) for one in ours]
 
     async def apply(
         self,
