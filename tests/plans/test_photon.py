@@ -57,6 +57,12 @@ def test_addresses_are_read_of_what_is_new_changed_empty_or_old(
     assert due([VM, OFF], before, NOW) == expected
 
 
+@pytest.mark.parametrize("age", [EMPTY_AGE, EMPTY_AGE * 2])
+def test_addresses_that_are_too_old_to_serve_are_needed(age: timedelta) -> None:
+    assert due([VM, OFF], known(VM, age, A), NOW, age=EMPTY_AGE) == Due((VM,), ())
+    assert due([VM, OFF], known(VM, age / 4, A), NOW, age=EMPTY_AGE) == Due((), ())
+
+
 def test_of_old_addresses_the_oldest_are_read_first_and_only_some() -> None:
     vms = [Vm(f"id-{number}", "x", "STARTED") for number in range(REFRESHES + 3)]
     before = {vm.id: Known(vm, (A,), NOW - AGE - i * AGE) for i, vm in enumerate(vms)}

@@ -15,7 +15,7 @@ from proreus.cloudprovider.errors import (
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
 from proreus.kube.objects import NodeAddress
 from proreus.providers.photon import networks
-from proreus.providers.photon.plan import AGE, REFRESHES
+from proreus.providers.photon.plan import AGE, EMPTY_AGE, REFRESHES
 
 from ..surroundings import Clock  # noqa: TID252 - pytest imports tests by path
 from .emulator.server import LOST, Age, Emulator, served
@@ -322,6 +322,26 @@ async def test_nodes_may_be_called_by_addresses(emulator: Emulator) -> None:
         assert (await one(provider, node("10.0.0.3"))).provider_id == f"photon://{hidden}"
         world.add_vm("twin", [(INSIDE, "10.0.0.3")])
         assert isinstance(await one(provider, node("10.0.0.3")), IdentityConflict)
+
+
+async def test_a_node_takes_no_machine_by_an_address_that_another_one_has_by_now(
+    emulator: Emulator,
+) -> None:
+    """What is known of a machine's addresses may be minutes old, and the other's Tools start late."""
+    world, clock = emulator.world, Clock()
+    former = world.add_vm("a", [(INSIDE, "10.0.0.1")])
+    text = config(emulator, overrideIP="true")
+    async with started(emulator, text, clock) as provider:
+        assert (await one(provider, node("10.0.0.1"))).provider_id == f"photon://{former}"
+        world.nics[former] = [(INSIDE, "10.0.0.2")]
+        own = world.add_vm("b", [(INSIDE, "")])
+        clock.ahead += EMPTY_AGE
+        found = await one(provider, node("10.0.0.1"))
+        assert isinstance(found, CloudError)
+        assert "b (" in str(found)
+        world.nics[own] = [(INSIDE, "10.0.0.1")]
+        clock.ahead += EMPTY_AGE
+        assert (await one(provider, node("10.0.0.1"))).provider_id == f"photon://{own}"
 
 
 @pytest.mark.parametrize("status", [500, 503, LOST])

@@ -11,7 +11,7 @@ from proreus.providers.photon.api import Api
 from proreus.providers.photon.documents import Vm
 from proreus.providers.photon.names import Target, ownership, target
 from proreus.providers.photon.networks import AddressBook
-from proreus.providers.photon.plan import Shown, instance, match
+from proreus.providers.photon.plan import EMPTY_AGE, Shown, instance, match
 
 BATCH: Final = 1000
 """Nodes in one `describe`: ten pages of a list."""
@@ -58,6 +58,11 @@ class PhotonInstances:
         shown = await self._shown(targets.values())
         networks = await self._book.of(shown.all)
         found = {name: match(of, shown, networks) for name, of in targets.items()}
+        # Another machine may have got an address since it was read of this one.
+        claimed = [vm for name, vm in found.items() if targets[name].address and isinstance(vm, Vm)]
+        networks = {**networks, **await self._book.of(claimed, age=EMPTY_AGE)}
+        if claimed:
+            found |= {name: match(of, shown, networks) for name, of in targets.items()}
         # Those that are in no list of the project were looked up by their ids, or by names.
         others = {vm.id: vm for vm in found.values() if isinstance(vm, Vm)}
         missing = [vm for id_, vm in others.items() if id_ not in networks]

@@ -8,7 +8,7 @@ on, and serve the next question.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, RetryAfter
@@ -47,12 +47,18 @@ class AddressBook:
             one.cancel()
         await asyncio.gather(*flights, return_exceptions=True)
 
-    async def of(self, machines: Collection[Vm]) -> Mapping[str, Addresses | CloudError]:
+    async def of(
+        self, machines: Collection[Vm], *, age: timedelta | None = None
+    ) -> Mapping[str, Addresses | CloudError]:
         """Return the addresses of machines by their ids, or why they are not known.
 
         Machines that are off have no addresses.
+
+        Args:
+            machines: The machines as Photon Controller shows them.
+            age: The age of addresses that do not serve; None if those of any age do.
         """
-        asked = due(machines, self._known, self._now())
+        asked = due(machines, self._known, self._now(), age=age)
         for vm in asked.old:
             self._start(vm)
         flights = {vm.id: self._start(vm) for vm in asked.needed}

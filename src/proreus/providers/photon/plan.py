@@ -58,14 +58,28 @@ class Shown(msgspec.Struct, frozen=True):
     all: Sequence[Vm] = ()
 
 
-def due(machines: Collection[Vm], known: Mapping[str, Known], now: datetime) -> Due:
-    """Return the machines whose addresses have to be read: new, changed, or not read for long."""
+def due(
+    machines: Collection[Vm],
+    known: Mapping[str, Known],
+    now: datetime,
+    *,
+    age: timedelta | None = None,
+) -> Due:
+    """Return the machines whose addresses have to be read: new, changed, or not read for long.
+
+    Args:
+        machines: The machines as Photon Controller lists them.
+        known: What is known of their addresses, by their ids.
+        now: The time.
+        age: The age of addresses that do not serve at all any more; None if those of any age do.
+    """
     needed, old = [], []
     for vm in machines:
         if vm.state != STARTED:
             continue
         before = known.get(vm.id)
-        if before is None or before.vm.shape != vm.shape:
+        is_too_old = before is not None and age is not None and now - before.at >= age
+        if before is None or before.vm.shape != vm.shape or is_too_old:
             needed.append(vm)
         elif not before.addresses:
             if now - before.at >= EMPTY_AGE:
