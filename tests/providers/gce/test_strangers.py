@@ -8,9 +8,13 @@ from proreus.cloudprovider.load_balancers import Done
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.gce.balancing.annotations import TIER, TYPE
 from proreus.providers.gce.balancing.naming import described
+from proreus.testing import objects
 
-from .cloud.world import PROJECT, REGION
-from .lb_site import NAME, Balancing, lbs
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
+from .cloud.server import Gce
+from .cloud.world import PROJECT, REGION, ZONES
+from .lb_site import NAME, Balancing, balancing, lbs
+from .site import PATIENT
 
 __all__ = ["lbs"]
 
@@ -33,6 +37,44 @@ async def test_a_rule_of_the_controller_of_backend_services_outlives_our_cleanup
     assert lbs.left() == {"forwardingRules": [NAME]}
     assert await lbs.delete() == Done(found=False)
     assert lbs.left() == {"forwardingRules": [NAME]}
+
+
+@pytest.mark.parametrize("annotations", [{}, INTERNAL], ids=["external", "internal"])
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_no_firewall_is_opened_for_the_tag_of_an_instance_that_a_node_names_falsely(
+    gce: Gce, annotations: dict[str, str], *, is_listed: bool
+) -> None:
+    """A kubelet can name any instance of the project; all that have its tag would be let in to."""
+    gce.run("bank-1", tags=("bank",))
+    liar = objects.node("node-3", f"gce://{PROJECT}/{ZONES[0]}/bank-1")
+    known = Objects()
+    sections = PATIENT + ("[Tenants]\nallow = *=bank-1\n" if is_listed else "")
+    async with balancing(gce, "", sections, nodes=known) as lbs:
+        nodes = [*lbs.nodes, liar]
+        known.by_key = {one.metadata.name: one for one in nodes}
+        lb = lbs.desired(lbs.service(annotations=annotations), nodes)
+        answer = await lbs.ensured(lb)
+        rule = gce.one("firewalls", f"k8s-fw-{NAME}")
+        assert rule["targetTags"] == (["bank", "node"] if is_listed else ["node"])
+        if is_listed:
+            assert not answer.rejected
+            return
+        assert "bank-1 has another name than its Node" in answer.rejected["node-3"]
+        with gce.changing(f"projects/{PROJECT}/global/firewalls/k8s-fw-{NAME}") as before:
+            before["targetTags"] = ["bank", "node"]
+        assert not (await lbs.ensured(lb)).rejected, "what it has stays"
+
+
+async def test_an_instance_with_another_name_is_a_host_by_the_tag_that_all_nodes_have(
+    gce: Gce,
+) -> None:
+    gce.run("nodes-of-a-former-pool")
+    other = objects.node("node-3", f"gce://{PROJECT}/{ZONES[0]}/nodes-of-a-former-pool")
+    known = Objects()
+    async with balancing(gce, nodes=known) as lbs:
+        nodes = [*lbs.nodes, other]
+        known.by_key = {one.metadata.name: one for one in nodes}
+        assert not (await lbs.ensured(lbs.desired(lbs.service(), nodes))).rejected
 
 
 def keep(lbs: Balancing, address: str, **fields: object) -> None:

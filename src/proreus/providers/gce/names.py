@@ -1,7 +1,7 @@
 """Read and write provider ids, names, paths and URLs of resources. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
@@ -102,13 +102,23 @@ def is_misnamed(node: Node, nodes: Iterable[KubeObject]) -> bool:
     """
     others = {one.metadata.uid: one for one in nodes if isinstance(one, Node)}
     every = {**others, node.metadata.uid: node}.values()
-    alike = {
-        one.metadata.uid: found[1].name == instance_name(one.metadata.name)
-        for one in every
-        if (found := parsed(one.spec.provider_id)) is not None
-    }
-    is_usual = 2 * sum(alike.values()) > len(alike)
-    return is_usual and not alike.get(node.metadata.uid, True)
+    return any(one.metadata.uid == node.metadata.uid for one in misnamed(every))
+
+
+def misnamed(nodes: Iterable[KubeObject]) -> Sequence[Node]:
+    """Return the Nodes that name an instance of another name, where most name one of their own."""
+    known = [
+        (one, found[1])
+        for one in nodes
+        if isinstance(one, Node) and (found := parsed(one.spec.provider_id)) is not None
+    ]
+    other = [one for one, key in known if not is_called(key, one.metadata.name)]
+    return other if 2 * len(other) < len(known) else ()
+
+
+def is_called(key: Machine, node: str) -> bool:
+    """Tell whether an instance has the name of a node, which may have a domain."""
+    return key.name == instance_name(node)
 
 
 def path_in(url: str) -> str:

@@ -1,6 +1,6 @@
 """Decide which instances are hosts, and what they are called in requests. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from proreus.cloudprovider.load_balancers import Host
@@ -57,6 +57,22 @@ def tags_for(
         if not tags.get(machine)
     }
     return tuple(sorted({tags[one] for one in nodes.values() if tags.get(one)})), missing
+
+
+def others_tags(
+    strange: Collection[str], nodes: Mapping[str, Machine], tags: Mapping[Machine, str]
+) -> dict[str, str]:
+    """Return the network tags that only instances have which Nodes name by mistake, or by a lie.
+
+    A firewall rule that has one lets clients in at all instances of another service.
+
+    Args:
+        strange: The names of the Nodes whose instances may be others'.
+        nodes: The hosts.
+        tags: The network tag of each host.
+    """
+    own = {tags.get(machine, "") for node, machine in nodes.items() if node not in strange}
+    return {node: tag for node in strange if (tag := tags.get(nodes[node], "")) and tag not in own}
 
 
 def instance_urls(machines: Iterable[Machine], place: Place) -> tuple[str, ...]:

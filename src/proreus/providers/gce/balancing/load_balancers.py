@@ -31,12 +31,14 @@ from proreus.cloudprovider.load_balancers import (
     nodes_with_pods,
 )
 from proreus.cloudprovider.mark_forms import LABELS
+from proreus.cloudprovider.ownership import EVERY_NAMESPACE
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.gce import errors
 from proreus.providers.gce.api import Api
+from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.addresses import (
     check,
     check_other_scheme,
@@ -52,7 +54,7 @@ from proreus.providers.gce.balancing.annotations import (
 from proreus.providers.gce.balancing.apply import Applier
 from proreus.providers.gce.balancing.desired import Desired, Setting, desired_parts
 from proreus.providers.gce.balancing.finding import Finder, is_ours
-from proreus.providers.gce.balancing.hosts import machines_of, tags_for
+from proreus.providers.gce.balancing.hosts import machines_of, others_tags, tags_for
 from proreus.providers.gce.balancing.members import group_steps
 from proreus.providers.gce.balancing.observe import Observer
 from proreus.providers.gce.balancing.parts import IPV4, IPV6, Form, Kind, Rule
@@ -72,7 +74,7 @@ from proreus.providers.gce.balancing.subsets.desired import subset_parts
 from proreus.providers.gce.balancing.subsets.names import names_of
 from proreus.providers.gce.config import SKIP_GROUPS, GCEConfig
 from proreus.providers.gce.identity import ClusterId
-from proreus.providers.gce.names import Machine
+from proreus.providers.gce.names import Machine, is_called, misnamed
 from proreus.providers.gce.place import Place, find_subnetwork
 from proreus.providers.gce.reading import Reader
 
@@ -302,7 +304,10 @@ class GCELoadBalancers:
             if failed := [one for one in read.values() if isinstance(one, CloudError)]:
                 raise failed[0]
             tags = {key: tag for key, tag in read.items() if isinstance(tag, str)}
-        chosen, missing = tags_for(nodes, tags, given)
+        closed = await self._closed(lb, nodes, tags)
+        known = {node: machine for node, machine in nodes.items() if node not in closed}
+        chosen, missing = tags_for(known, tags, given)
+        missing |= closed
         if nodes and not chosen:
             raise InvalidRequest("no firewall rule can be made: " + next(iter(missing.values())))
         setting = Setting(
@@ -323,6 +328,36 @@ class GCELoadBalancers:
         else:
             made = desired_parts(lb, options, setting, machines, chosen, form=form)
         return made, {**rejected, **missing}
+
+    async def _closed(
+        self, lb: LoadBalancer, nodes: Mapping[str, Machine], tags: Mapping[Machine, str]
+    ) -> dict[str, str]:
+        """Return the hosts for which no firewall is opened, and why: others may have their tags.
+
+        A Node can name an instance falsely. What the Service's firewall rule has already stays.
+        """
+        alike = [node for node, machine in nodes.items() if not is_called(machine, node)]
+        if not alike or not tags:
+            return {}
+        other = {one.metadata.name for one in misnamed(self._api.context.listers["nodes"].all())}
+        lists = self._config.tenants.lists
+        strange = [
+            node
+            for node in alike
+            if node in other and not lists(EVERY_NAMESPACE, (nodes[node].name,))
+        ]
+        closed = others_tags(strange, nodes, tags)
+        there: set[str] = set()
+        for name in (naming.firewall(lb.ref.name), names_of(lb.ref).own) if closed else ():
+            found = await self._observer.find(Kind.FIREWALL, name)
+            there.update(found.target_tags if found is not None else ())
+        return {
+            node: f"the instance {nodes[node].name} has another name than its Node, while most have"
+            f" the name of theirs, and the firewall is not opened for its network tag {tag}: if it"
+            f" is the node's, give allow = *={nodes[node].name} in [Tenants] of the cloud-config"
+            for node, tag in closed.items()
+            if tag not in there
+        }
 
     def _check_subnetworks(
         self, desired: Desired, observed: Observed, ref: LoadBalancerRef
