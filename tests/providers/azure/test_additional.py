@@ -11,7 +11,17 @@ from proreus.cloudprovider.context import Context
 from proreus.kube.objects import Node, NodeAddress, Service, ServicePort
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
-from .balancing import answers, delete, ensure, everything, machines, rules, service, targets
+from .balancing import (
+    answers,
+    delete,
+    ensure,
+    everything,
+    machines,
+    public_ip,
+    rules,
+    service,
+    targets,
+)
 from .emulator.server import Emulator
 from .site import context, started
 
@@ -72,6 +82,67 @@ async def test_no_service_takes_an_additional_address_of_another_namespace_s(
         assert everything(azure) == before
         await delete(provider, thief)
         assert open_ports(azure, GLOBAL) == {"80"}
+
+
+async def test_an_external_ip_of_its_own_gives_no_service_the_address_of_another(
+    azure: Emulator,
+) -> None:
+    """Its tenant writes it, and so says nothing of whose the address is."""
+    nodes = machines(azure)
+    async with started(azure, known(nodes, [])) as provider:
+        (address,) = (await ensure(provider, nodes, service(1)))["web-1"]
+    first = service(1, ingress=[address])
+    asked: dict[str, Any] = {"namespace": "other", "external_ips": (address,)}
+    thief = service(2, {ADDITIONAL: address}, HTTPS, **asked)
+    async with started(azure, known(nodes, [first, thief])) as provider:
+        before = everything(azure)
+        found = await answers(provider, nodes, thief)
+        assert isinstance(found["web-2"], InvalidRequest), found
+        assert "shop" in str(found["web-2"])
+        assert everything(azure) == before
+    assert open_ports(azure, address) == {"80"}
+
+
+INSIDE = {"azure-load-balancer-internal": "true"}
+MOVED = {**INSIDE, "azure-load-balancer-ipv4": "10.0.0.99"}
+
+
+@pytest.mark.parametrize("is_moved", [False, True], ids=["before it moved", "after that"])
+async def test_no_service_keeps_an_inner_address_beside_the_one_that_it_moves_to(
+    azure: Emulator, *, is_moved: bool
+) -> None:
+    """Azure gives it to others, and nodes would go on sending what comes for it here."""
+    nodes = machines(azure)
+    async with started(azure, known(nodes, [])) as provider:
+        (address,) = (await ensure(provider, nodes, service(1, INSIDE)))["web-1"]
+        if is_moved:  # and its status could not be written
+            await ensure(provider, nodes, service(1, MOVED, ingress=[address]))
+            other = service(2, INSIDE, HTTPS, namespace="other")
+            assert await ensure(provider, nodes, other) == {"web-2": [address]}
+        keeping = service(1, {**MOVED, ADDITIONAL: address}, ingress=[address])
+        before = everything(azure)
+        found = await answers(provider, nodes, keeping)
+        assert isinstance(found["web-1"], InvalidRequest), found
+        assert address in str(found["web-1"])
+        assert everything(azure) == before
+
+
+async def test_no_service_keeps_a_shared_address_as_an_additional_one(azure: Emulator) -> None:
+    """At the load balancer a port is one Service's; an additional one could take it at nodes."""
+    nodes = machines(azure)
+    address = public_ip(azure, "kept")
+    one = service(1, {"azure-pip-name": "kept"}, ingress=[address])
+    other = service(2, {"azure-pip-name": "kept"}, HTTPS, namespace="other", ingress=[address])
+    async with started(azure, known(nodes, [one, other])) as provider:
+        await ensure(provider, nodes, other)
+        await ensure(provider, nodes, one)
+        before = everything(azure)
+        thief = service(1, {ADDITIONAL: address}, HTTPS, ingress=[address])
+        found = await answers(provider, nodes, thief)
+        assert isinstance(found["web-1"], InvalidRequest), found
+        assert "it belongs to" in str(found["web-1"])
+        assert "other" in str(found["web-1"])
+        assert everything(azure) == before
 
 
 CLUSTER_IP = {"cluster_ip": "10.96.0.1", "cluster_ips": ("10.96.0.1",)}

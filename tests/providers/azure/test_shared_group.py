@@ -73,6 +73,42 @@ async def test_no_service_takes_an_address_that_another_cluster_has_open(
         assert everything(azure) == before
 
 
+async def test_services_that_ask_for_another_cluster_s_address_vouch_for_none(
+    azure: Emulator,
+) -> None:
+    """A tenant can have two of them."""
+    nodes = machines(azure, 4)
+    public_ip(azure, "kept")
+    address = await other_service(azure, nodes[2:], service(7, {"azure-pip-name": "kept"}))
+    thieves = [
+        service(2, {ADDITIONAL: address}),
+        service(3, {ADDITIONAL: address}, HTTPS, external_ips=(address,)),
+    ]
+    async with started(azure, known(nodes[:2], thieves)) as provider:
+        await ensure(provider, nodes[:2], service(1))
+        before = everything(azure)
+        for asked in (thieves, thieves[:1], thieves[1:]):
+            for found in (await answers(provider, nodes[:2], *asked)).values():
+                assert isinstance(found, InvalidRequest), found
+                assert "for somebody else" in str(found)
+        assert everything(azure) == before
+        for thief in thieves:
+            await delete(provider, thief)
+        assert everything(azure) == before
+
+
+async def test_an_address_that_was_opened_for_one_service_a_moment_ago_is_open_to_the_next(
+    azure: Emulator,
+) -> None:
+    """The cache may not show the status of the first one yet."""
+    nodes = machines(azure)
+    first, second = service(1, {ADDITIONAL: GLOBAL}), service(2, {ADDITIONAL: GLOBAL}, HTTPS)
+    async with started(azure, known(nodes, [first, second])) as provider:
+        await ensure(provider, nodes, first)
+        await ensure(provider, nodes, second)
+        assert open_ports(azure, GLOBAL) == {"80", "443"}
+
+
 async def test_a_node_that_claims_another_cluster_s_machine_closes_nothing(azure: Emulator) -> None:
     nodes = machines(azure, 4)
     at_nodes = {"azure-disable-load-balancer-floating-ip": "true"}

@@ -11,7 +11,7 @@ from typing import Final
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.cloudprovider.ownership import Owner, refusal
+from proreus.cloudprovider.ownership import Owner, Tenants, refusal
 from proreus.providers.azure.balancing.addresses import owners_of, user_elsewhere
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
 from proreus.providers.azure.balancing.desired import (
@@ -38,30 +38,61 @@ _NOT_PUBLIC: Final = tuple(
 def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Index) -> None:
     """Refuse addresses of others, but for those that a Service has already.
 
+    What its status shows as that of a load balancer is none that it has: it may be about to leave
+    it to others. Nor is any by the Service's own spec, which its tenant writes.
+
     Raises:
         InvalidRequest: An address is another's; names the annotation and the remedy.
     """
+    taken = _taken(scene, known) if any(job.options.additional for job in jobs) else set()
     for job in jobs:
         shown = {point.ip for point in job.ref.last_ingress}
         for address in job.options.additional if job.lb is not None else ():
-            if address in shown:
+            if address in _named_before(job.ref) - taken:
                 continue
-            why = refusal_of(job, address, state, scene, known) or _not_public(job, address, scene)
+            # What it has already need not be listed, but must be nobody else's.
+            tenants = Tenants() if address in shown else scene.place.config.tenants
+            users = _users(job.ref, address, scene, known)
+            others = (one for one in users if one.service_uid != job.ref.uid)
+            owners = (*_marked(address, state), *others)
+            why = _refusal(job, address, scene, tenants, owners) or _not_public(job, address, scene)
             if why:
                 raise InvalidRequest(
                     f"annotation {ANNOTATION_ADDITIONAL}: {address}: {why}: leave it out"
                 )
 
 
+def _taken(scene: Scene, known: Index) -> set[str]:
+    """Return the addresses that Services of the cluster have by the load balancers."""
+    found: set[str] = set()
+    for base in scene.services:
+        found |= {address for _, _, address in known.frontends.get(base, ())}
+        found |= known.used.get(base, set())
+    return found
+
+
+def _named_before(ref: LoadBalancerRef) -> set[str]:
+    """Return the additional addresses that a status shows: after the first one of each family."""
+    shown = [point.ip for point in ref.last_ingress if point.ip]
+    first = {ip_address(one).version: one for one in reversed(shown)}
+    return set(shown) - set(first.values())
+
+
 def refusal_of(job: Job, address: str, state: State, scene: Scene, known: Index) -> str:
     """Return why a Service may not name an address, or may not close its ports; "" if it may."""
-    tenants, ref = scene.place.config.tenants, job.ref
+    owners = (*_marked(address, state), *_users(job.ref, address, scene, known))
+    return _refusal(job, address, scene, scene.place.config.tenants, owners)
+
+
+def _refusal(
+    job: Job, address: str, scene: Scene, tenants: Tenants, owners: Iterable[Owner]
+) -> str:
     node = scene.node_addresses.get(address)
-    if tenants.lists(ref.namespace, (address,)):
+    if scene.place.config.tenants.lists(job.ref.namespace, (address,)):
         return ""
     if node:
         return f"it is an address of the node {node}"
-    return refusal(_owners(ref, address, state, scene, known), ref, tenants, (address,))
+    return refusal(owners, job.ref, tenants, (address,))
 
 
 def _not_public(job: Job, address: str, scene: Scene) -> str:
@@ -142,13 +173,15 @@ def _others(ref: LoadBalancerRef, addresses: Iterable[str], scene: Scene) -> Ite
                 yield claim
 
 
-def _owners(
-    ref: LoadBalancerRef, address: str, state: State, scene: Scene, known: Index
-) -> Iterator[Owner]:
-    """Return the owners of an address, as far as marks, frontends and Services tell."""
+def _marked(address: str, state: State) -> Iterator[Owner]:
+    """Return the owners of an address that the marks on its public IP name."""
     for one in state.addresses.values():
         if part(one, "ipAddress") == address:
             yield from owners_of(one)
+
+
+def _users(ref: LoadBalancerRef, address: str, scene: Scene, known: Index) -> Iterator[Owner]:
+    """Return the owners of an address, as far as frontends and Services tell."""
     for base, frontends in known.frontends.items():
         namespace = scene.services.get(base, "")
         if namespace and any(found == address for _, _, found in frontends):

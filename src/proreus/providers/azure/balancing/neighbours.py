@@ -12,6 +12,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.instances import Instance
 from proreus.cloudprovider.lookups import attempt
+from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.kube.objects import KubeObject, Node
 from proreus.providers.azure.api import Arm
 from proreus.providers.azure.balancing.additional import merged, opening
@@ -71,7 +72,7 @@ class Neighbours:
             asked = job.options.additional if job.lb is not None else ()
             for address in open_.intersection(asked) - self._had(job):
                 is_listed = scene.place.config.tenants.lists(job.ref.namespace, (address,))
-                if not is_listed and not _has_users(job, address, scene):
+                if not is_listed and not self._has_users(job, address, scene):
                     raise InvalidRequest(
                         f"annotation {ANNOTATION_ADDITIONAL}: {address}: {_REMEDY}"
                     )
@@ -100,6 +101,22 @@ class Neighbours:
             job.options.additional
         )
 
+    def _has_users(self, job: Job, address: str, scene: Scene) -> bool:
+        """Tell whether other Services of the cluster have an address, whose rules these may be.
+
+        Their status shows it, or it was opened for them a moment ago. What a Service only asks for
+        says nothing: a tenant could have two that vouch for one another.
+        """
+        opened = {
+            default_load_balancer_name(uid)
+            for uid, one in self._opened.items()
+            if address in one.additional
+        }
+        return any(
+            claim.base != job.ref.name and (claim.is_opened or claim.base in opened)
+            for claim in scene.claims.get(address, ())
+        )
+
     def _nodes(self) -> Iterator[Node]:
         listers = self._arm.context.listers
         every: Iterable[KubeObject] = listers["nodes"].all() if "nodes" in listers else ()
@@ -118,8 +135,3 @@ class Neighbours:
                 if isinstance(one, Instance) and one.name == node.metadata.name.lower():
                     found |= {(node.spec.provider_id, each.address) for each in one.addresses}
         return found
-
-
-def _has_users(job: Job, address: str, scene: Scene) -> bool:
-    """Tell whether other Services of the cluster have an address, whose rules these may be."""
-    return any(claim.base != job.ref.name for claim in scene.claims.get(address, ()))
