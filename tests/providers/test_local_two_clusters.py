@@ -3,7 +3,9 @@
 Without, and with tables of their own, neither touches what is the other's.
 """
 
+import asyncio
 import logging
+import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -21,6 +23,7 @@ from proreus.cloudprovider import (
     Context,
     Done,
     Ensured,
+    Host,
     LoadBalancer,
 )
 from proreus.cloudprovider.desired import desired_load_balancer
@@ -29,6 +32,7 @@ from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig, Vrr
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.kernel import Kernel
 from proreus.providers.local.load_balancers import LocalLoadBalancers
+from proreus.providers.local.locks import Turn
 from proreus.providers.local.pools import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 from proreus.testing.waiting import until
@@ -95,6 +99,12 @@ def web(
     )
     hosts = [node("one", at)]
     return desired_load_balancer(service, hosts, of.host_policy(service), cluster)
+
+
+def with_more(lb: LoadBalancer, at: str) -> LoadBalancer:
+    """The load balancer with a node more at that address."""
+    host = Host(f"node-{at.replace('.', '-')}", f"local://{at}", {"IPv4": (at,)})
+    return msgspec.structs.replace(lb, hosts=(*lb.hosts, host))
 
 
 async def ensure(of: LocalLoadBalancers, cluster: ClusterIdentity, name: str) -> object:
@@ -287,3 +297,34 @@ async def test_a_manager_that_shares_ways_has_the_table_too_or_does_not_start(
     said("ip", "link", "delete", "proreus0")
     async with manager(CLUSTER, second) as ours:
         assert isinstance(await ensure(ours, CLUSTER, "ours"), Ensured)
+
+
+async def test_what_two_managers_change_at_one_time_stays_both() -> None:
+    """What one of them had read was old when it wrote: the other's new node was not noted.
+
+    Without it the other's load balancers could not be read, and went with the next change.
+    """
+    async with manager(OTHER, ALONE) as theirs, manager(CLUSTER, ALONE) as ours:
+        first = web(theirs, OTHER, "theirs")
+        await theirs.ensure([first])
+        await ours.ensure([web(ours, CLUSTER, "ours", asks="10.9.255.2", at="10.9.0.21")])
+        for number in range(22, 32):
+            at = f"10.9.0.{number}"
+            second = web(ours, CLUSTER, "ours", asks="10.9.255.2", at=at)
+            first = with_more(first, f"10.9.0.{number + 100}")
+            answers = await asyncio.gather(ours.ensure([second]), theirs.update_hosts([first]))
+            for one in answers:
+                (answer,) = one.values()
+                assert isinstance(answer, Ensured)
+            for lb, of, cluster in ((first, theirs, OTHER), (second, ours, CLUSTER)):
+                (owned,) = await of.list_owned(cluster)
+                assert owned.fingerprint == of.fingerprint(lb)
+
+
+async def test_a_manager_that_hangs_in_a_change_is_named() -> None:
+    async with Turn():
+        with pytest.raises(CloudError, match=rf"on this machine, the process {os.getpid()} \("):
+            async with Turn(patience=0.1):
+                pass
+    async with Turn(patience=0.1):
+        pass

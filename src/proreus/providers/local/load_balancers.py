@@ -35,6 +35,7 @@ from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.gateways.telling import Teller
 from proreus.providers.local.health import Checker
 from proreus.providers.local.kernel import Kernel, Observed, Routed, bear
+from proreus.providers.local.locks import Turn
 from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Condition, State, Target
 from proreus.providers.local.taken import Occupied
@@ -66,7 +67,7 @@ class LocalLoadBalancers:
         self._whose = context.cluster.uid, self._gateway
         self._hold = self._gateway.hold.total_seconds()
         self._kernel = Kernel(self._gateway)
-        self._turn = asyncio.Lock()
+        self._turn = Turn()
         self._verdicts: dict[Target, Condition] = {}
         self._news = asyncio.Event()
         self._checker = Checker(settings.health_checks, self._told)

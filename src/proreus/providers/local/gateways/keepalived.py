@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import socket
-import struct
 import tempfile
 import time
 from collections import deque
@@ -20,10 +19,12 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from proreus.providers.local import locks
+
 log = logging.getLogger(__name__)
 
 PROGRAMS: Final = ("keepalived", "setpriv")
-_LOCK: Final = "\0proreus-keepalived"
+_LOCK: Final = "proreus-keepalived"
 _PAUSE: Final = 1.0
 _LOOK: Final = 0.2
 _LEAVING: Final = ((signal.SIGTERM, 2.0), (signal.SIGTERM, 1.0), (signal.SIGKILL, 1.5))
@@ -36,8 +37,6 @@ LEAVES_WITHIN: Final = 5.0
 """Seconds that `run` takes at most to end once it is cancelled."""
 PATIENCE: Final = 2 * LEAVES_WITHIN
 """Seconds that another manager's keepalived gets to end before it is in the way."""
-_CREDENTIALS: Final = struct.Struct("3i")
-_ASKING: Final = 64
 
 
 def missing() -> tuple[str, ...]:
@@ -118,11 +117,11 @@ class Keepalived:
         After a change of the cloud-config the last provider's still runs for a while.
         """
         begun, holder = time.monotonic(), os.getpid()
-        while not _is_bound(lock):
+        while not locks.is_bound(lock, _LOCK):
             if self.obstacle and _has_gone(holder):
                 begun, self.obstacle = time.monotonic(), ""  # and maybe a third one was quicker
             if time.monotonic() - begun >= PATIENCE and not self.obstacle:
-                begun, holder = time.monotonic(), _holder()
+                begun, holder = time.monotonic(), locks.holder(_LOCK)
                 if holder != os.getpid():
                     self.obstacle = _in_the_way(holder)
                     log.error("VRRP waits: %s", self.obstacle)
@@ -238,39 +237,13 @@ async def _undisturbed(work: Coroutine[Any, Any, None]) -> None:
     await task
 
 
-def _is_bound(lock: socket.socket) -> bool:
-    try:
-        lock.bind(_LOCK)
-    except OSError:
-        return False
-    lock.listen(_ASKING)  # so that others can ask whose it is
-    return True
-
-
-def _holder() -> int:
-    """Return the process that has the lock; 0 if that cannot be seen from here."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.settimeout(0.0)
-        try:
-            asking.connect(_LOCK)
-            found = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        except OSError:
-            return 0
-    return int(_CREDENTIALS.unpack(found)[0])
-
-
 def _has_gone(holder: int) -> bool:
     return holder > 0 and not Path(f"/proc/{holder}").exists()
 
 
 def _in_the_way(holder: int) -> str:
     """Say which process runs a keepalived here already, with the remedy."""
-    who = "whose process cannot be seen from here"
-    if holder:
-        who = f"the process {holder}"
-        with contextlib.suppress(OSError):
-            who += f" ({Path(f'/proc/{holder}/comm').read_text(encoding='utf-8').strip()})"
     return (
-        f"another manager on this machine, {who}, runs keepalived for its own gateway vrrp: let"
-        " only one manager with vrrp run on a machine, and end the other one"
+        f"another manager on this machine, {locks.process(holder)}, runs keepalived for its own"
+        " gateway vrrp: let only one manager with vrrp run on a machine, and end the other one"
     )
