@@ -214,6 +214,21 @@ async def test_another_as_of_an_operator_is_refused_and_stays(own: FRR) -> None:
     assert own.configuration() == before
 
 
+@pytest.mark.parametrize("has_ours", [False, True], ids=["theirs alone", "beside ours"])
+async def test_what_an_operator_redistributes_stays_with_another_as(
+    own: FRR, *, has_ours: bool
+) -> None:
+    """It is neither a neighbor nor a network, and went with the instance that it is in."""
+    if has_ours:
+        await taken(own, bgp())
+    lines = ("router bgp 64512", "address-family ipv4 unicast", "redistribute connected", "end")
+    own.commands("bgpd", "configure terminal", *lines)
+    before = own.configuration()
+    applied = await apply(own, bgp(as_=64999))
+    assert "router bgp 64512, which is not ours" in applied.problems[0]
+    assert own.configuration() == before
+
+
 async def test_a_peer_of_an_operator_is_refused_and_stays_and_prefixes_do_not_wait(
     own: FRR,
 ) -> None:

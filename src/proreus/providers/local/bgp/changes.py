@@ -19,6 +19,11 @@ _ROUTER: Final = re.compile(r"router bgp (\d+)")
 _NAMED: Final = re.compile(rf"(?:ip|ipv6) prefix-list {MARK}-|route-map {MARK}-|profile {MARK}-")
 _NETWORK: Final = re.compile(rf"network \S+ route-map {ANNOUNCED}")
 _PREFIX: Final = re.compile(r"network (\S+)")
+_SETTING: Final = re.compile(
+    r"bgp router-id \S+|no bgp default ipv4-unicast|bgp graceful-restart preserve-fw-state"
+    r"|no bgp network import-check|coalesce-time \d+|address-family \S+ \S+"
+)
+"""What of `router bgp` is made as it must be, and is in each instance that is ours."""
 _VALUES: Final = re.compile(
     r"(?:ip|ipv6) prefix-list \S+ seq \d+"
     r"|(?:detect-multiplier|transmit-interval|receive-interval|minimum-ttl)"
@@ -167,10 +172,11 @@ def _replaced(running: Sequence[Line], others: Iterable[Line], router: Line) -> 
     """Return the instances of BGP with another AS that are ours as a whole."""
     for other in others if router else ():
         within = [line for line in running if line[:1] == other and len(line) > 1]
-        if _neighbors_of(within) - _our_neighbors(within) or any(
-            "network " in line[-1]
-            and not _NETWORK.fullmatch(line[-1])
-            and line[-1] != "no bgp network import-check"
+        ours = _our_neighbors(within)
+        if not all(
+            _SETTING.fullmatch(line[-1])
+            or _NETWORK.fullmatch(line[-1])
+            or not _neighbors_of([line]).isdisjoint(ours)
             for line in within
         ):
             raise Foreign(
