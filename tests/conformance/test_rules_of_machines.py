@@ -119,6 +119,22 @@ class NeverAbsent(Changed):
         return CloudError("no such machine") if isinstance(answer, NotFound) else answer
 
 
+class TombstonesForUnknownIds(Changed):
+    """What the cloud does not know was surely terminated: with wrong credentials, all of it."""
+
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        is_absent = isinstance(answer, NotFound) and node.spec.provider_id
+        return NotFound(tombstone=True) if is_absent else answer
+
+
+class AbsentUnderAnotherName(Changed):
+    """The machine must have the Node's name as well, so that one that is renamed is gone."""
+
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        is_renamed = isinstance(answer, Instance) and answer.name != node.metadata.name
+        return NotFound() if is_renamed else answer
+
+
 class FallsBackToNames(SimulatedInstances):
     """What Go's framework did for years: no machine of that id, so look for one of that name."""
 
@@ -314,6 +330,18 @@ async def test_a_copy_that_breaks_a_rule_fails_it(rule: str) -> None:
 async def test_a_copy_that_breaks_one_rule_fails_no_other(rule: str) -> None:
     found = await failures(BROKEN[rule])
     assert list(found) == [rule], found
+
+
+async def test_an_id_that_is_only_unknown_is_no_tombstone() -> None:
+    found = await failures(TombstonesForUnknownIds, machines.absence_said)
+    assert (
+        "which no machine ever had, describe answered NotFound(tombstone" in found["absence-said"]
+    )
+
+
+async def test_a_machine_that_was_renamed_is_not_gone() -> None:
+    found = await failures(AbsentUnderAnotherName, machines.identity)
+    assert "a machine of another name, describe said NotFound" in found["identity"]
 
 
 async def test_a_provider_that_repeats_what_a_node_says_must_say_so() -> None:

@@ -18,6 +18,7 @@ from proreus.cloudprovider import (
 from proreus.kube.objects import Node, NodeAddress
 from proreus.testing.conformance.answers import Violated, instance, outcome, shown
 from proreus.testing.conformance.fixture import NotOffered
+from proreus.testing.conformance.ids import cut_off, never_given
 from proreus.testing.conformance.offers import DECLARED
 from proreus.testing.conformance.rule import rule
 from proreus.testing.conformance.site import CLUSTER, Site, Started, describe, node
@@ -161,7 +162,8 @@ async def absence_said(site: Site) -> None:
 
     Answer `NotFound()` where the cloud itself says that there is no such machine, else Nodes of
     machines that are gone stay for ever. `NotFound(tombstone=True)` is for an answer that shows
-    that very id as terminated; a name never proves it.
+    that very id as terminated, and deletes without witnesses: an id that the cloud only does not
+    know, as it is with another account's credentials, is none, and a name never proves it.
     """
     started = await site.start()
     (gone,) = await site.nodes(started, 1)
@@ -179,6 +181,12 @@ async def absence_said(site: Site) -> None:
             )
         if answer.tombstone and not asked.spec.provider_id:
             raise Violated("by a name, describe answered NotFound(tombstone=True)")
+    unknown = node(name, never_given(gone.spec.provider_id))
+    found = await outcome(describe(started, [unknown]))
+    answer = None if isinstance(found, Exception) else found.get(name)
+    if isinstance(answer, NotFound) and answer.tombstone:
+        id_ = unknown.spec.provider_id
+        raise Violated(f"for {id_!r}, which no machine ever had, describe answered {_said(answer)}")
 
 
 @rule(machine_found, wants=("remove_machine",))
@@ -186,12 +194,16 @@ async def identity(site: Site) -> None:
     """A Node with a provider id is never taken for another machine of the same name.
 
     If the Node has a provider id, look up by that and nothing else; answer `NotFound` or an
-    `IdentityConflict` rather than an `Instance` with another id.
+    `IdentityConflict` rather than an `Instance` with another id. While the machine of the id is
+    there, whatever it is called, never answer `NotFound`: its Node would be deleted.
     """
     started = await site.start()
     first, second = await site.nodes(started, 2)
     mixed = node(second.metadata.name, first.spec.provider_id)
-    _check_identity(mixed, (await describe(started, [mixed])).get(mixed.metadata.name))
+    answer = (await describe(started, [mixed])).get(mixed.metadata.name)
+    _check_identity(mixed, answer)
+    if isinstance(answer, NotFound):
+        raise Violated(f"for the id of a machine of another name, describe said {_said(answer)}")
     await site.cloud.remove_machine(first.metadata.name)
     await site.cloud.create_machines([first.metadata.name])
     answer = (await describe(started, [first])).get(first.metadata.name)
@@ -243,14 +255,6 @@ async def unreadable_id(site: Site) -> None:
                 raise Violated(f"for the provider id {id_!r}, describe answered {_said(answer)}")
         if started.instances.owns(asked) is Ownership.YES:
             raise Violated(f"for the provider id {id_!r}, owns is {Ownership.YES}")
-
-
-def cut_off(id_: str) -> list[str]:
-    """Return wrong forms of a provider id: without its last part, its last two, with blanks."""
-    scheme, _, rest = id_.partition("://")
-    parts = rest.split("/")
-    kept = ["/".join((*parts[:count], "")) for count in range(1, len(parts))]
-    return [f"{scheme}://{one}" for one in ("", " ", "/", *kept)]
 
 
 @rule(owns)

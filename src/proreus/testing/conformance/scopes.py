@@ -10,7 +10,8 @@ from typing import Any, Final
 from proreus.cloudprovider import CloudError, scope_of
 from proreus.kube.objects import Node
 from proreus.testing.conformance.answers import Violated, shown
-from proreus.testing.conformance.machines import cut_off, owns
+from proreus.testing.conformance.ids import cut_off
+from proreus.testing.conformance.machines import owns
 from proreus.testing.conformance.rule import rule
 from proreus.testing.conformance.site import Site, Started, describe, node
 
