@@ -28,7 +28,7 @@ from proreus.providers.local.config import (
     RoutesConfig,
     Unreachable,
 )
-from proreus.providers.local.instances import LocalInstances, from_inventory, from_node
+from proreus.providers.local.instances import LocalInstances, claimed, from_inventory, from_node
 from proreus.providers.local.inventory import Defaults, Inventory, decode
 from proreus.providers.local.probes import Prober
 
@@ -116,6 +116,8 @@ def test_absence_is_answered_and_only_the_very_id_proves_an_end(of: Node, answer
         pytest.param(node("n4"), IdentityConflict, ("n4", "SN-4", "gone"), id="a name used again"),
         pytest.param(node("n5", provider_id="local://n5", uuid="new"), IdentityConflict,
                      ("n5", "old", "new"), id="another machine took over the Node of one gone"),
+        pytest.param(node("old", "10.0.0.1", "2001:DB8::11"), IdentityConflict,
+                     ("old", "n1 (SN-1)", "give its entry the id old"), id="a new name and id"),
         pytest.param(node("n1", provider_id="aws:///i-1"), InvalidRequest, ("aws:///i-1",),
                      id="of another cloud"),
         pytest.param(node("n9", provider_id="local://"), InvalidRequest, ("'local://'",),
@@ -130,6 +132,35 @@ def test_another_machine_is_never_taken_for_one_that_is_gone(
     said = ask(of)
     assert isinstance(said, kind)
     assert all(word in str(said) for word in words), said
+
+
+def test_a_machine_that_took_over_an_address_is_no_former_one() -> None:
+    """Such as one that was put in the place of a broken one: it is a Node of its own by then."""
+    old = node("old", "192.0.2.11")
+    for new in (node("n1", provider_id="local://SN-1"), node("n1", provider_id="")):
+        assert from_inventory(old, INVENTORY, claimed([old, new])) == NotFound()
+    assert from_inventory(node("old", "192.0.2.11", uuid="other"), INVENTORY) == NotFound()
+    for alone in ([], [old], [old, node("n4")]):
+        assert isinstance(from_inventory(old, INVENTORY, claimed(alone)), IdentityConflict)
+
+
+async def test_a_machine_that_is_renamed_in_the_inventory_is_not_gone(tmp_path: Path) -> None:
+    """Without an id of its own its name is its id, and nothing but the address is left of it."""
+    path = tmp_path / "machines.yaml"
+    path.write_text("machines: [{name: n1, addresses: [192.0.2.1]}, {name: n2}]")
+    cloud = LocalCloud(
+        LocalConfig(instances=InstancesConfig(inventory=str(path)), gateway=Gateway(enabled=False))
+    )
+    await cloud.start(context())
+    assert cloud.instances is not None
+    asked = [node("n1", "192.0.2.1"), node("n2", "192.0.2.2")]
+    said = await cloud.instances.describe(asked)
+    assert isinstance(said["n1"], Instance)
+    path.write_text("machines: [{name: n1.example, addresses: [192.0.2.1]}, {name: n2}]")
+    said = await cloud.instances.describe(asked)
+    assert isinstance(said["n1"], IdentityConflict)
+    assert isinstance(said["n2"], Instance)
+    await cloud.close()
 
 
 def test_what_a_broken_inventory_lacks_is_unknown(tmp_path: Path) -> None:

@@ -108,7 +108,8 @@ class LocalCloud(CloudProvider):
             await read()
         probing = settings.probing
         probe = Prober(context, probing).lives if probing.ports else None
-        return LocalInstances(read, self._defaults, probe, probing)
+        nodes = context.listers["nodes"].all
+        return LocalInstances(read, self._defaults, probe, probing, nodes)
 
     async def close(self) -> None:
         """Stop asking nodes; the kernel keeps its rules and routes.

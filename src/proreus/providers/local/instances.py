@@ -2,12 +2,14 @@
 
 A provider id is `local://` and what never names another machine: the `id` of the inventory, or the
 name. A Node whose machine has got another id, or another system UUID, is another machine
-(`IdentityConflict`), so that neither a rename nor a name used again deletes anything.
+(`IdentityConflict`), so that neither a rename nor a name used again deletes anything. Where
+both are new, as of an entry without an id that is renamed, the address tells.
 """
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -20,7 +22,14 @@ from proreus.cloudprovider.instances import (
     NotFound,
     Ownership,
 )
-from proreus.kube.objects import ANNOTATION_PROVIDED_NODE_IP, Node, NodeAddress, condition
+from proreus.kube.objects import (
+    ANNOTATION_PROVIDED_NODE_IP,
+    KubeObject,
+    Node,
+    NodeAddress,
+    condition,
+)
+from proreus.providers.local.addresses import parse
 from proreus.providers.local.config import Probing, Unreachable
 from proreus.providers.local.inventory import Defaults, Inventory, Machine, MachineState
 
@@ -33,10 +42,13 @@ _STATES: Final[Mapping[MachineState, InstanceState]] = {
     MachineState.STOPPED: InstanceState.STOPPED,
     MachineState.GONE: InstanceState.TERMINATING,
 }
+_IP_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 _TYPES: Final = ("ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 
 Probe = Callable[[Sequence[str]], Awaitable[bool]]
 """Whether a machine with these addresses answers."""
+Claims = Mapping[str, Collection[str]]
+"""The names of the Nodes that have a machine, by the machine's id, and by its name."""
 
 
 def owns(node: Node) -> Ownership:
@@ -55,6 +67,7 @@ class LocalInstances:
         defaults: Defaults,
         probe: Probe | None,
         probing: Probing,
+        nodes: Callable[[], Iterable[KubeObject]] = tuple,
     ) -> None:
         """Keep the readers of the inventory (None: Nodes are believed) and of probes.
 
@@ -63,11 +76,13 @@ class LocalInstances:
             defaults: The region and zone of machines without an inventory.
             probe: Asks a machine whether it lives; None to believe the inventory.
             probing: The settings that say what failed probes mean.
+            nodes: Returns all Nodes of the cluster.
         """
         self._read = read
         self._defaults = defaults
         self._probe = probe
         self._probing = probing
+        self._nodes = nodes
         self._failures: dict[str, int] = {}
 
     @property
@@ -85,7 +100,10 @@ class LocalInstances:
             answers = {node.metadata.name: from_node(node, self._defaults) for node in nodes}
         else:
             inventory = await self._read()
-            answers = {node.metadata.name: from_inventory(node, inventory) for node in nodes}
+            claims = claimed(self._nodes())
+            answers = {
+                node.metadata.name: from_inventory(node, inventory, claims) for node in nodes
+            }
         if self._probe is not None:
             answers |= await self._probed(self._probe, nodes, answers)
         return answers
@@ -149,7 +167,7 @@ def from_node(node: Node, defaults: Defaults) -> InstanceAnswer:
         return problem
     addresses = addresses_of(node)
     name = node.metadata.name
-    if all(address.type not in {"InternalIP", "ExternalIP"} for address in addresses):
+    if all(address.type not in _IP_TYPES for address in addresses):
         return CloudError(
             f"the Node {name} has no address: start its kubelet with --node-ip, or name an"
             " inventory in the cloud-config (instances.inventory)"
@@ -179,8 +197,30 @@ def addresses_of(node: Node) -> tuple[NodeAddress, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def from_inventory(node: Node, inventory: Inventory) -> InstanceAnswer:
-    """Describe a Node's machine by the inventory. Pure."""
+def claimed(nodes: Iterable[KubeObject]) -> Claims:
+    """Return the Nodes that have each machine, by their provider ids and names. Pure."""
+    found: dict[str, set[str]] = {}
+    for node in nodes:
+        if isinstance(node, Node):
+            name = node.metadata.name
+            for key in {name, machine_id(node.spec.provider_id) or name}:
+                found.setdefault(key, set()).add(name)
+    return found
+
+
+def from_inventory(
+    node: Node, inventory: Inventory, claims: Claims = MappingProxyType({})
+) -> InstanceAnswer:
+    """Describe a Node's machine by the inventory. Pure.
+
+    An entry with the address of a machine that is listed no more may be that machine, renamed. It
+    is another one if there is another Node of it.
+
+    Args:
+        node: The Node.
+        inventory: The inventory.
+        claims: The Nodes that have each machine.
+    """
     problem = _not_ours(node)
     if problem is not None:
         return problem
@@ -199,7 +239,25 @@ def from_inventory(node: Node, inventory: Inventory) -> InstanceAnswer:
             f"the Node's machine is {id_}, the inventory's {other.name} is {other.machine_id}: say"
             f" that {id_} is gone (an entry with state: gone), or correct the id"
         )
+    for heir in _heirs(node, inventory):
+        others = {*claims.get(heir.machine_id, ()), *claims.get(heir.name, ())}
+        if not others - {node.metadata.name}:
+            return IdentityConflict(
+                f"the Node's machine is {id_}, which the inventory lacks, and {heir.name}"
+                f" ({heir.machine_id}) has its address: if that is the same machine, give its"
+                f" entry the id {id_}; else say that {id_} is gone (an entry with state: gone)"
+            )
     return _absent(inventory)
+
+
+def _heirs(node: Node, inventory: Inventory) -> Iterable[Machine]:
+    """Return the machines that have an address of a Node, and may be its own under another name."""
+    uuid = node.status.node_info.system_uuid.lower()
+    for one in node.status.addresses:
+        address = parse(one.address) if one.type in _IP_TYPES else None
+        machine = inventory.by_address.get(str(address))
+        if machine is not None and uuid in {machine.system_uuid.lower() or uuid, ""}:
+            yield machine
 
 
 def _by_name(node: Node, inventory: Inventory) -> Machine | None:

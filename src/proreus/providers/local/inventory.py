@@ -161,12 +161,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
         by_id: All machines, by `Machine.machine_id`.
         by_name: The machines that are not gone, by name.
         by_uuid: The machines that are not gone, by their system UUIDs in small letters.
+        by_address: The machines that are not gone, by each of their addresses.
         stale: The reason why this is not the newest inventory, or "".
     """
 
     by_id: Mapping[str, Machine]
     by_name: Mapping[str, Machine]
     by_uuid: Mapping[str, Machine]
+    by_address: Mapping[str, Machine] = MappingProxyType({})
     stale: str = ""
 
 
@@ -201,6 +203,11 @@ def decode(files: Mapping[str, str], defaults: Defaults) -> Inventory:
         by_id={one.machine_id: one for _, one in found},
         by_name={one.name: one for one in live},
         by_uuid={one.system_uuid.lower(): one for one in live if one.system_uuid},
+        by_address={
+            str(ipaddress.ip_address(text)): one
+            for one in live
+            for text in (*one.addresses, *one.external_addresses)
+        },
     )
 
 
