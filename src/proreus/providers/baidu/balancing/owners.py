@@ -6,16 +6,18 @@ only, and so addresses, which have no description, get theirs when they are boug
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import marks
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.mark_forms import Description, owner_of
 from proreus.cloudprovider.names import NameForm
 from proreus.cloudprovider.ownership import Owner, Verdict, are_marks_of, verdict
+from proreus.providers.baidu.balancing.annotations import ADDED_ID
 from proreus.providers.baidu.balancing.parts import Mark
 
 LONGEST: Final = 450
@@ -120,24 +122,63 @@ def marked_owners(mark: Mark) -> list[Owner]:
     return [Owner(mark.cluster_uid, service_uid=mark.service_uid)]
 
 
-def verdict_of(described: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: str) -> Verdict:
-    """Return how a load balancer is related to a Service.
+def verdicts_of(
+    listed: Iterable[Mapping[str, Any]], ref: LoadBalancerRef, *, cluster_id: str, vpc: str
+) -> dict[str, Verdict]:
+    """Return how load balancers are related to a Service, by their ids.
 
-    A name that holds the Service's UID proves nothing: with an annotation tenants choose names.
+    VPCs apart may have the same private addresses, and clusters by mistake the same id. So what has
+    the official name and a private address in the Service's status is the Service's only in the VPC
+    of the cloud-config, only if the annotation that says what was made for the Service names no
+    other, and only if none that bears our mark has the address.
 
     Args:
-        described: The object as the cloud describes it.
+        listed: The load balancers as the cloud describes them.
         ref: The Service.
         cluster_id: The cluster's id in the cloud-config, which official names contain.
+        vpc: The VPC of the cloud-config, or "".
+
+    Raises:
+        CloudError: There are two of these, and nothing tells which one is the Service's.
     """
-    name = str(described.get("name") or "")
-    mark = read_mark(str(described.get("desc") or ""))
-    addresses = (str(described.get(field) or "") for field in ("publicIp", "address"))
+    annotations = ref.service.metadata.annotations if ref.service is not None else {}
+    meant = annotations.get(ADDED_ID, "").strip()
+    found: dict[str, Verdict] = {}
+    marked: set[str] = set()
+    alike: dict[str, list[str]] = {}
+    for one in listed:
+        id_, address = str(one["blbId"]), str(one.get("address") or "")
+        found[id_] = _verdict_of(one, ref, cluster_id, str(one.get("publicIp") or ""))
+        if found[id_] is Verdict.MARKED:
+            marked.add(address)
+        elif found[id_] is Verdict.UNPROVEN and (not vpc or one.get("vpcId") in {None, "", vpc}):
+            is_alike = _verdict_of(one, ref, cluster_id, address) is Verdict.OFFICIAL
+            if is_alike and meant in {"", id_}:
+                alike.setdefault(address, []).append(id_)
+    for address, (first, *others) in alike.items():
+        if others and address not in marked:
+            raise CloudError(
+                f"load balancers {first} and {others[0]} both have the official name and the"
+                " address of this Service, so neither is touched: give VpcId in the cloud-config,"
+                f" or the id of its own in the annotation {ADDED_ID}"
+            )
+        if address not in marked:
+            found[first] = Verdict.OFFICIAL
+    return found
+
+
+def _verdict_of(
+    described: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: str, address: str
+) -> Verdict:
+    """Return how a load balancer with an address is related to a Service.
+
+    A name that holds the Service's UID proves nothing: with an annotation tenants choose names.
+    """
     return verdict(
         ref,
-        owners=marked_owners(mark),
-        official=_official(name, ref, cluster_id),
-        addresses=[one for one in addresses if one],
+        owners=marked_owners(read_mark(str(described.get("desc") or ""))),
+        official=_official(str(described.get("name") or ""), ref, cluster_id),
+        addresses=[address] if address else (),
     )
 
 

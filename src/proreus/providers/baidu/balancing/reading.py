@@ -88,10 +88,7 @@ class Reader:
             CloudError: The cloud gives no usable answer.
         """
         listed, addresses = await asyncio.gather(self.balancers(), self.eips())
-        verdicts = {
-            str(one["blbId"]): owners.verdict_of(one, ref, self._config.cluster_id)
-            for one in listed
-        }
+        verdicts = self._verdicts(listed, ref)
         ours = [one for one in listed if verdicts[str(one["blbId"])].is_ours]
         kept = self._kept(ref, wish, listed, ours, verdicts)
         about = ours if kept is None or kept in ours else [*ours, kept]
@@ -114,12 +111,17 @@ class Reader:
             CloudError: The cloud gives no usable answer.
         """
         listed, addresses = await asyncio.gather(self.balancers(), self.eips())
-        ours = [
-            one for one in listed if owners.verdict_of(one, ref, self._config.cluster_id).is_ours
-        ]
+        verdicts = self._verdicts(listed, ref)
+        ours = [one for one in listed if verdicts[str(one["blbId"])].is_ours]
         requested = ref.service.spec.load_balancer_ip if ref.service is not None else ""
         eips = self._eips(addresses, ours, ref, requested, made)
         return Observed(spare=tuple([await self._emptied(one) for one in ours]), eips=tuple(eips))
+
+    def _verdicts(self, listed: Iterable[Described], ref: LoadBalancerRef) -> dict[str, Verdict]:
+        """Return how load balancers are related to a Service, by their ids."""
+        return owners.verdicts_of(
+            listed, ref, cluster_id=self._config.cluster_id, vpc=self._config.vpc_id
+        )
 
     def _eips(
         self,
