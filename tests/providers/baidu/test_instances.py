@@ -148,6 +148,22 @@ async def test_a_404_that_is_not_the_clouds_own_proves_nothing(emulator: Emulato
         assert isinstance((await describe(provider, node("n", id_)))["n"], CloudError)
 
 
+@pytest.mark.parametrize("operation", ["getInstance", "getBareMetal"])
+async def test_an_api_that_is_not_served_any_more_proves_no_absence(
+    operation: str, emulator: Emulator
+) -> None:
+    """The common error `InvalidVersion` has the status 404, too: it is about the path's version."""
+    world = emulator.world
+    (id_,) = world.add_machines(["one"], subnet(world))
+    world.remove_machine(id_)
+    emulator.fail(operation, 404, "InvalidVersion")
+    async with started(emulator) as provider:
+        found = (await describe(provider, node("n", id_)))["n"]
+        assert isinstance(found, CloudError)
+        assert "InvalidVersion" in str(found)
+        assert (await describe(provider, node("n", id_)))["n"] == NotFound()
+
+
 async def test_a_hundred_nodes_cost_one_request_and_five_hundred_five(emulator: Emulator) -> None:
     world = emulator.world
     names = [f"node-{number}" for number in range(500)]

@@ -21,6 +21,9 @@ _REASONS: Final[Mapping[str, Reason]] = {
     ),
     **dict.fromkeys(("RequestLimited", "TooManyRequests"), Reason.TOO_MANY_REQUESTS),
     **dict.fromkeys(("PreconditionFailed",), Reason.PRECONDITION_FAILED),
+    # With the status 404, and about the path of the API: no object is absent for it (Baidu AI
+    # Cloud's table of common error codes).
+    **dict.fromkeys(("InvalidURI", "InvalidVersion"), Reason.UNKNOWN),
 }
 _QUOTAS: Final = ("Exceed", "Quota", "LimitReached")
 """Parts of codes that say that an account may have no more of something."""
