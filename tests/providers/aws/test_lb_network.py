@@ -145,6 +145,24 @@ async def test_what_an_attempt_left_behind_is_taken_up_and_deleted(aws: StrictAW
         assert (site.described(), site.groups(), site.rules()) == (None, {}, set())
 
 
+async def test_what_is_left_over_of_a_former_service_takes_no_target_group_of_the_next(
+    aws: StrictAWS,
+) -> None:
+    """`--delete-leaks-after` deletes it while a Service of the same name gets its parts."""
+    async with placed(aws) as site:
+        desired = site.desired(site.machines(1))
+        site.aws.fail("CreateListener", times=1)
+        assert isinstance(await site.ensure(desired), CloudError)
+        (name,) = site.groups()
+        former = site.desired([], uid=desired.ref.uid.replace("5e", "6e"))
+        assert former.ref.key == desired.ref.key
+        assert await site.delete(former) == Done(found=False)
+        assert list(site.groups()) == [name]
+        await site.made(desired)
+        assert await site.deleted(desired) == Done()
+        assert site.groups() == {}
+
+
 @pytest.mark.parametrize(
     "operation", ["CreateLoadBalancer", "CreateTargetGroup", "CreateListener", "RegisterTargets"]
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_FINGERPRINT
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_FINGERPRINT, MARK_SERVICE_UID
 from proreus.cloudprovider.load_balancers import (
     Done,
     EnsureAnswer,
@@ -159,7 +159,7 @@ class NetworkBalancers:
         Raises:
             CloudError: AWS refuses.
         """
-        observed = await self._observe(ref, ("",), with_group=True)
+        observed = _without_namesake(await self._observe(ref, ("",), with_group=True), ref)
         await converge(observed, plan.delete_steps, partial(take, self._api, self._own_groups))
         if self._hosts is not None:
             await self._hosts.allow(network_access(ref.name, (), frozenset(), self._living))
@@ -215,6 +215,17 @@ class NetworkBalancers:
         }
         alone = [one for one in sorted(set(names) - listed) if await find_balancer(self._api, one)]
         return frozenset((*filter(_NAME.fullmatch, listed), *alone))
+
+
+def _without_namesake(observed: Observed, ref: LoadBalancerRef) -> Observed:
+    """Return what AWS has, without target groups of another Service of the same name.
+
+    Such as the next one, when what is left over of a former one is deleted.
+    """
+    groups = tuple(
+        one for one in observed.target_groups if one.tags.get(MARK_SERVICE_UID, ref.uid) == ref.uid
+    )
+    return msgspec.structs.replace(observed, target_groups=groups)
 
 
 def _record(api: "Api", balancer: Balancer | None) -> Record:

@@ -1,6 +1,6 @@
 """Decide which public addresses Services have, and what to do with those no longer used. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
 from typing import Any
 
@@ -223,15 +223,26 @@ def _tags(
     return found
 
 
-def departure(address: Resource, ref: LoadBalancerRef) -> Departure:
-    """Return what to do with an address that a Service no longer has."""
+def departure(
+    address: Resource, ref: LoadBalancerRef, namesakes: Collection[str] = ()
+) -> Departure:
+    """Return what to do with an address that a Service no longer has.
+
+    Args:
+        address: The public address.
+        ref: The Service.
+        namesakes: The default names of Services that are gone while there is another one of the
+            same namespace and name: that one is meant by the tag of users.
+    """
     own = marks.owner(address)
     if own is not None and own.cluster_uid != ref.cluster.uid:
         return Departure.KEEP
+    if own is not None and own.key == ref.key and own.service_uid not in {"", ref.uid}:
+        return Departure.KEEP  # another Service's of the same name, before it or after it
     if any(one.cluster not in {"", ref.cluster.name} for one in marks.official_owners(address)):
         return Departure.KEEP
     found = marks.verdict_on(address, ref)
-    is_user = ref.key in marks.users(address)
+    is_user = ref.key in marks.users(address) and ref.name not in namesakes
     if not (found.is_ours or (is_user and own is not None)):
         return Departure.KEEP
     others = [one for one in marks.users(address) if one != ref.key]

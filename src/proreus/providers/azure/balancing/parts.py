@@ -90,6 +90,8 @@ class Scene(msgspec.Struct, frozen=True):
         is_reached_inside: Whether the status of an internal Service shows a private address.
         denies_at_nodes: Whether a Service that is not in the pass asks that others than its clients
             are denied at nodes' addresses.
+        namesakes: Services of the pass, by the beginnings of the names of their parts, that are
+            gone while there is another one of the same namespace and name.
         opened: What Services of the pass have had open since the manager started, and whether they
             denied all else, by their UIDs.
         homes: The configuration whose load balancers each node is behind, where there are several
@@ -107,6 +109,7 @@ class Scene(msgspec.Struct, frozen=True):
     claims: Mapping[str, Sequence[Claim]] = {}
     is_reached_inside: bool = False
     denies_at_nodes: bool = False
+    namesakes: frozenset[str] = frozenset()
     homes: Mapping[str, str] | None = None
     own_addresses: frozenset[str] = frozenset()
     opened: Mapping[str, Opening] = {}

@@ -91,7 +91,7 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
         lambda: _joined(jobs, state, scene),
         lambda: _guarded(jobs, state, scene, where, known),
         lambda: _linked(jobs, state, scene, where),
-        lambda: _departed(jobs, where, known),
+        lambda: _departed(jobs, scene, where, known),
     )
     return next((list(steps) for plan_ in rounds if (steps := plan_())), [])
 
@@ -168,7 +168,7 @@ def _stripped(
         going |= {
             one for one in job.options.additional if not refusal_of(job, one, state, scene, known)
         }
-        going |= _departing(job, known)
+        going |= _departing(job, scene, known)
         if going:
             strips.append(strip_of(job, going, scene, known))
     document = guard.changed(state.group, strips, ()) if strips else None
@@ -201,7 +201,7 @@ def _guarded(
             if not refusal_of(job, one, state, scene, known)
             and not is_elsewhere(job, one, state, scene)
         }
-        had |= _departing(job, known) - targets
+        had |= _departing(job, scene, known) - targets
         # A kubelet can claim any address for its Node.
         claimed = scene.node_addresses.keys() - scene.own_addresses if at_nodes else frozenset()
         strips.append(strip_of(job, (targets | had) - claimed, scene, known))
@@ -215,12 +215,12 @@ def _guarded(
     return [put_group(scene.place, state.group, tagged)]
 
 
-def _departing(job: Job, known: Index) -> set[str]:
+def _departing(job: Job, scene: Scene, known: Index) -> set[str]:
     """Return the public addresses that are the Service's to give up, as marks say."""
     return {
         str(part(one, "ipAddress") or "")
         for one in known.addresses_of(job.ref)
-        if departure(one, job.ref) is not Departure.KEEP
+        if departure(one, job.ref, scene.namesakes) is not Departure.KEEP
     }
 
 
@@ -296,7 +296,7 @@ def _namespaces(frontend: str, state: State, scene: Scene) -> set[str]:
     return {scene.services.get(base_of(name), "") for name in names} - {""}
 
 
-def _departed(jobs: Sequence[Job], where: Spots, known: Index) -> list[Step]:
+def _departed(jobs: Sequence[Job], scene: Scene, where: Spots, known: Index) -> list[Step]:
     """Return the steps for public addresses that Services no longer have."""
     found: list[Step] = []
     for job in jobs:
@@ -306,7 +306,7 @@ def _departed(jobs: Sequence[Job], where: Spots, known: Index) -> list[Step]:
             id_ = str(address["id"])
             if id_.lower() in kept:
                 continue
-            match departure(address, job.ref):
+            match departure(address, job.ref, scene.namesakes):
                 case Departure.DELETE:
                     found.append(delete_address(id_))
                 case Departure.UNTAG:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.names import default_load_balancer_name
-from proreus.kube.objects import KubeObject, Node, Service
+from proreus.kube.objects import KubeObject, Node, Service, key
 from proreus.providers.azure.balancing.annotations import ANNOTATION_LINK
 from proreus.providers.azure.balancing.claims import claims, denies_at_nodes, is_reached_inside
 from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, Place, ports_by_protocol
@@ -63,6 +63,7 @@ def scene_of(
         claims(services_, jobs),
         is_reached_inside(services_, jobs),
         denies_at_nodes(services_, jobs),
+        _namesakes(services_, jobs),
     )
 
 
@@ -76,6 +77,16 @@ def _is_excluded(node: Node, config: AzureConfig) -> bool:
     is_elsewhere = group_of(node, group) != group.lower()
     is_control = is_control and config.exclude_master_from_standard_lb
     return is_control or is_elsewhere or is_unmanaged(node)
+
+
+def _namesakes(services: Iterable[KubeObject], jobs: Iterable[Job]) -> frozenset[str]:
+    """Return the deleted Services of a pass whose namespace and name another Service has."""
+    living = {key(one): one.metadata.uid for one in services}
+    return frozenset(
+        job.ref.name
+        for job in jobs
+        if job.lb is None and living.get(job.ref.key, job.ref.uid) != job.ref.uid
+    )
 
 
 def _node_ports(services: Iterable[KubeObject], jobs: Iterable[Job]) -> dict[str, frozenset[int]]:
