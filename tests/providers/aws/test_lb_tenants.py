@@ -9,6 +9,7 @@ import pytest
 from proreus.cloudprovider import CloudError, Done, Ensured, InvalidRequest, LoadBalancer
 from proreus.cloudprovider.identity import ClusterIdentity, marks
 from proreus.cloudprovider.ownership import Owner
+from proreus.kube.objects import ServicePort
 from proreus.providers.aws.identity import ClusterTags
 from proreus.providers.aws.tenants import owners_of
 
@@ -151,6 +152,84 @@ async def test_the_cloud_config_may_list_what_is_allowed(aws: StrictAWS) -> None
         assert isinstance(
             await site.made(site.desired(ids, asked={"security-groups": theirs})), Ensured
         )
+
+
+CERTIFICATE = "arn:aws:iam::123456789012:server-certificate/one"
+LISTED = "\n[Tenants]\nNamedObjects = listed\n"
+OTHER_UID = "6e000000-0000-4000-8000-000000000001"
+
+
+def subnet(site: LBSite, number: int, tags: Mapping[str, str]) -> str:
+    made = site.ec2.create_subnet(
+        VpcId=site.network.vpc, CidrBlock=f"10.0.{number}.0/24", AvailabilityZone="us-east-1a",
+        TagSpecifications=pairs(tags, "subnet"),
+    )  # fmt: skip
+    return str(made["Subnet"]["SubnetId"])
+
+
+@pytest.mark.parametrize("kind", ["", "nlb"])
+async def test_what_has_no_marks_must_be_listed_where_the_cloud_config_says_so(
+    aws: StrictAWS, kind: str
+) -> None:
+    site = LBSite(aws, kind)
+    ids = site.machines(1)
+    aside = subnet(site, 90, {"Name": "aside"})
+    asked = {
+        "subnets": "aside",
+        "ssl-cert": CERTIFICATE,
+        "access-log-enabled": "true",
+        "access-log-s3-bucket-name": "logs",
+    }
+    other = ServicePort(81, "web", node_port=30081)
+    one: dict[str, Any] = {"ports": [other], "asked": asked, "uid": OTHER_UID}
+    async with started(config_text(aws, site.network.vpc)) as provider:
+        site.provider = provider
+        await site.made(site.desired(ids, asked=asked))
+    async with started(config_text(aws, site.network.vpc, LISTED)) as provider:
+        site.provider = provider
+        assert isinstance(await site.made(site.desired(ids, asked=asked)), Ensured), "as it was"
+        site.aws.calls()
+        answer = await site.ensure(site.desired(ids, **one))
+        assert isinstance(answer, InvalidRequest)
+        for name in (f"subnets: {aside}", f"ssl-cert: {CERTIFICATE}", "bucket-name: logs"):
+            assert f"{name}: the cloud-config does not list it" in str(answer)
+        assert site.writes() == []
+    every = "".join(f"Allow = shop={name}\n" for name in ("aside", CERTIFICATE, "logs"))
+    async with started(config_text(aws, site.network.vpc, LISTED + every)) as provider:
+        site.provider = provider
+        assert isinstance(await site.made(site.desired(ids, **one)), Ensured)
+
+
+@pytest.mark.parametrize(
+    "tags", [{HERE: "shared"}, {"kubernetes.io/role/elb": "1"}], ids=["the cluster's", "for all"]
+)
+async def test_subnets_that_services_get_unasked_need_not_be_listed(
+    aws: StrictAWS, tags: Mapping[str, str]
+) -> None:
+    site = LBSite(aws)
+    ids = site.machines(1)
+    named: dict[str, Any] = {"asked": {"subnets": subnet(site, 90, tags)}}
+    async with started(config_text(aws, site.network.vpc, LISTED)) as provider:
+        site.provider = provider
+        assert isinstance(await site.made(site.desired(ids, **named)), Ensured)
+
+
+@pytest.mark.parametrize("rule", ["", LISTED.replace("listed", "same-namespace")])
+@pytest.mark.parametrize(("marks_", "is_ours"), [(OURS, True), (THEIRS, False)])
+async def test_a_subnet_that_is_marked_is_of_that_namespace(
+    aws: StrictAWS, rule: str, marks_: Mapping[str, str], *, is_ours: bool
+) -> None:
+    site = LBSite(aws)
+    ids = site.machines(1)
+    named: dict[str, Any] = {"asked": {"subnets": subnet(site, 90, marks_)}}
+    async with started(config_text(aws, site.network.vpc, rule)) as provider:
+        site.provider = provider
+        if is_ours:
+            assert isinstance(await site.made(site.desired(ids, **named)), Ensured)
+            return
+        answer = await site.ensure(site.desired(ids, **named))
+        assert isinstance(answer, InvalidRequest)
+        assert "it belongs to the Service bank/web" in str(answer)
 
 
 @pytest.mark.parametrize("kind", ["", "nlb"])

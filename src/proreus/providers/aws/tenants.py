@@ -1,10 +1,10 @@
-"""Decide by their tags which security groups and Elastic IP addresses a Service may name.
+"""Decide which objects of AWS a Service may name: by their tags, or by the cloud-config alone.
 
 What the load balancer has already is not asked about, so what works stays.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,6 +23,7 @@ from proreus.providers.aws.identity import (
     owning_clusters,
     tags_of,
 )
+from proreus.providers.aws.subnets import TAG_INTERNAL, TAG_PUBLIC, Subnet
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
@@ -63,17 +64,26 @@ class Named:
         """Keep the client of AWS, and `tenants`, by which Services may name objects."""
         self._api = api
         self._cluster = place.tags
+        self._subnet = place.subnet
         self._tenants = tenants
 
     async def check(
-        self, ref: LoadBalancerRef, options: Options, *, groups: Collection[str], is_new: bool
+        self,
+        ref: LoadBalancerRef,
+        options: Options,
+        *,
+        used: Collection[str],
+        subnets: Sequence[Subnet],
+        is_new: bool,
     ) -> None:
-        """Refuse security groups and addresses that belong to others.
+        """Refuse what belongs to others, and what the cloud-config lets nobody name.
 
         Args:
             ref: The Service.
             options: The options that its annotations choose.
-            groups: The security groups that the load balancer has.
+            used: What the load balancer has: ids of security groups and subnets, certificates, and
+                the bucket of its access log.
+            subnets: The subnets that are chosen for it.
             is_new: Whether the load balancer is to be made; it is given addresses only then.
 
         Raises:
@@ -81,13 +91,13 @@ class Named:
             CloudError: AWS does not answer, or does not know one of them.
         """
         given = {
-            name: [id_ for id_ in ids if id_ not in groups]
+            name: [id_ for id_ in ids if id_ not in used]
             for name, ids in (
                 ("security-groups", options.security_groups),
                 ("extra-security-groups", options.extra_security_groups),
             )
         }
-        problems: list[str] = []
+        problems = self._wrong_places(ref, options, used, subnets)
         if ids := sorted({id_ for new in given.values() for id_ in new}):
             found = await self._api.pages(
                 "ec2", "DescribeSecurityGroups", "SecurityGroups", GroupIds=ids
@@ -103,6 +113,38 @@ class Named:
             problems += self._wrong(ref, "eip-allocations", options.allocations, by_id)
         if problems:
             raise InvalidRequest("; ".join(problems))
+
+    def _wrong_places(
+        self,
+        ref: LoadBalancerRef,
+        options: Options,
+        used: Collection[str],
+        subnets: Sequence[Subnet],
+    ) -> list[str]:
+        """Return which subnets, certificate and bucket a Service may not name, and why.
+
+        The official manager lets it name any, and of most of them nothing tells whose they are.
+        """
+        log = options.access_log
+        named: list[tuple[str, str, str, tuple[Owner, ...]]] = [
+            ("subnets", one.id, name, tuple(filter(None, (owner_of(one.tags),))))
+            for name, one in zip(options.subnets, subnets, strict=False)
+            if not self._is_everybodys(one)
+        ]
+        named.append(("ssl-cert", options.certificate, "", ()))
+        named.append(("access-log-s3-bucket-name", log.bucket if log is not None else "", "", ()))
+        return [
+            f"annotation {PREFIX}{annotation}: {id_}: {problem}"
+            for annotation, id_, name, owners in named
+            if id_ and id_ not in used
+            if (problem := refusal(owners, ref, self._tenants, (id_, name)))
+        ]
+
+    def _is_everybodys(self, subnet: Subnet) -> bool:
+        """Tell whether a subnet is one that Services get without naming any."""
+        is_ours = bool(self._cluster.id) and self._cluster.has(subnet.tags)
+        is_meant = not {TAG_PUBLIC, TAG_INTERNAL}.isdisjoint(subnet.tags)
+        return is_ours or is_meant or subnet.id == self._subnet
 
     def _wrong(
         self,

@@ -27,7 +27,7 @@ from proreus.providers.aws.annotations import Options
 from proreus.providers.aws.classic import plan
 from proreus.providers.aws.classic.apply import take
 from proreus.providers.aws.classic.observe import observe
-from proreus.providers.aws.classic.parts import Attributes, Desired, Observed
+from proreus.providers.aws.classic.parts import Attributes, Balancer, Desired, Observed
 from proreus.providers.aws.groups import Access, HostGroups, classic_access, rules_part_changes
 from proreus.providers.aws.identity import TAG_SERVICE, Place, pairs_of
 from proreus.providers.aws.listeners import classic_health_check, classic_listeners
@@ -166,8 +166,13 @@ class ClassicBalancers:
             zones = {**dict.fromkeys(doubtful, ""), **desired.subnets}
             desired = msgspec.structs.replace(desired, subnets=zones)
         plan.check(desired, before)
-        current = before.balancer.groups if before.balancer is not None else ()
-        await self._named.check(lb.ref, options, groups=current, is_new=before.balancer is None)
+        await self._named.check(
+            lb.ref,
+            options,
+            used=_used(before.balancer),
+            subnets=subnets,
+            is_new=before.balancer is None,
+        )
         return desired, before, doubtful
 
     async def _mark(self, name: str, made_from: str) -> None:
@@ -248,6 +253,15 @@ class ClassicBalancers:
             if one["LoadBalancerName"] != beside
             for group in one.get("SecurityGroups") or ()
         }
+
+
+def _used(balancer: Balancer | None) -> frozenset[str]:
+    """Return what a load balancer has of all that annotations can name."""
+    if balancer is None:
+        return frozenset()
+    certificates = (listener.certificate for listener in balancer.listeners)
+    bucket = balancer.attributes.get("AccessLog", {}).get("S3BucketName", "")
+    return frozenset((*balancer.groups, *balancer.subnets, *certificates, bucket))
 
 
 def _access(desired: Desired, observed: Observed) -> Access:

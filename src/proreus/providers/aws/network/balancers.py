@@ -146,9 +146,13 @@ class NetworkBalancers:
         names = [plan.target_group_name(desired, mapping) for mapping in desired.mappings]
         observed = await self._observe(lb.ref, names, with_group=self._makes_groups)
         plan.check(desired, observed)
-        # One that was made without groups gets none.
-        current = (observed.balancer.groups or options.security_groups) if observed.balancer else ()
-        await self._named.check(lb.ref, options, groups=current, is_new=observed.balancer is None)
+        await self._named.check(
+            lb.ref,
+            options,
+            used=_used(observed, options),
+            subnets=subnets,
+            is_new=observed.balancer is None,
+        )
         if not self._makes_groups and not _has_own_group(observed):
             desired = msgspec.structs.replace(desired, own=None)
         return desired, observed, subnets
@@ -226,6 +230,18 @@ def _without_namesake(observed: Observed, ref: LoadBalancerRef) -> Observed:
         one for one in observed.target_groups if one.tags.get(MARK_SERVICE_UID, ref.uid) == ref.uid
     )
     return msgspec.structs.replace(observed, target_groups=groups)
+
+
+def _used(observed: Observed, options: Options) -> frozenset[str]:
+    """Return what a load balancer has of all that annotations can name."""
+    balancer = observed.balancer
+    if balancer is None:
+        return frozenset()
+    # One that was made without groups gets none.
+    groups = balancer.groups or options.security_groups
+    certificates = (listener.certificate for listener in observed.listeners)
+    bucket = balancer.attributes.get("access_logs.s3.bucket", "")
+    return frozenset((*groups, *balancer.zones.values(), *certificates, bucket))
 
 
 def _record(api: "Api", balancer: Balancer | None) -> Record:
