@@ -7,6 +7,7 @@ from proreus.cloudprovider.desired import load_balancer_ref
 
 from .balancing import (
     UID,
+    addresses,
     answers,
     balancer,
     delete,
@@ -61,6 +62,28 @@ async def test_a_load_balancer_to_which_an_operator_adds_meanwhile_is_not_delete
         assert list(parts(azure, "outboundRules")) == ["outbound"]
         ref = load_balancer_ref(service(), CLUSTER)
         assert await provider.load_balancers.delete([ref]) == {ref.uid: Done(found=False)}
+
+
+async def test_a_public_ip_that_an_operator_takes_the_marks_from_meanwhile_stays(
+    azure: Emulator,
+) -> None:
+    """So that clients find what comes next at the same address."""
+    nodes = machines(azure)
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service())
+        (name,) = addresses(azure)
+
+        def keep() -> None:
+            one = azure.store.of[network("publicIPAddresses", name).lower()]
+            azure.store.put({**one, "tags": {"team": "web"}})
+
+        done = before_first(azure, "DELETE", "/loadBalancers/kubernetes", keep)
+        await delete(provider, service())
+        assert done
+        assert {one["name"]: one["tags"] for one in addresses(azure).values()} == {
+            name: {"team": "web"}
+        }
+        assert balancer(azure) is None
 
 
 async def test_a_load_balancer_that_somebody_makes_meanwhile_is_not_overwritten(

@@ -10,6 +10,7 @@ from proreus.cloudprovider.load_balancers import Pending
 from proreus.cloudprovider.refused import ErrorBody, Reason, Refused, cloud_error
 from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource, Waiting
+from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.memberships import (
     model_interfaces,
     model_pools,
@@ -73,8 +74,10 @@ class Work:
                         return lambda now: now.having(refused={**now.refused, **why})
                 case DeleteBalancer() as call:
                     await self._delete_balancer(state, call)
-                case call:
-                    await self._delete(call)
+                case DeleteAddress() as call:
+                    await self._delete_address(state, call)
+                case DeleteLink() as call:
+                    await self._delete_link(call)
             return step.after
 
     async def _put(self, state: State, call: PutAddress | PutLink) -> Change:
@@ -118,15 +121,26 @@ class Work:
             raise _changed(operations.LOAD_BALANCER_DELETE, text)
         await self._arm.delete(operations.LOAD_BALANCER_DELETE, id_)
 
-    async def _delete(self, call: DeleteAddress | DeleteLink) -> None:
-        match call:
-            case DeleteAddress(id_):
-                await self._arm.delete(operations.PUBLIC_IP_DELETE, id_)
-            case DeleteLink(id_, connections):
-                for name in connections:
-                    at = f"{id_}/privateEndpointConnections/{name}"
-                    await self._arm.delete(operations.LINK_CONNECTION_DELETE, at)
-                await self._arm.delete(operations.LINK_DELETE, id_)
+    async def _delete_address(self, state: State, call: DeleteAddress) -> None:
+        """Delete a public IP, unless its tags say something else than when it was observed.
+
+        Raises:
+            Refused: Its tags are other ones: observe again.
+            CloudError: Azure refuses, or does not answer.
+        """
+        found = await self._arm.find(operations.PUBLIC_IP_GET, call.id)
+        if found is None:
+            return
+        if marks.tags(found) != marks.tags(state.addresses.get(call.id.lower()) or {}):
+            text = f"the tags of {call.id} are other ones by now"
+            raise _changed(operations.PUBLIC_IP_DELETE, text)
+        await self._arm.delete(operations.PUBLIC_IP_DELETE, call.id)
+
+    async def _delete_link(self, call: DeleteLink) -> None:
+        for name in call.connections:
+            at = f"{call.id}/privateEndpointConnections/{name}"
+            await self._arm.delete(operations.LINK_CONNECTION_DELETE, at)
+        await self._arm.delete(operations.LINK_DELETE, call.id)
 
     async def _put_balancer(self, call: PutBalancer) -> Change:
         id_ = self._scene.place.balancer_id(call.name)
