@@ -130,17 +130,24 @@ def kernel() -> list[str]:
     ]
 
 
-async def left_by(cluster: ClusterIdentity, name: str) -> list[str]:
+async def left_by(cluster: ClusterIdentity, name: str, gateway: Gateway = HOLDING) -> list[str]:
     """A load balancer of a cluster whose manager has ended; returns what the kernel has."""
-    async with manager(cluster, HOLDING) as theirs:
+    async with manager(cluster, gateway) as theirs:
         assert isinstance(await ensure(theirs, cluster, name), Ensured)
     return kernel()
 
 
-@pytest.mark.parametrize("gateway", [HOLDING, SHARING], ids=["hold", "vrrp"])
+@pytest.mark.parametrize("gateway", [HOLDING, SHARING, ALONE], ids=["hold", "vrrp", "neither"])
 async def test_a_manager_does_not_start_on_the_gateway_of_another_cluster(gateway: Gateway) -> None:
     before = await left_by(OTHER, "theirs")
     await is_refused(CLUSTER, gateway)
+    assert kernel() == before
+
+
+async def test_nor_does_one_without_vrrp_where_another_cluster_has_that_alone() -> None:
+    """It announced all addresses of the other cluster, whichever gateway had them."""
+    before = await left_by(OTHER, "theirs", SHARING)
+    await is_refused(CLUSTER, ALONE)
     assert kernel() == before
 
 
@@ -154,7 +161,7 @@ async def test_what_another_cluster_holds_no_more_is_not_removed() -> None:
     assert kernel() == before
 
 
-@pytest.mark.parametrize("gateway", [HOLDING, SHARING], ids=["hold", "vrrp"])
+@pytest.mark.parametrize("gateway", [HOLDING, SHARING, ALONE], ids=["hold", "vrrp", "neither"])
 async def test_a_manager_that_runs_already_touches_nothing_of_another_cluster(
     gateway: Gateway,
 ) -> None:

@@ -65,6 +65,12 @@ class Observed(msgspec.Struct, frozen=True):
         chains = self.program.chains if self.program is not None else {}
         return memo.read({name: one.comments for name, one in chains.items()})
 
+    @property
+    def serves_one(self) -> bool:
+        """Whether the table is of a manager with `hold` or `vrrp`, and so for one cluster."""
+        found = self.program
+        return found is not None and (nft.ALIVE in found.sets or nft.SHARED in found.chains)
+
 
 class Kernel:
     """The kernel of this machine, or of the network namespace that the thread is in."""

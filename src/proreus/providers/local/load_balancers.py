@@ -39,7 +39,7 @@ from proreus.providers.local.locks import Turn
 from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Condition, State, Target
 from proreus.providers.local.taken import Occupied
-from proreus.providers.local.usage import in_use, taken, taken_of
+from proreus.providers.local.usage import in_use, occupied, taken_of
 from proreus.providers.local.work import Work, work
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class LocalLoadBalancers:
         self._settings = settings
         self._pools = settings.address_pools
         self._gateway = settings.gateway
-        self._whose = context.cluster.uid, self._gateway
+        self._claim = refusals.claim(context.cluster.uid, self._gateway)
         self._hold = self._gateway.hold.total_seconds()
         self._kernel = Kernel(self._gateway)
         self._turn = Turn()
@@ -88,11 +88,11 @@ class LocalLoadBalancers:
         self._scope = scope.get()
         if self._hold and not await self._calls.read("is_held", self._kernel.is_held):
             # Another gateway may have been in charge since: what is here is out of date.
-            await self._change(lambda state, _: refusals.emptied(state, *self._whose))
+            await self._change(lambda state, _: refusals.emptied(state, self._claim))
         shown = await self._show()
         state = shown.state
-        refusals.admit(state, *self._whose)
-        if problem := refusals.others(state, *self._whose):
+        refusals.admit(state, self._claim)
+        if problem := refusals.others(state, self._claim):
             log.error("Both clusters go on for now: %s", problem)
         for text in network.beyond(self._pools, shown.interfaces, self._gateway.interfaces):
             log.warning("Addresses are not announced: %s", text)
@@ -204,14 +204,14 @@ class LocalLoadBalancers:
         """
 
         def edit(state: State, shown: Observed) -> State:
-            refusals.admit(state, *self._whose)
+            refusals.admit(state, self._claim)
             if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
             leave = self._now() + draining if draining else 0.0
             given = (self._pools, self._reach)
             return mirrored(state, desired, refused, *given, leave=leave, cluster=cluster)
 
-        cluster = self._context.cluster.uid
+        cluster = self._claim.cluster
         draining = self._settings.draining.total_seconds()
         await self._change(edit)
 
@@ -250,7 +250,7 @@ class LocalLoadBalancers:
     def _ensured(
         self, state: State, lb: LoadBalancer, occupied: Occupied
     ) -> tuple[State, EnsureAnswer]:
-        refusals.check(state, lb, self._gateway)
+        refusals.check(state, lb, self._claim)
         uid = lb.ref.uid
         existing = state.balancers.get(uid)
         current = existing.addresses.values() if existing is not None else ()
@@ -272,15 +272,10 @@ class LocalLoadBalancers:
         return state, Ensured(assigned.ingress, rejected)
 
     def _occupied(self, state: State, routed: Iterable[str] = ()) -> Occupied:
-        """Return the addresses in the kernel, and in the status of Services that it lacks."""
-        others = (
-            one
-            for one in self._context.listers["services"].all()
-            if isinstance(one, Service) and one.metadata.uid not in state.balancers
-        )
-        nodes = self._context.listers["nodes"].all()
-        used = in_use(nodes, self._reach, routed, state.machines.values())
-        return Occupied((*taken(state, self._whose[0]), *pools.taken_by(others)), used)
+        """Return which addresses nobody else may get."""
+        listers, machines = self._context.listers, state.machines.values()
+        used = in_use(listers["nodes"].all(), self._reach, routed, machines)
+        return occupied(state, self._claim.cluster, listers["services"].all(), used)
 
     async def _change(self, edit: Callable[[State, Observed], State]) -> None:
         """Read the kernel, edit the state, and apply it."""
@@ -288,7 +283,7 @@ class LocalLoadBalancers:
             shown = await self._show()
             before = shown.state
             state = edit(before, shown)
-            if refusals.is_anothers(before, *self._whose):
+            if refusals.is_anothers(before, self._claim):
                 # Nothing here is ours, to repair or to keep alive.
                 self._follow(State())
                 self._announcer.follow(State(), shown)
@@ -326,6 +321,7 @@ class LocalLoadBalancers:
 
     async def _show(self) -> Observed:
         shown = await self._calls.read("show", self._kernel.show)
+        self._claim = refusals.claim(self._context.cluster.uid, self._gateway, shown)
         self._reach = network.reach(
             shown.interfaces, nft.Settings(mask=self._gateway.mark_mask).marks
         )

@@ -39,6 +39,8 @@ from proreus.providers.local.slots import slots
 
 ALIVE: Final = "alive"
 """The set that the manager keeps filled where another gateway may take over."""
+SHARED: Final = "shared"
+"""The chain, without rules, by which others see that gateways share the addresses."""
 PROTOCOLS: Final = MappingProxyType({"inet": ("ip", "ip6"), "arp": ("arp",)})
 """The protocols whose addresses the set holds, by the family of the table."""
 FAMILY: Final = MappingProxyType({"IPv4": "4", "IPv6": "6"})
@@ -93,7 +95,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Names and numbers of the gateway.
 
     `direct` says that nodes answer clients past this machine, which sees half of a connection;
-    `held` that the machine answers only while the set `alive` has members, which expire.
+    `held` that the machine answers only while the set `alive` has members, which expire; `shared`
+    that it has a share of the addresses only.
     """
 
     table: str = "proreus"
@@ -101,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True):
     mask: int = 0x0FF00000
     direct: bool = False
     held: bool = False
+    shared: bool = False
 
     @property
     def marks(self) -> int:
@@ -203,6 +207,8 @@ def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
         if settings.direct
         for expression in (_noted("update", family), {"notrack": None})
     ]
+    if settings.shared:
+        yield SHARED, Chain()
     yield "begin", _chain(halves, ("filter", "prerouting", _RAW))
     yield "neighbours", _chain(_silent(state, settings), ("filter", "input", _FILTER))
     yield "prerouting", _chain(ours, ("filter", "prerouting", _MANGLE))

@@ -11,7 +11,7 @@ from proreus.kube.objects import KubeObject, Node, Service
 from proreus.providers.local.addresses import Pool, contains, parse, size
 from proreus.providers.local.plan import Machine, Reach, State
 from proreus.providers.local.pools import taken_by
-from proreus.providers.local.taken import Taken
+from proreus.providers.local.taken import Occupied, Taken
 
 _IP_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 TOTAL: Final = Gauge(
@@ -70,6 +70,25 @@ def taken_of(state: State, uid: str, cluster: str) -> Iterator[Taken]:
             sharing_key=one.sharing_key,
             is_foreign=one.cluster != cluster,
         )
+
+
+def occupied(
+    state: State, cluster: str, services: Iterable[KubeObject], used: Mapping[str, str]
+) -> Occupied:
+    """Return the addresses in the kernel, and in the status of Services that it lacks.
+
+    Args:
+        state: The state in the kernel.
+        cluster: The uid of the cluster whose Services are not foreign.
+        services: All Services of the cluster.
+        used: What is in use otherwise, as `in_use` returns it.
+    """
+    others = (
+        one
+        for one in services
+        if isinstance(one, Service) and one.metadata.uid not in state.balancers
+    )
+    return Occupied((*taken(state, cluster), *taken_by(others)), used)
 
 
 def in_use(

@@ -79,6 +79,7 @@ def _commands(
         gateway.mark_mask,
         direct=network.answers_pass_by(state, shown.interfaces, gateway),
         held=bool(gateway.hold),
+        shared=gateway.vrrp.enabled,
     )
     desired = {
         "inet": nft.program(state, names) if state.balancers else None,
