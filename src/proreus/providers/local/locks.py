@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from proreus.cloudprovider.errors import CloudError
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 """Seconds that the changes of another manager may take."""
 
 _KERNEL: Final = "proreus-gateway"
