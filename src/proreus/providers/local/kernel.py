@@ -108,9 +108,7 @@ class Kernel:
         own = frozenset(
             each["local"] for link in links for each in link.get("addr_info", ()) if "local" in each
         )
-        self._check_apart(
-            {one for of in ways.values() for one in network.led(of)} - network.leading(state)
-        )
+        self._check_apart(ways, state)
         return Observed(*tables, ways, found, settings, device, own)
 
     def counters(self) -> Mapping[str, tuple[int, int]]:
@@ -258,13 +256,13 @@ class Kernel:
             return None
         raise _refusal(f"list the table {table}", done.stderr)
 
-    def _check_apart(self, unknown: Collection[network.Way]) -> None:
+    def _check_apart(self, ways: Mapping[str, Ways], known: State) -> None:
         """Refuse a device or routing tables that the manager of another nftables table has, too.
 
         Raises:
             CloudError: Ways that our table does not know are those of another one.
         """
-        if not unknown:
+        if all(network.led(one) <= network.leading(known) for one in ways.values()):
             return
         gateway = self._gateway
         done = _run(["nft", "-j", "list", "tables", "inet"])
@@ -274,7 +272,7 @@ class Kernel:
             if table == gateway.nft_table or done.returncode:
                 continue
             state = memo.read(nft_changes.comments(json.loads(done.stdout)))
-            if not network.leading(state).isdisjoint(unknown):
+            if network.meets(ways, known, state):
                 raise CloudError(
                     f"the manager of the nftables table {table} has the device {gateway.device} or"
                     f" the routing tables from {gateway.first_table} on, and the protocol"

@@ -50,6 +50,7 @@ class Ways(msgspec.Struct, frozen=True):
         addresses: The addresses that are routed to the device.
         announced: The announced addresses, each with the interfaces on which it is announced.
         others: The addresses that somebody else announces, each with the interfaces.
+        shared: The numbers of the nodes to whose table the rule of another mark leads, too.
     """
 
     rules: frozenset[int] = frozenset()
@@ -57,6 +58,7 @@ class Ways(msgspec.Struct, frozen=True):
     addresses: frozenset[str] = frozenset()
     announced: frozenset[tuple[str, str]] = frozenset()
     others: frozenset[tuple[str, str]] = frozenset()
+    shared: frozenset[int] = frozenset()
 
 
 def interfaces(shown: Sequence[Mapping[str, Any]], device: str) -> tuple[Interface, ...]:
@@ -177,6 +179,20 @@ def led(found: Ways) -> frozenset[Way]:
     return frozenset(nodes | {("", one) for one in found.addresses})
 
 
+def meets(found: Mapping[str, Ways], known: State, other: State) -> bool:
+    """Tell whether ways that the kernel has are not of the `known` state, but of another one.
+
+    Numbers of nodes are the same where routing tables begin alike; else a table is also led to by
+    the other one's rules.
+    """
+    unknown = {one for ways in found.values() for one in led(ways)} - leading(known)
+    numbers = {str(number) for ways in found.values() for number in ways.shared}
+    nodes = {address for number, address in leading(other) if number}
+    return not leading(other).isdisjoint(unknown) or any(
+        number in numbers and address in nodes for number, address in unknown
+    )
+
+
 def announced(
     wanted: Collection[tuple[str, str]],
     before: Collection[tuple[str, str]],
@@ -202,8 +218,12 @@ def parse_ways(
     protocol = str(gateway.protocol)
     settings = Settings(mask=gateway.mark_mask)
     numbers = range(1, settings.marks + 1)
-    ours = [rule for rule in rules if rule.get("protocol") == protocol]
-    marked = {int(one["table"]) - gateway.first_table: one for one in ours}
+    ours = [
+        (int(rule["table"]) - gateway.first_table, int(rule.get("fwmark", "0"), 16))
+        for rule in rules
+        if rule.get("protocol") == protocol
+    ]
+    marked = dict(ours)
     nodes = {
         int(route["table"]) - gateway.first_table: route.get("gateway", "")
         for route in routes
@@ -219,13 +239,14 @@ def parse_ways(
     return Ways(
         frozenset(
             number
-            for number, one in marked.items()
-            if number in numbers and int(one.get("fwmark", "0"), 16) == settings.mark(number)
+            for number, mark in marked.items()
+            if number in numbers and mark == settings.mark(number)
         ),
         {number: via for number, via in nodes.items() if number in numbers},
         routed,
         announced,
         frozenset(entries) - announced,
+        frozenset(number for number, mark in ours if mark != settings.mark(number)),
     )
 
 
