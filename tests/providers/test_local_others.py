@@ -13,7 +13,9 @@ import pytest
 from proreus.cloudprovider import CloudError, Context, Ensured, HostPolicy, LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import LoadBalancerIngress
-from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig
+from proreus.providers.local import LocalCloud
+from proreus.providers.local.bgp.config import BGP, Peer
+from proreus.providers.local.config import Gateway, InstancesConfig, LocalConfig, PoolConfig
 from proreus.providers.local.load_balancers import LocalLoadBalancers
 from proreus.providers.local.pools import ANNOTATION_ADDRESSES
 from proreus.testing import objects
@@ -25,6 +27,8 @@ if not all(shutil.which(program) for program in ("nft", "ip")):
     pytest.skip("nft or ip is missing", allow_module_level=True)
 
 POOLS = {"default": PoolConfig(addresses=("10.9.255.1-10.9.255.9", "fd00:9::100-fd00:9::109"))}
+
+SPEAKING = BGP(as_=64512, peers={"tor": Peer(address="10.9.0.1", as_=64513)})
 
 
 @pytest.fixture(autouse=True)
@@ -152,6 +156,36 @@ async def test_a_proxy_entry_of_another_program_is_left_alone() -> None:
         assert ip("neigh", "show", "proxy") == before
         await ours.delete([lb.ref])
     assert ip("neigh", "show", "proxy") == before
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"gateway": Gateway(enabled=False), "bgp": SPEAKING}],
+    ids=["gateway", "bgp"],
+)
+async def test_the_address_of_a_machine_that_is_no_node_yet_is_left_to_it(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    """The pool may be a part of the nodes' network, and the inventory tells who will be there."""
+    path = tmp_path / "machines.yaml"
+    path.write_text(
+        "machines: [{name: spare, addresses: [10.9.255.1], state: stopped},"
+        " {name: broken, addresses: [10.9.255.2], state: gone}]"
+    )
+    listers = {"services": Objects(), "nodes": Objects()}
+    context = Context(CLUSTER, now=lambda: datetime.now(UTC), events=NoEvents(), listers=listers)
+    instances = InstancesConfig(inventory=str(path))
+    cloud = LocalCloud(LocalConfig(pools=POOLS, instances=instances, **more))
+    await cloud.start(context)
+    try:
+        assert cloud.load_balancers is not None
+        lb, asking = web("web"), web("asking", asks="10.9.255.1")
+        answers = await cloud.load_balancers.ensure([asking, lb])
+        assert addresses(answers[lb.ref.uid]) == ["10.9.255.2"]
+        with pytest.raises(CloudError, match=r"10\.9\.255\.1.*the machine spare of the inventory"):
+            raise answers[asking.ref.uid]  # type: ignore[misc]  # as above
+    finally:
+        await cloud.close()
 
 
 @pytest.mark.parametrize("used", ["address", "port"])

@@ -24,7 +24,7 @@ from proreus.providers.local.inventory import Defaults, Inventory, InventoryRead
 from proreus.providers.local.load_balancers import LocalLoadBalancers
 from proreus.providers.local.probes import Prober
 from proreus.providers.local.routes import LocalRoutes
-from proreus.providers.local.usage import watch_pools
+from proreus.providers.local.usage import Named, watch_pools
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -57,6 +57,7 @@ class LocalCloud(CloudProvider):
             self.needs |= {"namespaces"}
         self._defaults = Defaults(region=self._settings.region, zone=self._settings.zone)
         self._balancers: LocalLoadBalancers | None = None
+        self._named: Named = dict
         self._room = _room(self._settings)
         if self._room is not None:
             self.standby = LocalStandby(self._settings, self._room, _owns(self._settings))
@@ -73,9 +74,9 @@ class LocalCloud(CloudProvider):
         if settings.routes.enabled:
             self.routes = LocalRoutes(context, settings.routes)
         if settings.bgp.peers:
-            self.load_balancers = AnnouncedLoadBalancers(context, settings)
+            self.load_balancers = AnnouncedLoadBalancers(context, settings, self._named)
         elif settings.gateway.enabled and settings.address_pools:
-            balancers = LocalLoadBalancers(context, settings, self._room)
+            balancers = LocalLoadBalancers(context, settings, self._room, named=self._named)
             if self._room is not None:
                 self._room.meet(context.board)
             await balancers.start()
@@ -106,6 +107,7 @@ class LocalCloud(CloudProvider):
                 )
 
             await read()
+            self._named = reader.addresses
         probing = settings.probing
         probe = Prober(context, probing).lives if probing.ports else None
         nodes = context.listers["nodes"].all

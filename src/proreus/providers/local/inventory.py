@@ -288,6 +288,12 @@ class InventoryReader:
                     return self._kept(error.problems)
             return self._kept(self._problems) if self._problems else self._known()
 
+    def addresses(self) -> Mapping[str, str]:
+        """Return the addresses of machines that are not gone, with the machines, as last read."""
+        last = self._last
+        found = last.by_address.items() if last is not None else ()
+        return {address: f"the machine {one.name} of the inventory" for address, one in found}
+
     def _settled(self) -> Mapping[str, str]:
         """Return the texts of files that nobody writes now.
 

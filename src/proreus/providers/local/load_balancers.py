@@ -39,7 +39,7 @@ from proreus.providers.local.locks import Turn
 from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Condition, State, Target
 from proreus.providers.local.taken import Occupied
-from proreus.providers.local.usage import in_use, occupied, taken_of
+from proreus.providers.local.usage import Named, in_use, occupied, taken_of
 from proreus.providers.local.work import Work, work
 
 log = logging.getLogger(__name__)
@@ -50,17 +50,19 @@ REPAIRED_EVERY: Final = 30.0
 """Seconds between two comparisons of the kernel with what it should have."""
 
 _LOOKED_EVERY: Final = 1.0
-_FAMILY_OF_DOTS: Final = {True: "IPv4", False: "IPv6"}
 
 
 class LocalLoadBalancers:
     """The capability `LoadBalancers` of the provider `local`. All Services are one group."""
 
-    def __init__(self, context: Context, settings: LocalConfig, room: Room | None = None) -> None:
-        """Keep the gateway, pools and health checks of `settings`, and where gateways meet."""
+    def __init__(
+        self, context: Context, settings: LocalConfig, room: Room | None = None, named: Named = dict
+    ) -> None:
+        """Keep the settings, where gateways meet, and what tells the inventory's addresses."""
         self._context = context
         self._calls = Calls(context)
         self._room = room
+        self._named = named
         self._settings = settings
         self._pools = settings.address_pools
         self._gateway = settings.gateway
@@ -258,7 +260,7 @@ class LocalLoadBalancers:
         assigned = pools.assign(request, occupied, self._pools)
         if isinstance(assigned, pools.Refused):
             raise assigned.error
-        addresses = {_FAMILY_OF_DOTS["." in address]: address for address in assigned.addresses}
+        addresses = {"IPv4" if "." in one else "IPv6": one for one in assigned.addresses}
         draining = self._settings.draining.total_seconds()
         state, rejected = plan.ensured(
             state,
@@ -274,7 +276,7 @@ class LocalLoadBalancers:
     def _occupied(self, state: State, routed: Iterable[str] = ()) -> Occupied:
         """Return which addresses nobody else may get."""
         listers, machines = self._context.listers, state.machines.values()
-        used = in_use(listers["nodes"].all(), self._reach, routed, machines)
+        used = in_use(listers["nodes"].all(), self._reach, routed, machines, self._named())
         return occupied(state, self._claim.cluster, listers["services"].all(), used)
 
     async def _change(self, edit: Callable[[State, Observed], State]) -> None:

@@ -1,6 +1,7 @@
 """Find out which addresses are in use, and report in `/metrics` how full the pools are."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from prometheus_client import Gauge
@@ -14,6 +15,9 @@ from proreus.providers.local.pools import taken_by
 from proreus.providers.local.taken import Occupied, Taken
 
 _IP_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
+Named = Callable[[], Mapping[str, str]]
+"""The addresses of machines that an inventory names, with the machines in words."""
+
 TOTAL: Final = Gauge(
     "proreus_local_pool_addresses",
     "Addresses of the pool.",
@@ -96,23 +100,26 @@ def in_use(
     reach: Reach,
     routed: Iterable[str] = (),
     machines: Iterable[Machine] = (),
+    named: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[str, str]:
     """Return the addresses of nodes and of this machine, and `routed` ones, with their owners.
 
     All nodes are read and not a Service's hosts alone, which leave out nodes of the control plane
-    and drained ones. `machines` are those that the kernel leads to, other clusters' among them.
+    and drained ones. `machines` are those that the kernel leads to, other clusters' among them, and
+    `named` the addresses in the inventory, whose machines may be about to become nodes.
     """
-    found = {
+    found = dict(named)
+    found |= {
         address: "a node of another cluster"
         for machine in machines
         for address in machine.addresses.values()
     }
     found |= {
-        listed.address: f"the node {node.metadata.name}"
+        one.address: f"the node {node.metadata.name}"
         for node in nodes
         if isinstance(node, Node)
-        for listed in node.status.addresses
-        if listed.type in _IP_TYPES
+        for one in node.status.addresses
+        if one.type in _IP_TYPES
     }
     found |= dict.fromkeys(routed, "a route of another program on this machine")
     return found | dict.fromkeys(reach.own, "this machine")

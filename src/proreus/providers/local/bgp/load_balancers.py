@@ -25,7 +25,7 @@ from proreus.providers.local import pools
 from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.plan import Reach
 from proreus.providers.local.taken import Occupied, Taken
-from proreus.providers.local.usage import in_use
+from proreus.providers.local.usage import Named, in_use
 
 _NO_MACHINE: Final = Reach(())
 """No machine's own addresses: the leader's are in nobody's way, as no traffic comes there."""
@@ -38,10 +38,11 @@ class AnnouncedLoadBalancers:
     must not be given the same.
     """
 
-    def __init__(self, context: Context, settings: LocalConfig) -> None:
-        """Keep the pools of `settings`."""
+    def __init__(self, context: Context, settings: LocalConfig, named: Named = dict) -> None:
+        """Keep the pools of `settings`, and what tells the inventory's addresses."""
         self._context = context
         self._pools = settings.address_pools
+        self._named = named
         self._assigned: dict[str, tuple[Taken, ...]] = {}
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
@@ -116,7 +117,7 @@ class AnnouncedLoadBalancers:
         """Return what is taken: what was assigned, whatever the cache shows, and the rest."""
         occupied = Occupied(
             pools.taken_by(self._services()),
-            in_use(self._context.listers["nodes"].all(), _NO_MACHINE),
+            in_use(self._context.listers["nodes"].all(), _NO_MACHINE, named=self._named()),
         )
         for uid, assigned in self._assigned.items():
             occupied.give(uid, assigned)
