@@ -229,6 +229,17 @@ async def test_a_service_of_somebody_else_on_the_gateway_is_used_and_stays(nsxt:
         assert site.paths() == {theirs}
 
 
+async def test_an_empty_service_of_the_clusters_name_goes_with_the_last(nsxt: Emulator) -> None:
+    """As officially: nothing tells it from that of another cluster of the name on the gateway."""
+    theirs, name = "/infra/lb-services/theirs", {"owner": OFFICIAL, "cluster": CLUSTER.name}
+    nsxt.put(theirs, connectivity_path=GATEWAY, size="SMALL", tags=as_tags(name))
+    async with lb_site(nsxt) as site:
+        desired = site.desired(HTTP)
+        await site.made(desired)
+        assert await site.deleted(desired) == Done()
+        assert site.paths() == set()
+
+
 async def test_one_that_lists_leave_out_is_not_made_once_more(nsxt: Emulator) -> None:
     async with lb_site(nsxt) as site:
         ip = await site.address(site.desired(HTTP))
