@@ -3,23 +3,31 @@
 import asyncio
 import http.client
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import pytest
 from yarl import URL
 
-from proreus.cloudprovider import CloudError, InstanceAnswer, NotFound, Throttled
+from proreus.cloudprovider import (
+    CloudError,
+    CloudProvider,
+    Instance,
+    InstanceAnswer,
+    NotFound,
+    Throttled,
+)
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.requests import Request
 from proreus.cloudprovider.rest import RestClient
 from proreus.kube.objects import Node
 from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.instances import SimulatedInstances
+from proreus.testing.conformance import Status, Suite, process
 from proreus.testing.conformance import failures as rules_of_failures
-from proreus.testing.conformance import process
 
-from .broken import Copy, fails, failures
+from .broken import Copy, copy, fails, failures
+from .simulated_fixture import SimulatedFixture
 
 if TYPE_CHECKING:
     from proreus.cloudprovider import Context
@@ -136,3 +144,36 @@ async def test_a_copy_that_breaks_a_rule_fails_it(rule: str) -> None:
 async def test_a_copy_that_breaks_one_rule_fails_no_other(rule: str) -> None:
     found = await failures(BROKEN[rule])
     assert list(found) == [rule], found
+
+
+class WithoutEndpoint(SimulatedFixture):
+    """A cloud that does not speak HTTP: only calls of the framework can be broken."""
+
+    lacks = ("load_balancers", "routes", "endpoint")
+    url = ""
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self.url, self.endpoint = self.endpoint, ""
+        return self
+
+    def provider(self, endpoint: str) -> CloudProvider:
+        return super().provider(endpoint or self.url)
+
+
+class PastTheFramework(SimulatedInstances):
+    """Asks the cloud without `context.call`, and might take any error for absence."""
+
+    async def describe(self, nodes: Sequence[Node]) -> Answers:
+        names = [node.metadata.name for node in nodes]
+        return {name: Instance(f"simulated://{name}") for name in names}
+
+
+@pytest.mark.parametrize(
+    ("part", "status"),
+    [(SimulatedInstances, Status.HOLDS), (PastTheFramework, Status.NOT_OFFERED)],
+)
+async def test_a_rule_that_could_break_no_call_does_not_hold(part: type, status: Status) -> None:
+    fixture = type("Fixture", (WithoutEndpoint,), {"provider_class": copy(part)})
+    (found,) = await Suite(fixture).findings([rules_of_failures.errors_not_absence])
+    assert found.status is status, found
