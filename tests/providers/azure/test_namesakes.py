@@ -50,3 +50,23 @@ async def test_of_machines_of_one_name_the_kubelet_s_counts(azure: Emulator, *, 
         found = (await describe(provider, node))["worker-0"]
         assert isinstance(found, Instance)
         assert found.provider_id.lower().endswith("/virtualmachinescalesets/b/virtualmachines/0")
+
+
+@pytest.mark.parametrize("power", ["stopped", "deallocated", "running"])
+async def test_no_node_is_off_with_a_machine_whose_name_another_one_has_got(
+    power: str, azure: Emulator
+) -> None:
+    """The former one is kept for a while, and the Node's kubelet runs on the new one."""
+    id_ = seed.machine(azure.store, "worker-1")
+    properties = azure.store.of[id_.lower()]["properties"]
+    properties["instanceView"] = seed.view(power)
+    own = properties["vmId"]
+    async with started(azure) as provider:
+        node = objects.node("worker-1", f"azure://{id_}", system_uuid=OTHER)
+        found = (await describe(provider, node))["worker-1"]
+        assert isinstance(found, Instance if power == "running" else IdentityConflict)
+        for told in (own.upper(), swapped(own), ""):
+            node = objects.node("worker-1", f"azure://{id_}", system_uuid=told)
+            found = (await describe(provider, node))["worker-1"]
+            assert isinstance(found, Instance)
+            assert found.powered_off is (power != "running")

@@ -10,7 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
-from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.cloudprovider.instances import (
+    Instance,
+    InstanceAnswer,
+    InstanceState,
+    NotFound,
+    Ownership,
+)
 from proreus.cloudprovider.lookups import attempt
 from proreus.kube.objects import Node
 from proreus.providers.azure import names
@@ -83,7 +89,10 @@ class AzureInstances:
         )
         if interface is None:
             raise CloudError(f"the machine {machine['id']} has no network interface yet")
-        return instance(machine, view, interface, await questions.public(interface))
+        found = instance(machine, view, interface, await questions.public(interface))
+        if found.state is InstanceState.STOPPED:
+            names.check_kubelet(machine, target)
+        return found
 
     async def _check_moved(self, questions: Questions, target: Target) -> None:
         """Refuse to take a machine for gone that has another id since it was moved.

@@ -65,6 +65,23 @@ def of_kubelet(found: Sequence[Document], target: Target) -> Sequence[Document]:
     return left
 
 
+def check_kubelet(machine: Mapping[str, Any], target: Target) -> None:
+    """Refuse a machine of a provider id that is off, if the Node's kubelet runs on another one.
+
+    The kubelet of a machine that takes over a name goes on with the Node of the former one.
+
+    Raises:
+        IdentityConflict: The kubelet reports the UUID of another machine.
+    """
+    uuid = str(part(machine, "vmId") or "").lower()
+    if target.id is not None and uuid and target.uuids and uuid not in target.uuids:
+        raise IdentityConflict(
+            f"the machine {machine['id']} of the provider id, which has the UUID {uuid}, does not"
+            f" run, but the Node's kubelet reports {target.uuids[-1]}, of another machine: delete"
+            " the Node, so that it is made anew"
+        )
+
+
 def is_unmanaged(node: Node) -> bool:
     """Tell whether a Node's labels say that its machine is not in Azure."""
     return node.metadata.labels.get(LABEL_MANAGED, "").lower() == "false"
