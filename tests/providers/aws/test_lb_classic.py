@@ -373,6 +373,27 @@ async def test_a_group_that_others_use_too_still_reaches_hosts(aws: StrictAWS) -
         assert seen.rules() == frozenset()
 
 
+async def test_the_group_of_one_that_goes_still_reaches_the_hosts_of_another(
+    aws: StrictAWS,
+) -> None:
+    """A Service of the namespace may name it in the place of a group of its own."""
+    async with classic(aws) as (site, seen):
+        ids = site.machines(1)
+        desired = site.desired(ids)
+        await site.made(desired)
+        own = seen.own()["GroupId"]
+        other = site.desired(ids, uid=OTHER_UID, asked={"security-groups": own})
+        await site.made(other)
+        answer = await site.delete(desired)
+        assert isinstance(answer, Pending)
+        assert other.ref.name in answer.reason
+        assert seen.described() is None
+        assert seen.rules() == {from_group(own)}
+        await site.deleted(other)
+        await site.deleted(desired)
+        assert (seen.rules(), seen.groups()) == (frozenset(), {})
+
+
 async def test_the_own_group_goes_when_another_is_given(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(1)

@@ -101,6 +101,22 @@ def _having(**fields: object) -> Callable[[Any], Any]:
     return lambda before: with_group(before, msgspec.structs.replace(before.group, **fields))
 
 
+async def classic_with(api: "Api", group: str, beside: str) -> list[str]:
+    """Return the names of all classic load balancers with a security group, but for one.
+
+    Those of other kinds reach hosts without rules that name a group.
+
+    Raises:
+        CloudError: AWS does not answer.
+    """
+    found = await api.pages("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions")
+    return [
+        str(one["LoadBalancerName"])
+        for one in found
+        if one["LoadBalancerName"] != beside and group in (one.get("SecurityGroups") or ())
+    ]
+
+
 class OwnGroups:
     """The calls that find, make and delete such groups."""
 
@@ -176,24 +192,25 @@ class OwnGroups:
         return Group(answer["GroupId"], tags=tags_of(parameters["TagSpecifications"][0]))
 
     async def foresee_let_go(
-        self, group: Group | None, hosts: HostGroups | None
+        self, group: Group | None, hosts: HostGroups | None, beside: str
     ) -> tuple[PartChange, ...]:
         """Return what `let_go` would delete.
 
         Raises:
             CloudError: AWS does not answer.
         """
-        if group is None:
+        if group is None or (hosts and await classic_with(self._api, group.id, beside)):
             return ()
         naming = await hosts.naming({group.id}) if hosts is not None else {}
         return (*rules_part_changes(naming), PartChange("delete", f"security group {group.id}"))
 
-    async def let_go(self, group: Group | None, hosts: HostGroups | None) -> str:
+    async def let_go(self, group: Group | None, hosts: HostGroups | None, beside: str) -> str:
         """Delete a group that no load balancer needs any more, and the rules that name it.
 
         Args:
             group: The group to delete, or None.
             hosts: The groups of the hosts; None to leave their rules alone.
+            beside: The name of the load balancer that the group was made for.
 
         Returns:
             The reason to wait: a load balancer that is being deleted uses the group for a while. ""
@@ -205,6 +222,9 @@ class OwnGroups:
         if group is None:
             return ""
         if hosts is not None:
+            # Another may have been given it, whose hosts nobody would reach without the rules.
+            if others := ", ".join(await classic_with(self._api, group.id, beside)):
+                return f"the security group {group.id} is in use by the load balancer {others}, too"
             await hosts.forget_own(group.id)
         delete = partial(self._api.call, "ec2", "DeleteSecurityGroup", GroupId=group.id)
         return await delete_group(delete, _MEANINGS, f"the security group {group.id}")

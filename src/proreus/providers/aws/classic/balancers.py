@@ -102,7 +102,7 @@ class ClassicBalancers:
             await record.clear()
         former = self._former.get(lb.ref.uid, set()) - set(groups) | _former(before, groups)
         self._former[lb.ref.uid] = former
-        if left := await self._let_go(observed, former, keep=groups):
+        if left := await self._let_go(desired.name, observed, former, keep=groups):
             return Pending(_ASK_AGAIN, left, ingress)
         del self._former[lb.ref.uid]
         if doubtful:
@@ -132,7 +132,8 @@ class ClassicBalancers:
                 desired.name
             ):
                 found += rules_part_changes(await self._hosts.naming(former, HOST_RULE))
-        found += await self._own_groups.foresee_let_go(_idle(expected, groups), self._hosts)
+        idle = _idle(expected, groups)
+        found += await self._own_groups.foresee_let_go(idle, self._hosts, desired.name)
         return found
 
     async def _prepare(
@@ -196,7 +197,7 @@ class ClassicBalancers:
                 self._former[ref.uid] = former
                 return Pending(self._confirm, left)
             await self._api.call("elb", "DeleteLoadBalancer", LoadBalancerName=balancer.name)
-        if left := await self._let_go(observed, (), keep=()):
+        if left := await self._let_go(ref.name, observed, (), keep=()):
             return Pending(_ASK_AGAIN, left)
         return Done(found=balancer is not None or observed.group is not None)
 
@@ -218,15 +219,16 @@ class ClassicBalancers:
         return Observed(balancer, group)
 
     async def _let_go(
-        self, observed: Observed, former: Collection[str], *, keep: Collection[str]
+        self, name: str, observed: Observed, former: Collection[str], *, keep: Collection[str]
     ) -> str:
-        """Delete the own group unless it is kept; return the reason to wait, or "".
+        """Delete the own group of a load balancer unless it is kept; return the reason to wait.
 
         `former` are groups that the load balancer had.
         """
         if left := await self._forget_given(former, observed):
             return left
-        return await self._own_groups.let_go(_idle(observed, keep), self._hosts)
+        idle = _idle(observed, keep)
+        return await self._own_groups.let_go(idle, self._hosts, name)
 
     async def _forget_given(
         self, groups: Collection[str], observed: Observed, beside: str = ""

@@ -109,7 +109,7 @@ class NetworkBalancers:
             return Pending(_ASK_AGAIN, f"load balancer {desired.name} is {balancer.state}", ingress)
         if idle := _idle(observed):
             await record.clear()
-        if left := await self._own_groups.let_go(idle, self._hosts):
+        if left := await self._own_groups.let_go(idle, self._hosts, desired.name):
             return Pending(_ASK_AGAIN, left, ingress)
         refused_nodes = {node: refused[id_] for node, id_ in targets.items() if id_ in refused}
         answer = Ensured(ingress, {**rejected, **refused_nodes})
@@ -130,7 +130,8 @@ class NetworkBalancers:
         if self._hosts is not None:
             access = self._access(lb, desired, expected, subnets)
             found += rules_part_changes((await self._hosts.foresee(access))[0])
-        found += await self._own_groups.foresee_let_go(_idle(expected), self._hosts)
+        idle = _idle(expected)
+        found += await self._own_groups.foresee_let_go(idle, self._hosts, desired.name)
         return found
 
     async def _prepare(
@@ -167,7 +168,7 @@ class NetworkBalancers:
         await converge(observed, plan.delete_steps, partial(take, self._api, self._own_groups))
         if self._hosts is not None:
             await self._hosts.allow(network_access(ref.name, (), frozenset(), self._living))
-        if left := await self._own_groups.let_go(observed.group, self._hosts):
+        if left := await self._own_groups.let_go(observed.group, self._hosts, ref.name):
             return Pending(_ASK_AGAIN, left)
         return Done(found=observed != Observed())
 
