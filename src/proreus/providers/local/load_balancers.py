@@ -170,7 +170,7 @@ class LocalLoadBalancers:
         self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """Read the kernel, and return what `ensure` would change."""
-        async with self._turn:
+        async with self._turn.own:
             shown = await self._show()
         state = shown.state
         is_damaged = self._work(state, shown) != Work()
@@ -385,7 +385,7 @@ class LocalLoadBalancers:
         """Keep the set filled that shows this machine alive, if it may be."""
         if self._room is not None and not self._room.is_heard():
             return False  # another gateway may answer, and this one could not know
-        async with self._turn:
+        async with self._turn.own:
             if self._state.balancers:
                 commands = nft_changes.holding(self._gateway.nft_table, self._hold)
                 await self._calls.write("hold_addresses", lambda: self._kernel.change(commands))

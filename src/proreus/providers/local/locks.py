@@ -29,12 +29,15 @@ class Turn:
 
     Managers of several clusters may share a table. Each change is made from what the kernel showed
     before: of two that are made side by side, one would undo parts of the other.
+
+    Attributes:
+        own: The turn among this manager's verbs alone, for what is not made from what was read.
     """
 
     def __init__(self, patience: float = PATIENCE) -> None:
         """Keep the seconds to wait for other managers."""
         self._patience = patience
-        self._own = asyncio.Lock()
+        self.own = asyncio.Lock()
         self._lock: socket.socket | None = None
 
     async def __aenter__(self) -> Self:
@@ -43,11 +46,11 @@ class Turn:
         Raises:
             CloudError: Another manager has it for too long.
         """
-        await self._own.acquire()
+        await self.own.acquire()
         try:
             self._lock = await self._bound()
         except BaseException:
-            self._own.release()
+            self.own.release()
             raise
         return self
 
@@ -61,7 +64,7 @@ class Turn:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-        self._own.release()
+        self.own.release()
 
     async def _bound(self) -> socket.socket:
         with contextlib.ExitStack() as stack:
