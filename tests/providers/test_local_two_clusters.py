@@ -28,7 +28,7 @@ from proreus.cloudprovider import (
 )
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import LoadBalancerIngress, ServicePort
-from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig, Vrrp
+from proreus.providers.local.config import Gateway, HealthChecks, LocalConfig, PoolConfig, Vrrp
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.kernel import Kernel
 from proreus.providers.local.load_balancers import LocalLoadBalancers
@@ -47,7 +47,11 @@ OTHER = ClusterIdentity("two", "uid-of-two")
 ALONE = Gateway()
 HOLDING = Gateway(hold=timedelta(seconds=30))
 SHARING = Gateway(interfaces=("here",), vrrp=Vrrp(enabled=True))
-CONFIG = LocalConfig(pools={"default": PoolConfig(addresses=("10.9.255.0/24",))})
+CONFIG = LocalConfig(
+    pools={"default": PoolConfig(addresses=("10.9.255.0/24",))},
+    # No node answers here; what is told of them must not come in between.
+    health_checks=HealthChecks(interval=timedelta(hours=1)),
+)
 NAMED = r"another cluster.*uid-of-two.*gateways of its own.*nft delete table inet proreus"
 
 
