@@ -39,7 +39,8 @@ test "$1" = child || "$0" child &
 while true; do sleep 1; done
 """
 SLOW = """#!/bin/sh
-trap 'trap "" TERM; sleep 1.2; touch {done}; exit 0' TERM
+trap 'trap "" TERM; sleep 0.8; touch {done}; exit 0' TERM
+touch {ready}
 while true; do sleep 0.05; done
 """
 
@@ -280,12 +281,11 @@ async def test_a_room_waits_until_keepalived_has_taken_leave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the one who closes it is cancelled; keepalived tells the others meanwhile."""
-    done = tmp_path / "done"
-    in_the_place_of_keepalived(SLOW.format(done=done), tmp_path, monkeypatch)
+    done, ready = tmp_path / "done", tmp_path / "ready"
+    in_the_place_of_keepalived(SLOW.format(done=done, ready=ready), tmp_path, monkeypatch)
     room = Room(GATEWAY, "gateway")
     room.open()
-    await until("it runs", lambda: programs_here("keepalived"))
-    await asyncio.sleep(0.3)
+    await until("it runs", ready.exists)
     closing = asyncio.create_task(room.close())
     await asyncio.sleep(0.3)
     closing.cancel()
