@@ -7,12 +7,20 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from proreus.cloudprovider import CloudError, Refused, all_but_refused, ask_all, attempt, in_parts
+from proreus.cloudprovider import (
+    CloudError,
+    IdentityConflict,
+    Refused,
+    all_but_refused,
+    ask_all,
+    attempt,
+    in_parts,
+)
 from proreus.cloudprovider.lookups import (
     Recent,
-    machine_of_kubelet,
     most_first,
     random_system_uuids,
+    runs_elsewhere,
     swapped,
 )
 from proreus.testing.objects import node
@@ -44,12 +52,19 @@ def test_only_random_uuids_may_be_random_ids_in_either_byte_order() -> None:
         assert random_system_uuids(node("n1", system_uuid=told)) == ()
 
 
-def test_a_machine_that_is_shown_goes_before_an_error() -> None:
-    error, shown = CloudError("down"), {"id": "b"}
-    known = {"a": error, "b": shown, "c": None}
-    assert machine_of_kubelet(("a", "b"), known) is shown
-    assert machine_of_kubelet(("a", "c"), known) is error
-    assert machine_of_kubelet(("c", "d"), known) is None
+def test_of_what_a_kubelet_may_run_on_a_machine_that_is_shown_goes_before_an_error() -> None:
+    error = CloudError("down")
+    known: dict[str, Mapping[str, str] | CloudError | None] = {
+        "a": error,
+        "b": {"id": "b", "name": "worker"},
+        "c": None,
+    }
+    for named in ("gone", ""):
+        conflict = runs_elsewhere(named, ("a", "b"), known)
+        assert isinstance(conflict, IdentityConflict)
+        assert "the machine b, called worker" in str(conflict)
+    assert runs_elsewhere("gone", ("a", "c"), known) is error
+    assert runs_elsewhere("gone", ("c", "d"), known) is None
 
 
 async def test_a_failure_costs_no_other_question() -> None:

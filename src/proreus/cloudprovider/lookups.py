@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, IdentityConflict
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import KubeObject, Node
@@ -72,15 +72,26 @@ def random_system_uuids(node: Node) -> tuple[str, ...]:
     return tuple(uuid for uuid in system_uuids(node) if _RANDOM.fullmatch(uuid))
 
 
-def machine_of_kubelet(uuids: Iterable[str], known: Mapping[str, Answer]) -> Answer | None:
-    """Return the machine on which a kubelet runs by its word, or else why nobody knows. Pure.
+def runs_elsewhere(
+    id_: str, uuids: Iterable[str], known: Mapping[str, Mapping[str, Any] | CloudError | None]
+) -> CloudError | None:
+    """Return why a Node's machine is not that of its id or name, if its kubelet tells so. Pure.
 
     Args:
-        uuids: What the machine's id may be.
-        known: The answers about ids: a machine as the cloud describes it, an error, or None.
+        id_: The machine's id in the Node's provider id; "" if it was looked for by its name.
+        uuids: What the id of the machine may be on which the kubelet runs, by its word.
+        known: The answers about these: a machine with `id` and `name`, an error, or None.
     """
-    found = [known[uuid] for uuid in uuids if known.get(uuid) is not None]
-    return next((one for one in found if isinstance(one, Mapping)), next(iter(found), None))
+    found = [one for uuid in uuids if (one := known.get(uuid)) is not None]
+    machine = next((one for one in found if isinstance(one, Mapping)), None)
+    if machine is None:
+        return next((one for one in found if isinstance(one, CloudError)), None)
+    named = f"the machine {id_} of its provider id" if id_ else "the one of its name"
+    return IdentityConflict(
+        f"the kubelet of the Node reports the UUID of the machine {machine['id']}, called"
+        f" {machine.get('name')}, and not of {named}: delete the Node and restart its kubelet,"
+        " with --provider-id if the machine has another name, so that it makes the Node anew"
+    )
 
 
 def swapped(uuid: str) -> str:

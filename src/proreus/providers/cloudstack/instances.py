@@ -10,7 +10,7 @@ from proreus.cloudprovider.lookups import (
     all_but_refused,
     ask_all,
     attempt,
-    machine_of_kubelet,
+    runs_elsewhere,
 )
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node
@@ -200,16 +200,9 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
     """
     if wanted.problem:
         return InvalidRequest(wanted.problem)
-    other = machine_of_kubelet(doubtful(wanted, found), found.of_kubelets)
-    if isinstance(other, CloudError):
-        return other
-    if other is not None:
-        named = f"the machine {wanted.id} of its provider id" if wanted.id else "that of its name"
-        return IdentityConflict(
-            f"the kubelet of the Node reports the UUID of the machine {id_of(other)}, called"
-            f" {other.get('name')}, and not of {named}: delete the Node and restart its kubelet,"
-            " with --provider-id if the machine has another name, so that it makes the Node anew"
-        )
+    problem = runs_elsewhere(wanted.id, doubtful(wanted, found), found.of_kubelets)
+    if problem is not None:
+        return problem
     return _by_id(wanted, found) if wanted.id else _by_name(wanted, found)
 
 

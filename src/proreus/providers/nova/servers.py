@@ -8,7 +8,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import InstanceState, NotFound
-from proreus.cloudprovider.lookups import ask_all, attempt, in_parts, machine_of_kubelet
+from proreus.cloudprovider.lookups import ask_all, attempt, in_parts, runs_elsewhere
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.nova.machines import Described, id_of, state_of
 from proreus.providers.nova.names import Target, pattern
@@ -155,16 +155,9 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
     """
     if wanted.problem:
         return InvalidRequest(wanted.problem)
-    other = machine_of_kubelet(doubtful(wanted, found), found.of_kubelets)
-    if isinstance(other, CloudError):
-        return other
-    if other is not None:
-        named = f"server {wanted.id} of its provider id" if wanted.id else "the one of its name"
-        return IdentityConflict(
-            f"the kubelet of the Node reports the UUID of server {id_of(other)}, called"
-            f" {other.get('name')}, and not of {named}: delete the Node and restart its kubelet,"
-            " with --provider-id if the server has another name, so that it makes the Node anew"
-        )
+    problem = runs_elsewhere(wanted.id, doubtful(wanted, found), found.of_kubelets)
+    if problem is not None:
+        return problem
     return _by_id(wanted, found) if wanted.id else _by_name(wanted, found)
 
 
