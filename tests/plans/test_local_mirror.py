@@ -49,9 +49,11 @@ def state(
     refused: tuple[LoadBalancer, ...] = (),
     cluster: str = CLUSTER.uid,
     pools: Sequence[Pool] = POOLS,
+    machines: tuple[str, ...] = (),
 ) -> State:
     refs = [one.ref for one in refused]
-    return mirrored(before or State(), desired, refs, pools, REACH, leave=leave, cluster=cluster)
+    given = (before or State(), desired, refs, pools, REACH)
+    return mirrored(*given, machines=machines, leave=leave, cluster=cluster)
 
 
 def ports(found: State) -> dict[str, set[int]]:
@@ -178,3 +180,11 @@ def test_services_that_have_exchanged_their_ports_have_them() -> None:
     before = state(shared("web", 80), shared("shop", 81))
     found = state(shared("web", 81), shared("shop", 80), before=before)
     assert ports(found) == {"default/web": {81}, "default/shop": {80}}
+
+
+def test_addresses_of_nodes_that_a_status_shows_are_not_taken_from_them() -> None:
+    """As after k3s' own balancer, which writes the addresses of its nodes into the status."""
+    left = web("192.0.2.3", "192.0.2.4")
+    assert state(left, machines=("192.0.2.3", "192.0.2.4")).balancers == {}
+    had = state(left)
+    assert state(left, before=had, machines=("192.0.2.3", "192.0.2.4")) == had

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import structs
+
 from proreus.cloudprovider import (
     CloudError,
     ClusterIdentity,
@@ -15,7 +17,13 @@ from proreus.cloudprovider import (
 )
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.load_balancers import LoadBalancer, PartChange
-from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service, ServicePort
+from proreus.kube.objects import (
+    Condition,
+    KubeObject,
+    LoadBalancerIngress,
+    Service,
+    ServicePort,
+)
 from proreus.providers.local import LocalCloud
 from proreus.providers.local.bgp.config import BGP, Peer
 from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig
@@ -174,3 +182,13 @@ async def test_all_services_are_read_as_often_for_many_as_for_one() -> None:
                 await call([wanted(balancers, one) for one in batch])
                 looks.append(shown.looks)
             assert looks[0] == looks[1]
+
+
+async def test_the_address_of_a_node_that_another_balancer_left_in_the_status_is_not_kept() -> None:
+    left = service("a", "192.0.2.1")
+    async with leader(Cache(left)) as balancers:
+        assert await ensure(balancers, left) == [["192.0.2.2"]]
+    status = structs.replace(left.status, conditions=(Condition("LoadBalancerReady", "True"),))
+    ours = structs.replace(left, status=status)
+    async with leader(Cache(ours)) as balancers:
+        assert await ensure(balancers, ours) == [["192.0.2.1"]], "any kubelet can claim it"

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from proreus.cloudprovider import (
     CloudError,
@@ -22,6 +23,7 @@ from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import (
     LABEL_EXCLUDE_LB,
     ClientIPConfig,
+    Condition,
     NodeAddress,
     ServicePort,
     SessionAffinityConfig,
@@ -107,6 +109,25 @@ async def test_the_address_of_a_node_that_is_no_host_is_never_given_out(lab: Lab
         assert isinstance(answer, InvalidRequest)
         assert "is in use by the node control" in str(answer)
         await delete(balancers, web)
+
+
+async def test_a_service_does_not_keep_the_address_of_a_node_that_another_balancer_wrote(
+    lab: Lab,
+) -> None:
+    """k3s' own one writes the nodes' addresses into the status, and leaves them there."""
+    addresses = [NodeAddress("InternalIP", VIP)]
+    other = objects.node("other", "local://other", addresses=addresses)
+    ours = Condition("LoadBalancerReady", "True", reason="Ensured")
+    async with local_manager.manager(f"{VIP}-{OTHER}", VIP6, nodes=(other,)) as (balancers, _):
+        left = desired(balancers, "one", "two", has=VIP)
+        assert await ensure(balancers, left) == [(OTHER, VIP6)]
+        assert VIP not in run("ip", "route", "show", "dev", "proreus0")
+        await delete(balancers, left)
+        shown = desired(balancers, "one", "two", has=VIP)
+        status = structs.replace(shown.service.status, conditions=(ours,))
+        known = structs.replace(shown, service=structs.replace(shown.service, status=status))
+        assert await ensure(balancers, known) == [(VIP, VIP6)], "it is a kubelet that claims it"
+        await delete(balancers, known)
 
 
 async def test_a_service_that_is_deleted_leaves_nothing_and_takes_nothing_of_others(

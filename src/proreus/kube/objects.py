@@ -45,6 +45,8 @@ ANNOTATION_PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 """The annotation with the kubelet's `--node-ip`, which must be among the cloud's addresses."""
 ANNOTATION_SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 """The annotation with CIDRs that may connect; `spec.loadBalancerSourceRanges` wins."""
+CONDITION_LOAD_BALANCER_READY = "LoadBalancerReady"
+"""The condition of a Service that tells how its load balancer is."""
 FINALIZER_LOAD_BALANCER = "service.kubernetes.io/load-balancer-cleanup"
 """The finalizer that keeps a Service until its load balancer is gone."""
 

@@ -22,9 +22,14 @@ from proreus.cloudprovider.errors import (
 )
 from proreus.cloudprovider.load_balancers import Host
 from proreus.controllers.events import scrub
-from proreus.kube.objects import Condition, Service, condition
+from proreus.kube.objects import (
+    CONDITION_LOAD_BALANCER_READY,
+    Condition,
+    Service,
+    condition,
+)
 
-CONDITION = "LoadBalancerReady"
+CONDITION = CONDITION_LOAD_BALANCER_READY
 
 NAMES_LIMIT: Final = 20
 """How many nodes one message names; as the Go controller."""

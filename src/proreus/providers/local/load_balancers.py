@@ -39,7 +39,7 @@ from proreus.providers.local.locks import Turn
 from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Condition, State, Target
 from proreus.providers.local.taken import Occupied
-from proreus.providers.local.usage import Named, in_use, occupied, taken_of
+from proreus.providers.local.usage import Named, in_use, occupied, of_machines, taken_of
 from proreus.providers.local.work import Work, work
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,6 @@ COUNTED_EVERY: Final = 10.0
 """Seconds between two readings of the counters."""
 REPAIRED_EVERY: Final = 30.0
 """Seconds between two comparisons of the kernel with what it should have."""
-
 _LOOKED_EVERY: Final = 1.0
 
 
@@ -210,18 +209,17 @@ class LocalLoadBalancers:
             if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
             leave = self._now() + draining if draining else 0.0
-            given = (self._pools, self._reach)
-            return mirrored(state, desired, refused, *given, leave=leave, cluster=cluster)
+            given = (state, desired, refused, self._pools, self._reach)
+            machines = self._machines(state)
+            return mirrored(*given, machines=machines, leave=leave, cluster=self._claim.cluster)
 
-        cluster = self._claim.cluster
         draining = self._settings.draining.total_seconds()
         await self._change(edit)
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Delete the Services' rules and addresses, if they are of the ref's cluster."""
 
-        def edit(state: State, shown: Observed) -> State:
-            del shown
+        def edit(state: State, _: Observed) -> State:
             for ref in gone:
                 found = state.balancers.get(ref.uid)
                 if found is not None and found.cluster == ref.cluster.uid:
@@ -256,7 +254,8 @@ class LocalLoadBalancers:
         uid = lb.ref.uid
         existing = state.balancers.get(uid)
         current = existing.addresses.values() if existing is not None else ()
-        request = pools.request_for(lb, current, self._context.listers.get("namespaces"))
+        namespaces = self._context.listers.get("namespaces")
+        request = pools.request_for(lb, current, namespaces, occupied.machines)
         assigned = pools.assign(request, occupied, self._pools)
         if isinstance(assigned, pools.Refused):
             raise assigned.error
@@ -275,9 +274,13 @@ class LocalLoadBalancers:
 
     def _occupied(self, state: State, routed: Iterable[str] = ()) -> Occupied:
         """Return which addresses nobody else may get."""
-        listers, machines = self._context.listers, state.machines.values()
-        used = in_use(listers["nodes"].all(), self._reach, routed, machines, self._named())
-        return occupied(state, self._claim.cluster, listers["services"].all(), used)
+        services, machines = self._context.listers["services"].all(), self._machines(state)
+        used = in_use(machines, self._reach, routed)
+        return occupied(state, self._claim.cluster, services, used, machines)
+
+    def _machines(self, state: State) -> Mapping[str, str]:
+        nodes = self._context.listers["nodes"].all()
+        return of_machines(nodes, state.machines.values(), self._named())
 
     async def _change(self, edit: Callable[[State, Observed], State]) -> None:
         """Read the kernel, edit the state, and apply it."""
@@ -324,9 +327,8 @@ class LocalLoadBalancers:
     async def _show(self) -> Observed:
         shown = await self._calls.read("show", self._kernel.show)
         self._claim = refusals.claim(self._context.cluster.uid, self._gateway, shown)
-        self._reach = network.reach(
-            shown.interfaces, nft.Settings(mask=self._gateway.mark_mask).marks
-        )
+        marks = nft.Settings(mask=self._gateway.mark_mask).marks
+        self._reach = network.reach(shown.interfaces, marks)
         return shown
 
     def _now(self) -> float:

@@ -4,12 +4,13 @@ It is the state that the leader would have, from what all gateways see: Services
 in their status.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.providers.local import plan, pools
-from proreus.providers.local.addresses import Pool, contains, parse
+from proreus.providers.local.addresses import Address, Pool, contains, parse
+from proreus.providers.local.given import given
 from proreus.providers.local.plan import Reach, State
 from proreus.providers.local.pools import ports_of
 from proreus.providers.local.refusals import unforwarded
@@ -24,9 +25,10 @@ def mirrored(
     state: State,
     desired: Sequence[LoadBalancer],
     refused: Sequence[LoadBalancerRef],
-    given: Sequence[Pool],
+    ranges: Sequence[Pool],
     reach: Reach,
     *,
+    machines: Iterable[str] = (),
     leave: float,
     cluster: str,
 ) -> State:
@@ -43,16 +45,19 @@ def mirrored(
         state: The state before.
         desired: All load balancers of the cluster that have an address.
         refused: Those whose Services ask for something impossible.
-        given: The pools of addresses.
+        ranges: The pools of addresses.
         reach: The networks and addresses that this machine reaches.
+        machines: The addresses of machines, which a new load balancer does not have.
         leave: When nodes that are no longer hosts lose their connections; 0 for at once.
         cluster: The cluster's UID.
     """
     foreign = {uid for uid, one in state.balancers.items() if one.cluster != cluster}
     staying = foreign.union(ref.uid for ref in refused)
-    wanted = {}
+    wanted, others = {}, frozenset(map(parse, machines))
     for lb in desired:
-        addresses = _addresses(lb, given)
+        before = state.balancers.get(lb.ref.uid)
+        own = map(parse, before.addresses.values() if before is not None else ())
+        addresses = _addresses(lb, ranges, others.difference(own))
         if unforwarded(lb) or _keeps_others(state, lb, addresses):
             staying.add(lb.ref.uid)
         elif addresses and lb.ref.uid not in foreign:
@@ -127,12 +132,13 @@ def _keeps_others(state: State, lb: LoadBalancer, addresses: Mapping[str, str]) 
     return has <= shown and not has <= set(addresses.values())
 
 
-def _addresses(lb: LoadBalancer, given: Sequence[Pool]) -> Mapping[str, str]:
+def _addresses(
+    lb: LoadBalancer, pools: Sequence[Pool], machines: Collection[Address | None]
+) -> Mapping[str, str]:
     """Return the addresses of the Service's status that are of pools, by family."""
     found = {}
-    for point in lb.ref.last_ingress:
-        address = parse(point.ip)
-        if address is not None and any(contains(pool, address) for pool in given):
+    for address in map(parse, given(lb, machines)):
+        if address is not None and any(contains(pool, address) for pool in pools):
             family = f"IPv{address.version}"
             if family in lb.families:
                 found[family] = str(address)

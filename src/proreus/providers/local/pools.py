@@ -12,7 +12,7 @@ An address serves several Services of one namespace if all of them carry the sam
 no port twice. Those of several namespaces share what the pool lets them, or have shared already.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -30,6 +30,7 @@ from proreus.providers.local.addresses import (
     parse,
     range_text,
 )
+from proreus.providers.local.given import given
 from proreus.providers.local.kept import is_decided, selects, serves_namespace
 from proreus.providers.local.taken import Occupied, Port, Taken
 
@@ -114,7 +115,10 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def request_for(
-    lb: LoadBalancer, current: Iterable[str] = (), namespaces: Lister[KubeObject] | None = None
+    lb: LoadBalancer,
+    current: Iterable[str] = (),
+    namespaces: Lister[KubeObject] | None = None,
+    machines: Collection[Address | None] = (),
 ) -> Request:
     """Return what the Service behind a load balancer asks for.
 
@@ -122,6 +126,7 @@ def request_for(
         lb: The desired load balancer, as the framework describes it.
         current: The addresses that the Service has in the kernel; those of its status are added.
         namespaces: The namespaces, if pools are kept for some by their labels.
+        machines: The addresses of nodes and other machines.
     """
     service = lb.service
     ref = lb.ref
@@ -137,7 +142,7 @@ def request_for(
         requested=_requested(service),
         pool=annotation(service, ANNOTATION_POOL),
         sharing_key=annotation(service, ANNOTATION_SHARING_KEY),
-        current=tuple(dict.fromkeys((*current, *(one.ip for one in ref.last_ingress if one.ip)))),
+        current=tuple(dict.fromkeys((*current, *given(lb, machines)))),
     )
 
 

@@ -46,13 +46,18 @@ class Occupied:
 
     Attributes:
         in_use: The addresses that are never given out, with who has them: nodes, this machine.
+        machines: Those of them that nodes and other machines have.
     """
 
     def __init__(
-        self, taken: Iterable[Taken] = (), in_use: Mapping[str, str] = MappingProxyType({})
+        self,
+        taken: Iterable[Taken] = (),
+        in_use: Mapping[str, str] = MappingProxyType({}),
+        machines: Iterable[str] = (),
     ) -> None:
         """Keep what Services have, and what nobody may get."""
         self.in_use = {parse(address): who for address, who in in_use.items()}
+        self.machines = frozenset(map(parse, machines))
         self._of: dict[str, tuple[Taken, ...]] = {}
         self._at: dict[Address | None, list[Taken]] = {}
         self._searches: dict[tuple[str, str], _Search] = {}

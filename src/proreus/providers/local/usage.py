@@ -77,7 +77,11 @@ def taken_of(state: State, uid: str, cluster: str) -> Iterator[Taken]:
 
 
 def occupied(
-    state: State, cluster: str, services: Iterable[KubeObject], used: Mapping[str, str]
+    state: State,
+    cluster: str,
+    services: Iterable[KubeObject],
+    used: Mapping[str, str],
+    machines: Iterable[str],
 ) -> Occupied:
     """Return the addresses in the kernel, and in the status of Services that it lacks.
 
@@ -86,23 +90,22 @@ def occupied(
         cluster: The uid of the cluster whose Services are not foreign.
         services: All Services of the cluster.
         used: What is in use otherwise, as `in_use` returns it.
+        machines: The addresses among these that `of_machines` returns.
     """
     others = (
         one
         for one in services
         if isinstance(one, Service) and one.metadata.uid not in state.balancers
     )
-    return Occupied((*taken(state, cluster), *taken_by(others)), used)
+    return Occupied((*taken(state, cluster), *taken_by(others)), used, machines)
 
 
-def in_use(
+def of_machines(
     nodes: Iterable[KubeObject],
-    reach: Reach,
-    routed: Iterable[str] = (),
     machines: Iterable[Machine] = (),
     named: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[str, str]:
-    """Return the addresses of nodes and of this machine, and `routed` ones, with their owners.
+    """Return the addresses of nodes and of machines that may be nodes, with their owners.
 
     All nodes are read and not a Service's hosts alone, which leave out nodes of the control plane
     and drained ones. `machines` are those that the kernel leads to, other clusters' among them, and
@@ -114,12 +117,19 @@ def in_use(
         for machine in machines
         for address in machine.addresses.values()
     }
-    found |= {
+    return found | {
         one.address: f"the node {node.metadata.name}"
         for node in nodes
         if isinstance(node, Node)
         for one in node.status.addresses
         if one.type in _IP_TYPES
     }
+
+
+def in_use(
+    machines: Mapping[str, str], reach: Reach, routed: Iterable[str] = ()
+) -> Mapping[str, str]:
+    """Return the addresses of machines and of this one, and `routed` ones, with their owners."""
+    found = dict(machines)
     found |= dict.fromkeys(routed, "a route of another program on this machine")
     return found | dict.fromkeys(reach.own, "this machine")

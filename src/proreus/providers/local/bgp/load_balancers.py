@@ -25,7 +25,7 @@ from proreus.providers.local import pools
 from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.plan import Reach
 from proreus.providers.local.taken import Occupied, Taken
-from proreus.providers.local.usage import Named, in_use
+from proreus.providers.local.usage import Named, in_use, of_machines
 
 _NO_MACHINE: Final = Reach(())
 """No machine's own addresses: the leader's are in nobody's way, as no traffic comes there."""
@@ -115,17 +115,17 @@ class AnnouncedLoadBalancers:
 
     def _occupied(self) -> Occupied:
         """Return what is taken: what was assigned, whatever the cache shows, and the rest."""
-        occupied = Occupied(
-            pools.taken_by(self._services()),
-            in_use(self._context.listers["nodes"].all(), _NO_MACHINE, named=self._named()),
-        )
+        machines = of_machines(self._context.listers["nodes"].all(), named=self._named())
+        taken = pools.taken_by(self._services())
+        occupied = Occupied(taken, in_use(machines, _NO_MACHINE), machines)
         for uid, assigned in self._assigned.items():
             occupied.give(uid, assigned)
         return occupied
 
     def _assign(self, lb: LoadBalancer, occupied: Occupied) -> pools.Assigned | pools.Refused:
         """Assign addresses to one Service, which then occupies them."""
-        request = pools.request_for(lb, namespaces=self._context.listers.get("namespaces"))
+        namespaces = self._context.listers.get("namespaces")
+        request = pools.request_for(lb, (), namespaces, occupied.machines)
         found = pools.assign(request, occupied, self._pools)
         if isinstance(found, pools.Assigned):
             occupied.give(lb.ref.uid, pools.taken_for(request, lb.ref.key, found))
