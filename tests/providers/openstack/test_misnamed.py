@@ -45,6 +45,26 @@ async def test_a_server_with_another_name_than_its_node_forwards_to_no_pods(
     assert len(wire.router["routes"]) == 2
 
 
+async def test_a_server_with_another_name_than_its_node_keeps_the_pairs_that_it_had(
+    wire: Wire,
+) -> None:
+    """Such as a node of another cluster in the subnet, with a router of its own."""
+    nodes = named_nodes(wire, 2, "theirs")
+    wire.ports.append(port("r", ROUTER, "10.0.0.1", allowed_address_pairs=[]))
+    wire.port("p-3")["allowed_address_pairs"] = [{"ip_address": "10.244.3.0/24"}]
+    wire.good_tokens = {f"token-{number}" for number in range(10)}
+    async with started(wire.config(sections=SECTION), context(nodes=nodes)) as provider:
+        assert provider.routes is not None
+        await provider.routes.apply(CLUSTER, nodes, desired_routes(nodes), [])
+    left = nodes[:2]
+    async with started(wire.config(sections=SECTION), context(nodes=left)) as provider:
+        assert provider.routes is not None
+        listed = await provider.routes.list(CLUSTER, left)
+        gone = [one for one in listed if one.destination == "10.244.3.0/24"]
+        await provider.routes.apply(CLUSTER, left, [], gone)
+    assert wire.pairs("p-3") == ["10.244.3.0/24"]
+
+
 @pytest.fixture
 async def site() -> AsyncIterator[Guarded]:
     made = Guarded()

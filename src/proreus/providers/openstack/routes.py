@@ -154,25 +154,23 @@ class OpenStackRoutes:
     async def _allow(self, made: Mapping[Route, Hop], work: _Work) -> dict[Route, bool]:
         """Let ports pass packets to pods; return whether each route's pair is new.
 
-        Routes whose port could not be changed are answered, and left out.
+        Routes whose port could not be changed are answered, and left out. So are those to servers
+        that are none of the cluster's by their names, also where the pair is there: it is theirs,
+        and would go with the route.
         """
         allowed: dict[Route, bool] = {}
         needed: dict[str, list[Route]] = {}
         for route, one in made.items():
             needed.setdefault(id_of(one.port), []).append(route)
-        new = [
-            one.port
-            for route, one in made.items()
-            if changed_pairs(one.port, [route.destination], ()) is not None
-        ]
-        strange = {**await self._reader.unlike(new), **work.strange}
+        unlike = await self._reader.unlike([one.port for one in made.values()])
 
         async def change(routes: list[Route]) -> None:
             port = made[routes[0]].port
             new = {
                 route: changed_pairs(port, [route.destination], ()) is not None for route in routes
             }
-            if any(new.values()) and (why := strange.get(id_of(port))):
+            why = unlike.get(id_of(port)) or (any(new.values()) and work.strange.get(id_of(port)))
+            if why:
                 work.answers.update(dict.fromkeys(routes, _not_ours(port, why)))
                 return
             try:
