@@ -16,6 +16,7 @@ from proreus.cloudprovider.instances import (
     NotFound,
     Ownership,
 )
+from proreus.cloudprovider.lookups import swapped
 from proreus.containment.inventory import Observation, Sighting
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
 from proreus.controllers.cloud_node_lifecycle.breaker import (
@@ -75,6 +76,9 @@ from proreus.kube.patch import Patch
 from proreus.testing import objects
 from proreus.testing.objects import changed
 
+UUID = "2e8c1f0a-1234-4abc-9234-0123456789ab"
+OTHER_UUID = "3e8c1f0a-1234-4abc-9234-0123456789ab"
+
 ApplyPatch = Callable[[Node, Patch], Node]
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -119,6 +123,12 @@ def node(
 
 def up(name: str, *taints: Taint) -> Node:
     return node(name, "True", *taints)
+
+
+def reporting(one: Node, uuid: str) -> Node:
+    """The Node, whose kubelet reports this UUID of its machine."""
+    info = msgspec.structs.replace(one.status.node_info, system_uuid=uuid)
+    return msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, node_info=info))
 
 
 def machine(state: InstanceState = InstanceState.RUNNING) -> Instance:
@@ -207,6 +217,25 @@ def test_when_a_node_ceases_to_be_ready_is_remembered_until_it_is_gone() -> None
     last.on_node(silent, None)
     last.on_node(None, None)
     assert last.ready_until(silent) == -math.inf
+
+
+def test_when_another_machine_reports_for_a_node_is_remembered_until_the_node_is_gone() -> None:
+    now = 0.0
+    last = LastReady(lambda: now)
+    silent, first, second = node("a"), reporting(node("a"), UUID), reporting(node("a"), OTHER_UUID)
+    for old, new in ((None, first), (first, reporting(node("a"), swapped(UUID).upper()))):
+        last.on_node(old, new)
+    for old, new in ((first, silent), (silent, second), (reporting(node("a"), "?"), second)):
+        last.on_node(old, new)  # what one of them reports is not known
+    last.on_node(first, changed(second, uid="of another Node"))
+    assert last.taken_over(second) == math.inf
+    now = 7.0
+    last.on_node(first, second)
+    now = 9.0
+    last.on_node(second, second)
+    assert last.taken_over(second) == 7.0
+    last.on_node(second, None)
+    assert last.taken_over(second) == math.inf
 
 
 def test_go_checks_nodes_of_any_age() -> None:
@@ -678,7 +707,13 @@ class Fleet:
             self.scope,
             lambda n: self.sightings.get(n.metadata.name, Sighting()),
             ready_until=self.last_ready.ready_until,
+            taken_over=self.last_ready.taken_over,
         )
+
+    def taken_over(self, name: str) -> None:
+        """The kubelet of another machine reports for the Node."""
+        first, second = (reporting(up(name), uuid) for uuid in (UUID, OTHER_UUID))
+        self.last_ready.on_node(first, second)
 
     def was_ready(self, *names: str) -> None:
         """The kubelets of these nodes have reported, and are silent again."""
@@ -1135,6 +1170,37 @@ def test_the_instance_of_a_node_that_outlived_it_may_come_back(apply_patch: Appl
     assert ANNOTATION_OUTLIVED not in after.metadata.annotations
     one.replace(msgspec.structs.replace(after, status=node("up0").status))
     assert deleted(one.after(5, TOMBSTONE)) == ["up0"]
+
+
+@pytest.mark.parametrize("lost", ["missing", "tombstone"])
+def test_a_node_that_another_machine_has_taken_over_does_not_go_with_the_former_one(
+    apply_patch: ApplyPatch, lost: str
+) -> None:
+    """Its kubelet reports for seconds, and is silent until it is done with its start."""
+    answer = TOMBSTONE if lost == "tombstone" else GONE
+    one = fleet(0, 4)
+    one.sightings["up0"] = Sighting(shown=0.0, **{lost: one.at})
+    one.taken_over("up0")
+    ((judged, mark),) = one.after(5).marks
+    marked = apply_patch(judged, mark)
+    assert ANNOTATION_OUTLIVED in marked.metadata.annotations
+    silent = msgspec.structs.replace(marked, status=node("up0").status)
+    one.replace(silent)
+    later = Fleet(silent, *(up(f"up{i}") for i in range(1, 4)))  # it starts with the mark alone
+    for found in (*one.until(1200, answer), *later.until(1200, answer)):
+        assert found.delete == ()
+        assert found.held["up0"].hold is Alert.OUTLIVED
+
+
+def test_a_machine_that_got_another_uuid_is_gone_when_it_goes() -> None:
+    """Such as one that was restored: the cloud has shown it since."""
+    one = fleet(0, 4)
+    one.taken_over("up0")
+    one.sightings["up0"] = Sighting(shown=one.at + 5)
+    assert one.after(10).marks == ()
+    one.sightings["up0"] = Sighting(shown=one.at, tombstone=one.at + 5)
+    one.replace(node("up0"))
+    assert deleted(one.after(10, TOMBSTONE)) == ["up0"]
 
 
 def test_a_node_whose_machine_has_just_gone_does_not_outlive_it() -> None:

@@ -72,6 +72,7 @@ class CloudNodeLifecycleController:
             known(self._instances, self._inventory, self._ages.known_for),
             ready_until=self._last_ready.ready_until,
             ready_since=self._last_ready.ready_since,
+            taken_over=self._last_ready.taken_over,
         )
         self._memory = Memory()
         self.unknown: frozenset[str] = frozenset()

@@ -31,7 +31,7 @@ class Alert(StrEnum):
     STRANGE = "strange"
     """The node is not deleted: the cloud did not know its machine even while it was Ready."""
     OUTLIVED = "outlived"
-    """The node is not deleted: it was Ready long after the cloud showed its instance as gone."""
+    """The node is not deleted: it has another machine than the instance that is gone."""
     NO_SCOPE = "no-scope"
     """The node is not deleted: the provider does not say which scope it is of."""
     IN_SERVICE = "in-service"

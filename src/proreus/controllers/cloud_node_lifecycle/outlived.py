@@ -1,12 +1,14 @@
-"""Keep Nodes that have outlived their instance: Ready long after the cloud showed it as terminated.
+"""Keep Nodes that have outlived their instance: they have another machine by now.
 
 A tombstone says of an id that its machine is gone. A machine that goes makes its Node not Ready, in
 less than a minute unless Kubernetes is told to wait for longer. So a Node that stays Ready for ten
 has another machine: one that got the name of the first while its Node was still there; or an
-inventory is wrong. Nothing that the cloud says of the id proves anything of that machine. Pure.
+inventory is wrong. The same is sure at once where the kubelet reports the UUID of another machine
+than before. Nothing that the cloud says of the id proves anything of that machine. Pure.
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from math import inf
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
@@ -17,9 +19,9 @@ from proreus.kube.objects import Node
 from proreus.kube.patch import Patch
 
 ANNOTATION_OUTLIVED: Final = "proreus.io/outlived-instance"
-"""Set on a Node that stays Ready though the cloud shows its instance as terminated.
+"""Set on a Node that has another machine than the instance which the cloud does not show any more.
 
-Without it, after a restart, a silent kubelet would let that tombstone delete the Node.
+Without it, after a restart, a silent kubelet would let the Node go with that instance.
 """
 
 
@@ -49,6 +51,9 @@ def _has_outlived(node: Node, before: Collection[Key], rules: Rules) -> bool:
     if not _is_judged(node, rules):
         return False
     seen = rules.known.sighting(node)
+    taken_over = rules.known.taken_over(node)
+    if seen.is_lost and taken_over < inf and (seen.shown is None or seen.shown < taken_over):
+        return True
     if seen.tombstone is None:
         return seen.shown is None and (key_of(node) in before or _is_marked(node))
     is_late = rules.at - seen.tombstone >= rules.policy.aside_after

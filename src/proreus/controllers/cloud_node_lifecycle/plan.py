@@ -340,7 +340,10 @@ def _ruling(fleet: Fleet, key: Key, findings: Findings, rules: Rules) -> Verdict
 
 
 _NO_SCOPE = "the provider does not say which credentials, endpoint or listing it belongs to"
-_OUTLIVED = "the node was Ready long after the cloud showed its instance as terminated"
+_OUTLIVED = (
+    "the node has another machine by now: it was Ready long after the cloud showed its instance as"
+    " terminated, or its kubelet reports another UUID than while the cloud knew the instance"
+)
 _NO_WITNESS = "no Ready node vouches for what the cloud says"
 
 

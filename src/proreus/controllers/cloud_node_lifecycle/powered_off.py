@@ -11,6 +11,7 @@ by its kubelet's own word has power.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
 import msgspec
 
@@ -172,14 +173,19 @@ def _awake(
 def _outlasting(nodes: Mapping[Key, Node], memory: ScopeMemory, rules: Rules) -> frozenset[Key]:
     """Return the nodes that reported for long while the cloud showed them as powered off.
 
-    Whoever asked, such as the refresh of all nodes. Without power no kubelet reports for so long.
+    Whoever asked, such as the refresh of all nodes. Without power no kubelet reports for so long,
+    and none begins to: then it is that of another machine, which has taken over the Node.
     """
     known = rules.known
     return frozenset(
         key
         for key, node in nodes.items()
         if (off := known.sighting(node).off) is not None
-        and (key in memory.outlasting or _reported(node, off, rules) >= rules.policy.outlasting)
+        and (
+            key in memory.outlasting
+            or off <= known.taken_over(node) < inf
+            or _reported(node, off, rules) >= rules.policy.outlasting
+        )
     )
 
 

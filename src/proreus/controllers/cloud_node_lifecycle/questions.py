@@ -57,6 +57,8 @@ class Known(msgspec.Struct, frozen=True):
         known_for: For how many seconds, at least, the Node has existed.
         ready_until: When the Node was seen to be Ready last, for one that is not Ready now.
         ready_since: Since when the Node is Ready, or was before it ceased to be.
+        taken_over: Since when the kubelet of another machine than before reports for the Node; inf
+            if none does.
     """
 
     owns: Owns
@@ -65,6 +67,7 @@ class Known(msgspec.Struct, frozen=True):
     known_for: KnownFor = always
     ready_until: Callable[[Node], float] = never
     ready_since: Callable[[Node], float] = always
+    taken_over: Callable[[Node], float] = always
 
     def was_there(self, node: Node, began: float) -> bool:
         """Tell whether the node's machine was there after `began`: shown, or the Node Ready."""
