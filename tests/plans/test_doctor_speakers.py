@@ -286,9 +286,10 @@ POOLS = (Pool(name="web", ranges=(parse_range("192.0.2.64/27"),)),)
 def test_the_status_shows_what_each_speaker_announces_the_ill_ones_first() -> None:
     services = [
         a_service("web", "192.0.2.65"),
-        a_service("near", "192.0.2.70", "198.51.100.1", policy="Local"),
+        a_service("near", "192.0.2.70", policy="Local"),
+        a_service("far", "198.51.100.1", policy="Local"),
     ]
-    slices = [a_slice("web", "one"), a_slice("near", "two")]
+    slices = [a_slice("web", "one"), a_slice("near", "two"), a_slice("far", "two")]
     nodes = [a_node("one"), a_node("two"), a_node("three", labels={LABEL_EXCLUDE_LB: ""})]
     pods = [
         a_pod("one", **ALL_WELL),

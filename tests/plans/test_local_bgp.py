@@ -194,3 +194,12 @@ def test_the_same_objects_give_the_same_decision() -> None:
     slices = {"default/a": [slice_("here")]}
     assert decide(services, slices, HERE, POOLS) == decide(services[::-1], slices, HERE, POOLS)
     assert decide(services, slices, HERE, POOLS).announced == {ip_address("192.0.2.70")}
+
+
+def test_the_addresses_of_nodes_that_another_balancer_left_are_not_announced() -> None:
+    """k3s' own one writes those of all its nodes into the status, and leaves them there."""
+    slices = (slice_("here"),)
+    assert decided(service("web", "192.0.2.65"), web=slices) == {"192.0.2.65": ""}
+    left = service("web", "192.0.2.65", "192.0.2.66", "2001:db8::65")
+    assert "192.0.2.65" not in decided(left, web=slices)
+    assert "192.0.2.66" not in decided(left, web=slices)

@@ -127,13 +127,17 @@ def _excluded(node: Node | None) -> str:
 def _addresses(service: Service, pools: Sequence[Pool] | None) -> Iterator[Address]:
     """Return the addresses of our pools that packets for the Service may have.
 
-    With the IP mode Proxy kube-proxy does not know the address.
+    With the IP mode Proxy kube-proxy does not know the address. Of each family we give a Service
+    one: several are those of nodes, which a balancer there has left, such as that of k3s.
     """
     if service.spec.type != "LoadBalancer" or service.metadata.deletion_timestamp is not None:
         return
-    for one in service.status.load_balancer.ingress:
-        address = parse(one.ip) if one.ip and one.ip_mode != "Proxy" else None
-        if address is not None and (pools is None or any(contains(it, address) for it in pools)):
+    ingress = service.status.load_balancer.ingress
+    texts = (one.ip for one in ingress if one.ip and one.ip_mode != "Proxy")
+    shown = {address: None for text in texts if (address := parse(text)) is not None}
+    for address in shown:
+        is_alone = sum(one.version == address.version for one in shown) == 1
+        if is_alone and (pools is None or any(contains(it, address) for it in pools)):
             yield address
 
 
