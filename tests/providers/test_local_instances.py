@@ -140,7 +140,8 @@ def test_a_machine_that_took_over_an_address_is_no_former_one() -> None:
     for new in (node("n1", provider_id="local://SN-1"), node("n1", provider_id="")):
         assert from_inventory(old, INVENTORY, claimed([old, new])) == NotFound()
     assert from_inventory(node("old", "192.0.2.11", uuid="other"), INVENTORY) == NotFound()
-    for alone in ([], [old], [old, node("n4")]):
+    liar = node("n9", provider_id="local://SN-1")  # any kubelet can write that on a new Node
+    for alone in ([], [old], [old, node("n4")], [old, liar]):
         assert isinstance(from_inventory(old, INVENTORY, claimed(alone)), IdentityConflict)
 
 

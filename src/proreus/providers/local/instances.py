@@ -9,7 +9,6 @@ both are new, as of an entry without an id that is renamed, the address tells.
 import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -47,8 +46,8 @@ _TYPES: Final = ("ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 
 Probe = Callable[[Sequence[str]], Awaitable[bool]]
 """Whether a machine with these addresses answers."""
-Claims = Mapping[str, Collection[str]]
-"""The names of the Nodes that have a machine, by the machine's id, and by its name."""
+Claims = Collection[str]
+"""The names of the machines that have Nodes."""
 
 
 def owns(node: Node) -> Ownership:
@@ -198,28 +197,23 @@ def addresses_of(node: Node) -> tuple[NodeAddress, ...]:
 
 
 def claimed(nodes: Iterable[KubeObject]) -> Claims:
-    """Return the Nodes that have each machine, by their provider ids and names. Pure."""
-    found: dict[str, set[str]] = {}
-    for node in nodes:
-        if isinstance(node, Node):
-            name = node.metadata.name
-            for key in {name, machine_id(node.spec.provider_id) or name}:
-                found.setdefault(key, set()).add(name)
-    return found
+    """Return the machines that have Nodes, by name. Pure.
+
+    A kubelet can write any machine's provider id on its new Node, but not choose that one's name.
+    """
+    return frozenset(node.metadata.name for node in nodes)
 
 
-def from_inventory(
-    node: Node, inventory: Inventory, claims: Claims = MappingProxyType({})
-) -> InstanceAnswer:
+def from_inventory(node: Node, inventory: Inventory, claims: Claims = ()) -> InstanceAnswer:
     """Describe a Node's machine by the inventory. Pure.
 
     An entry with the address of a machine that is listed no more may be that machine, renamed. It
-    is another one if there is another Node of it.
+    is another one if there is a Node of its name.
 
     Args:
         node: The Node.
         inventory: The inventory.
-        claims: The Nodes that have each machine.
+        claims: The names of the machines that have Nodes.
     """
     problem = _not_ours(node)
     if problem is not None:
@@ -240,8 +234,7 @@ def from_inventory(
             f" that {id_} is gone (an entry with state: gone), or correct the id"
         )
     for heir in _heirs(node, inventory):
-        others = {*claims.get(heir.machine_id, ()), *claims.get(heir.name, ())}
-        if not others - {node.metadata.name}:
+        if heir.name not in claims:
             return IdentityConflict(
                 f"the Node's machine is {id_}, which the inventory lacks, and {heir.name}"
                 f" ({heir.machine_id}) has its address: if that is the same machine, give its"
