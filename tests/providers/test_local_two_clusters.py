@@ -292,10 +292,11 @@ async def test_managers_that_only_share_the_protocol_leave_each_other_alone() ->
     "second",
     [
         Gateway(nft_table="second"),
+        Gateway(nft_table="second", protocol=203, first_table=8300),
         Gateway(nft_table="second", device="second0"),
         Gateway(nft_table="second", device="second0", first_table=7299),
     ],
-    ids=["device", "routing tables", "routing tables that begin elsewhere"],
+    ids=["device", "device alone", "routing tables", "routing tables that begin elsewhere"],
 )
 async def test_a_manager_that_shares_ways_has_the_table_too_or_does_not_start(
     second: Gateway,
@@ -304,7 +305,10 @@ async def test_a_manager_that_shares_ways_has_the_table_too_or_does_not_start(
     async with manager(OTHER, ALONE) as theirs:
         await ensure(theirs, OTHER, "theirs")
         before = kernel()
-        with pytest.raises(CloudError, match=r"table proreus has the device .*nft-table"):
+        with pytest.raises(
+            CloudError,
+            match=r"table proreus has the device .*nft-table|proreus0 has routes of the protocol 202",
+        ):
             async with manager(CLUSTER, second):
                 pass
         assert kernel() == before

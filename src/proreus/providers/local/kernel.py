@@ -103,7 +103,8 @@ class Kernel:
         )  # fmt: skip
         settings = {name: value for name in names if (value := _setting(name)) is not None}
         device = any(link.get("ifname") == gateway.device for link in links)
-        if problem := network.not_our_device(links, gateway.device):
+        routes = self._on_device() if device and not state.balancers else ()
+        if problem := network.not_our_device(links, gateway, routes):
             raise CloudError(problem)
         own = frozenset(
             each["local"] for link in links for each in link.get("addr_info", ()) if "local" in each
@@ -281,6 +282,10 @@ class Kernel:
                     " rule-priority of its own; or, if the other one is no more, run 'nft delete"
                     f" table inet {table}' on this machine"
                 )
+
+    def _on_device(self) -> Sequence[Mapping[str, Any]]:
+        question = f"route show table all dev {self._gateway.device}"
+        return [one for way in network.FAMILIES.values() for one in self._ask(question, way)]
 
     def _ask(self, question: str, option: str) -> Sequence[Mapping[str, Any]]:
         done = _run(["ip", "-N", "-j", *_given(option), *question.split()])

@@ -32,6 +32,8 @@ _EVERYWHERE: Final = MappingProxyType({"IPv4": "0.0.0.0/0", "IPv6": "::/0"})
 LENGTH: Final = MappingProxyType({"IPv4": 32, "IPv6": 128})
 """How long the prefix of a single address is, by family."""
 _LOOPBACK: Final = "lo"
+_OF_KERNEL: Final = "2"
+"""The protocol of routes that the kernel itself makes."""
 
 
 class Interface(msgspec.Struct, frozen=True):
@@ -77,12 +79,15 @@ def interfaces(shown: Sequence[Mapping[str, Any]], device: str) -> tuple[Interfa
     )
 
 
-def not_our_device(shown: Sequence[Mapping[str, Any]], device: str) -> str:
+def not_our_device(
+    shown: Sequence[Mapping[str, Any]], gateway: Gateway, routes: Sequence[Mapping[str, Any]] = ()
+) -> str:
     """Return why the network device of the manager's name is not the one that it makes, or "".
 
-    That one has no addresses, and no other device is above or below it. Any other one would lose
-    its traffic, and go with the last load balancer.
+    That one has no addresses, no other device is above or below it, and nobody else's `routes` lead
+    to it. Any other one would lose its traffic, and go with the last load balancer.
     """
+    device, remedy = gateway.device, "set gateway device in the cloud-config to a name that no"
     is_used = any(device in {one.get("master"), one.get("link")} for one in shown)
     for one in shown:
         local = (each["local"] for each in one.get("addr_info", ()) if "local" in each)
@@ -90,9 +95,15 @@ def not_our_device(shown: Sequence[Mapping[str, Any]], device: str) -> str:
         is_linked = one.get("master") or one.get("link")
         if one.get("ifname") == device and (is_used or is_linked or own):
             return (
-                f"the network device {device} is in use, so it is not the manager's: set gateway"
-                " device in the cloud-config to a name that no device has"
+                f"the network device {device} is in use, so it is not the manager's: {remedy}"
+                " device has"
             )
+    protocols = {str(one.get("protocol")) for one in routes}
+    if others := sorted(protocols - {str(gateway.protocol), _OF_KERNEL}):
+        return (
+            f"the network device {device} has routes of the protocol {', '.join(others)}, so"
+            f" another manager or program uses it: {remedy} device has"
+        )
     return ""
 
 
