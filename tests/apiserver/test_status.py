@@ -60,17 +60,19 @@ async def test_it_shows_what_bgp_speakers_announce(site: Site, tmp_path: Path) -
             said = {"conditions": [{"type": "Ready", "status": ready}]}
             patch = Patch(PatchType.MERGE, {"status": said})
             await site.client.patch(PODS, meta["name"], patch, "default", "status")
-        await site.create_service("web")
-        shown_at = {"loadBalancer": {"ingress": [{"ip": "192.0.2.65"}, {"ip": "198.51.100.1"}]}}
-        patch = Patch(PatchType.MERGE, {"status": shown_at})
-        await site.client.patch(SERVICES, "web", patch, "default", "status")
-        slice_ = {
-            "metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}},
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": ["10.0.0.1"]}],
-            "ports": [],
-        }
-        await stack.enter_async_context(existing(site.client, ENDPOINT_SLICES, slice_, "default"))
+        for name, ip in (("web", "192.0.2.65"), ("far", "198.51.100.1")):
+            await site.create_service(name)
+            shown_at = {"loadBalancer": {"ingress": [{"ip": ip}]}}
+            patch = Patch(PatchType.MERGE, {"status": shown_at})
+            await site.client.patch(SERVICES, name, patch, "default", "status")
+            slice_ = {
+                "metadata": {"name": f"{name}-1", "labels": {"kubernetes.io/service-name": name}},
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": ["10.0.0.1"]}],
+                "ports": [],
+            }
+            of_slices = existing(site.client, ENDPOINT_SLICES, slice_, "default")
+            await stack.enter_async_context(of_slices)
         asked = (f"--kubeconfig={site.plane.kubeconfig}", "--once")
         _, without, _ = await status(*asked)
         config = tmp_path / "local.yaml"
