@@ -65,6 +65,8 @@ def test_of_what_a_kubelet_may_run_on_a_machine_that_is_shown_goes_before_an_err
         assert "the machine b, called worker" in str(conflict)
     assert runs_elsewhere("gone", ("a", "c"), known) is error
     assert runs_elsewhere("gone", ("c", "d"), known) is None
+    assert runs_elsewhere("gone", ("a",), error) is error
+    assert runs_elsewhere("gone", (), error) is None
 
 
 async def test_a_failure_costs_no_other_question() -> None:

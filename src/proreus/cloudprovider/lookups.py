@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict
-from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.instances import NotFound, Ownership
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import KubeObject, Node
 
@@ -73,15 +73,20 @@ def random_system_uuids(node: Node) -> tuple[str, ...]:
 
 
 def runs_elsewhere(
-    id_: str, uuids: Iterable[str], known: Mapping[str, Mapping[str, Any] | CloudError | None]
+    id_: str,
+    uuids: Collection[str],
+    known: Mapping[str, Mapping[str, Any] | CloudError | None] | CloudError,
 ) -> CloudError | None:
     """Return why a Node's machine is not that of its id or name, if its kubelet tells so. Pure.
 
     Args:
         id_: The machine's id in the Node's provider id; "" if it was looked for by its name.
         uuids: What the id of the machine may be on which the kubelet runs, by its word.
-        known: The answers about these: a machine with `id` and `name`, an error, or None.
+        known: The answers about these: a machine with `id` and `name`, an error, or None; or the
+            error that there are none.
     """
+    if isinstance(known, CloudError):
+        return known if uuids else None
     found = [one for uuid in uuids if (one := known.get(uuid)) is not None]
     machine = next((one for one in found if isinstance(one, Mapping)), None)
     if machine is None:
@@ -92,6 +97,16 @@ def runs_elsewhere(
         f" {machine.get('name')}, and not of {named}: delete the Node and restart its kubelet,"
         " with --provider-id if the machine has another name, so that it makes the Node anew"
     )
+
+
+def found_by_id(
+    id_: str, known: Mapping[str, Answer | CloudError | None] | CloudError
+) -> Answer | NotFound | CloudError:
+    """Return the answer about a machine from what was looked up by ids: None is absence. Pure."""
+    if isinstance(known, CloudError):
+        return known
+    machine = known[id_]
+    return NotFound() if machine is None else machine
 
 
 def swapped(uuid: str) -> str:

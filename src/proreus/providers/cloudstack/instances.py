@@ -10,6 +10,7 @@ from proreus.cloudprovider.lookups import (
     all_but_refused,
     ask_all,
     attempt,
+    found_by_id,
     runs_elsewhere,
 )
 from proreus.cloudprovider.refused import Refused
@@ -34,7 +35,7 @@ class Found(msgspec.Struct, frozen=True):
 
     by_id: Mapping[str, Described | CloudError | None] | CloudError
     by_name: Mapping[str, Sequence[Described]] | CloudError
-    of_kubelets: Mapping[str, Described | CloudError | None] = {}
+    of_kubelets: Mapping[str, Described | CloudError | None] | CloudError = {}
 
 
 class Machines:
@@ -148,8 +149,6 @@ class CloudStackInstances:
         found = Found(of_ids, of_names)
         uuids = {uuid for one in targets.values() for uuid in doubtful(one, found)}
         others = await attempt(self._machines.anywhere, uuids) if uuids else {}
-        if isinstance(others, CloudError):
-            others = dict.fromkeys(uuids, others)
         found = Found(of_ids, of_names, others)
         answers: dict[str, InstanceAnswer] = {}
         for node in nodes:
@@ -203,14 +202,7 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
     problem = runs_elsewhere(wanted.id, doubtful(wanted, found), found.of_kubelets)
     if problem is not None:
         return problem
-    return _by_id(wanted, found) if wanted.id else _by_name(wanted, found)
-
-
-def _by_id(wanted: Target, found: Found) -> Described | NotFound | CloudError:
-    if isinstance(found.by_id, CloudError):
-        return found.by_id
-    machine = found.by_id[wanted.id]
-    return NotFound() if machine is None else machine
+    return found_by_id(wanted.id, found.by_id) if wanted.id else _by_name(wanted, found)
 
 
 def _by_name(wanted: Target, found: Found) -> Described | NotFound | CloudError:

@@ -8,7 +8,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import InstanceState, NotFound
-from proreus.cloudprovider.lookups import ask_all, attempt, in_parts, runs_elsewhere
+from proreus.cloudprovider.lookups import ask_all, attempt, found_by_id, in_parts, runs_elsewhere
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.nova.machines import Described, id_of, state_of
 from proreus.providers.nova.names import Target, pattern
@@ -38,7 +38,7 @@ class Found(msgspec.Struct, frozen=True):
 
     by_id: Mapping[str, Described | CloudError | None] | CloudError
     by_name: Mapping[str, Sequence[Described]] | CloudError
-    of_kubelets: Mapping[str, Described | CloudError | None] = {}
+    of_kubelets: Mapping[str, Described | CloudError | None] | CloudError = {}
 
 
 class Servers:
@@ -62,8 +62,6 @@ class Servers:
         found = Found(of_ids, of_names)
         uuids = {uuid for one in targets for uuid in doubtful(one, found)}
         others = await attempt(self.by_id, uuids) if uuids else {}
-        if isinstance(others, CloudError):
-            others = dict.fromkeys(uuids, others)
         return Found(of_ids, of_names, others)
 
     async def by_id(self, ids: Collection[str]) -> dict[str, Described | CloudError | None]:
@@ -158,14 +156,7 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
     problem = runs_elsewhere(wanted.id, doubtful(wanted, found), found.of_kubelets)
     if problem is not None:
         return problem
-    return _by_id(wanted, found) if wanted.id else _by_name(wanted, found)
-
-
-def _by_id(wanted: Target, found: Found) -> Described | NotFound | CloudError:
-    if isinstance(found.by_id, CloudError):
-        return found.by_id
-    server = found.by_id[wanted.id]
-    return NotFound() if server is None else server
+    return found_by_id(wanted.id, found.by_id) if wanted.id else _by_name(wanted, found)
 
 
 def _by_name(wanted: Target, found: Found) -> Described | NotFound | CloudError:
