@@ -4,7 +4,7 @@ Their names hold the Service's UID or a digest of it, and are unique in a VPC, s
 an attempt left behind is found again.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -101,20 +101,20 @@ def _having(**fields: object) -> Callable[[Any], Any]:
     return lambda before: with_group(before, msgspec.structs.replace(before.group, **fields))
 
 
-async def classic_with(api: "Api", group: str, beside: str) -> list[str]:
-    """Return the names of all classic load balancers with a security group, but for one.
+async def users_of_groups(api: "Api", beside: str) -> Mapping[str, Sequence[str]]:
+    """Return the names of all classic load balancers but one, by their security groups.
 
     Those of other kinds reach hosts without rules that name a group.
 
     Raises:
         CloudError: AWS does not answer.
     """
-    found = await api.pages("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions")
-    return [
-        str(one["LoadBalancerName"])
-        for one in found
-        if one["LoadBalancerName"] != beside and group in (one.get("SecurityGroups") or ())
-    ]
+    users: dict[str, list[str]] = {}
+    for one in await api.pages("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions"):
+        if one["LoadBalancerName"] != beside:
+            for group in one.get("SecurityGroups") or ():
+                users.setdefault(group, []).append(str(one["LoadBalancerName"]))
+    return users
 
 
 class OwnGroups:
@@ -199,7 +199,7 @@ class OwnGroups:
         Raises:
             CloudError: AWS does not answer.
         """
-        if group is None or (hosts and await classic_with(self._api, group.id, beside)):
+        if group is None or (hosts and group.id in await users_of_groups(self._api, beside)):
             return ()
         naming = await hosts.naming({group.id}) if hosts is not None else {}
         return (*rules_part_changes(naming), PartChange("delete", f"security group {group.id}"))
@@ -223,8 +223,9 @@ class OwnGroups:
             return ""
         if hosts is not None:
             # Another may have been given it, whose hosts nobody would reach without the rules.
-            if others := ", ".join(await classic_with(self._api, group.id, beside)):
-                return f"the security group {group.id} is in use by the load balancer {others}, too"
+            if others := (await users_of_groups(self._api, beside)).get(group.id):
+                names = ", ".join(others)
+                return f"the security group {group.id} is in use by the load balancer {names}, too"
             await hosts.forget_own(group.id)
         delete = partial(self._api.call, "ec2", "DeleteSecurityGroup", GroupId=group.id)
         return await delete_group(delete, _MEANINGS, f"the security group {group.id}")

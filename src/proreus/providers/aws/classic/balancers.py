@@ -32,7 +32,7 @@ from proreus.providers.aws.groups import Access, HostGroups, classic_access, rul
 from proreus.providers.aws.identity import TAG_SERVICE, Place, pairs_of
 from proreus.providers.aws.listeners import classic_health_check, classic_listeners
 from proreus.providers.aws.names import targets_of
-from proreus.providers.aws.own_groups import DesiredGroup, Group, OwnGroups
+from proreus.providers.aws.own_groups import DesiredGroup, Group, OwnGroups, users_of_groups
 from proreus.providers.aws.rules import HOST_RULE
 from proreus.providers.aws.subnets import Subnet, Subnets
 from proreus.providers.aws.tenants import Named
@@ -128,9 +128,8 @@ class ClassicBalancers:
         groups = plan.groups_of(desired, expected)
         if self._hosts is not None:
             found += rules_part_changes((await self._hosts.foresee(_access(desired, expected)))[0])
-            if former := _given(_former(before, groups), expected) - await self._used_groups(
-                desired.name
-            ):
+            given = _given(_former(before, groups), expected)
+            if former := given - (await users_of_groups(self._api, desired.name)).keys():
                 found += rules_part_changes(await self._hosts.naming(former, HOST_RULE))
         idle = _idle(expected, groups)
         found += await self._own_groups.foresee_let_go(idle, self._hosts, desired.name)
@@ -241,20 +240,10 @@ class ClassicBalancers:
         given = _given(groups, observed)
         if not given or self._hosts is None:
             return ""
-        used = partial(self._used_groups, beside)
+        used = partial(users_of_groups, self._api, beside)
         left = await self._hosts.forget_given(given, used, beside)
         ids = ", ".join(sorted(left))
         return f"whether others use security groups is looked up once more: {ids}" if left else ""
-
-    async def _used_groups(self, beside: str) -> set[str]:
-        """Return the security groups of all classic load balancers but one."""
-        found = await self._api.pages("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions")
-        return {
-            group
-            for one in found
-            if one["LoadBalancerName"] != beside
-            for group in one.get("SecurityGroups") or ()
-        }
 
 
 def _used(balancer: Balancer | None) -> frozenset[str]:
