@@ -100,6 +100,9 @@ def is_misnamed(node: Node, nodes: Iterable[KubeObject]) -> bool:
         node: The Node, which may be gone.
         nodes: All nodes.
     """
+    found = parsed(node.spec.provider_id)
+    if found is None or is_called(found[1], node.metadata.name):
+        return False
     others = {one.metadata.uid: one for one in nodes if isinstance(one, Node)}
     every = {**others, node.metadata.uid: node}.values()
     return any(one.metadata.uid == node.metadata.uid for one in misnamed(every))
