@@ -34,6 +34,14 @@ def part(resource: Resource, *path: str) -> Any:
     return found
 
 
+def uuid_of(machine: Resource) -> str:
+    """Return the UUID of SMBIOS, as a machine's kubelet reports it; "" if Azure does not say it.
+
+    https://azure.microsoft.com/blog/accessing-and-using-azure-vm-unique-id/
+    """
+    return str(part(machine, "vmId") or "").lower()
+
+
 def node_name(machine: Resource) -> str:
     """Return the name that a machine's Node has: the computer's in scale sets, else the machine's.
 

@@ -10,7 +10,7 @@ from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id, ownership_by_id, system_uuids
 from proreus.kube.objects import Node
 from proreus.providers.azure.ids import MachineId, machine_id
-from proreus.providers.azure.machines import part
+from proreus.providers.azure.machines import uuid_of
 
 LABEL_GROUP: Final = "kubernetes.azure.com/resource-group"
 """The label with the resource group of a Node's machine, where it is not the cluster's."""
@@ -45,12 +45,10 @@ class Target(msgspec.Struct, frozen=True):
 def of_kubelet(found: Sequence[Document], target: Target) -> Sequence[Document]:
     """Return those machines of a Node's name on which its kubelet may run, by its UUID.
 
-    A `vmId` is the UUID of SMBIOS: https://azure.microsoft.com/blog/accessing-and-using-azure-vm-unique-id/
-
     Raises:
         IdentityConflict: There are machines of that name, and it surely runs on another one.
     """
-    known = [(one, str(part(one, "vmId") or "").lower()) for one in found]
+    known = [(one, uuid_of(one)) for one in found]
     same = [one for one, uuid in known if uuid in target.uuids]
     if same or not target.uuids:
         return same or found
@@ -59,7 +57,7 @@ def of_kubelet(found: Sequence[Document], target: Target) -> Sequence[Document]:
         raise IdentityConflict(
             f"the machine {found[0]['id']} has the name {target.name}, but the Node's kubelet"
             f" reports the UUID {target.uuids[-1]}, and that machine's is"
-            f" {part(found[0], 'vmId')}: if the Node's own is not shown yet, it is looked for"
+            f" {uuid_of(found[0])}: if the Node's own is not shown yet, it is looked for"
             f" again; if it is not in Azure, label the Node {LABEL_MANAGED}=false"
         )
     return left
@@ -73,7 +71,7 @@ def check_kubelet(machine: Mapping[str, Any], target: Target) -> None:
     Raises:
         IdentityConflict: The kubelet reports the UUID of another machine.
     """
-    uuid = str(part(machine, "vmId") or "").lower()
+    uuid = uuid_of(machine)
     if target.id is not None and uuid and target.uuids and uuid not in target.uuids:
         raise IdentityConflict(
             f"the machine {machine['id']} of the provider id, which has the UUID {uuid}, does not"

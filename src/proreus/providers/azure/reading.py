@@ -22,7 +22,14 @@ from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource
 from proreus.providers.azure.config import VMType
 from proreus.providers.azure.ids import MachineId, last
-from proreus.providers.azure.machines import by_id, interface_ids, node_name, part, public_ids
+from proreus.providers.azure.machines import (
+    by_id,
+    interface_ids,
+    node_name,
+    part,
+    public_ids,
+    uuid_of,
+)
 from proreus.providers.azure.operations import Operation
 
 SINGLES: Final = 3
@@ -118,7 +125,7 @@ class Questions:
         if id_.set:
             there = (one for one in found if last(one) == id_.set and one != id_.scale_set)
             machines = [await self.machine(_inside(one, id_)) for one in there]
-        same = (one for one in machines if one and str(part(one, "vmId")).lower() in uuids)
+        same = (one for one in machines if one and uuid_of(one) in uuids)
         return next((str(one["id"]) for one in same), "")
 
     async def view(self, machine: Resource) -> Resource | None:
@@ -135,7 +142,7 @@ class Questions:
             statuses = await self._statuses()
             view = part(statuses.get(id_.lower(), {}), "instanceView")
             # The list of statuses has no fault domains, which stand for zones.
-            known = self._domains.get(str(part(machine, "vmId") or id_))
+            known = self._domains.get(uuid_of(machine) or id_)
             if view is not None and known is not None:
                 return {"platformFaultDomain": known, **view}
             if view is not None and machine.get("zones"):
@@ -146,7 +153,7 @@ class Questions:
         found = part(whole or {}, "instanceView")
         domain = (found or {}).get("platformFaultDomain")
         if domain is not None:
-            self._domains[str(part(machine, "vmId") or id_)] = domain
+            self._domains[uuid_of(machine) or id_] = domain
         return dict(found) if found is not None else None
 
     async def _statuses(self) -> Found:
