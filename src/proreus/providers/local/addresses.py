@@ -14,6 +14,8 @@ from proreus.cloudprovider.selectors import Selector
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _FAMILY: Final = MappingProxyType({4: "IPv4", 6: "IPv6"})
+IP_TYPES: Final = ("InternalIP", "ExternalIP")
+"""The types of a node's addresses that are IP addresses."""
 _BUGGY: Final = frozenset({0, 255})
 
 

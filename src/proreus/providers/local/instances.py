@@ -28,7 +28,7 @@ from proreus.kube.objects import (
     NodeAddress,
     condition,
 )
-from proreus.providers.local.addresses import parse
+from proreus.providers.local.addresses import IP_TYPES, parse
 from proreus.providers.local.config import Probing, Unreachable
 from proreus.providers.local.inventory import Defaults, Inventory, Machine, MachineState
 
@@ -41,7 +41,6 @@ _STATES: Final[Mapping[MachineState, InstanceState]] = {
     MachineState.STOPPED: InstanceState.STOPPED,
     MachineState.GONE: InstanceState.TERMINATING,
 }
-_IP_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 _TYPES: Final = ("ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 
 Probe = Callable[[Sequence[str]], Awaitable[bool]]
@@ -166,7 +165,7 @@ def from_node(node: Node, defaults: Defaults) -> InstanceAnswer:
         return problem
     addresses = addresses_of(node)
     name = node.metadata.name
-    if all(address.type not in _IP_TYPES for address in addresses):
+    if all(address.type not in IP_TYPES for address in addresses):
         return CloudError(
             f"the Node {name} has no address: start its kubelet with --node-ip, or name an"
             " inventory in the cloud-config (instances.inventory)"
@@ -247,7 +246,7 @@ def _heirs(node: Node, inventory: Inventory) -> Iterable[Machine]:
     """Return the machines that have an address of a Node, and may be its own under another name."""
     uuid = node.status.node_info.system_uuid.lower()
     for one in node.status.addresses:
-        address = parse(one.address) if one.type in _IP_TYPES else None
+        address = parse(one.address) if one.type in IP_TYPES else None
         machine = inventory.by_address.get(str(address))
         if machine is not None and uuid in {machine.system_uuid.lower() or uuid, ""}:
             yield machine

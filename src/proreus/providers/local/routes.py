@@ -14,6 +14,7 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node, by_age
+from proreus.providers.local.addresses import IP_TYPES
 from proreus.providers.local.config import RoutesConfig
 from proreus.providers.local.netlink import KernelRoute, RouteTable, own_addresses
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
 
 _FIRST_METRIC: Final = 1 << 24
-_IP_TYPES: Final = ("InternalIP", "ExternalIP")
 
 
 class LocalRoutes:
@@ -160,7 +160,7 @@ def _addresses(node: Node) -> list[str]:
     """Return the node's IP addresses, the internal ones first."""
     return [
         str(ipaddress.ip_address(address.address))
-        for type_ in _IP_TYPES
+        for type_ in IP_TYPES
         for address in node.status.addresses
         if address.type == type_ and _version(address.address)
     ]

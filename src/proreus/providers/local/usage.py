@@ -9,12 +9,11 @@ from prometheus_client import Gauge
 from proreus.cloudprovider import Lister
 from proreus.cloudprovider.metrics import REGISTRY
 from proreus.kube.objects import KubeObject, Node, Service
-from proreus.providers.local.addresses import Pool, contains, parse, size
+from proreus.providers.local.addresses import IP_TYPES, Pool, contains, parse, size
 from proreus.providers.local.plan import Machine, Reach, State
 from proreus.providers.local.pools import taken_by
 from proreus.providers.local.taken import Occupied, Taken
 
-_IP_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 Named = Callable[[], Mapping[str, str]]
 """The addresses of machines that an inventory names, with the machines in words."""
 
@@ -122,7 +121,7 @@ def of_machines(
         for node in nodes
         if isinstance(node, Node)
         for one in node.status.addresses
-        if one.type in _IP_TYPES
+        if one.type in IP_TYPES
     }
 
 
