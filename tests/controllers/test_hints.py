@@ -100,8 +100,14 @@ class Cluster:
         """Write what a kubelet writes that is well."""
         await self._is_ready(name, "True")
 
+    async def started_on(self, name: str, uuid: str) -> None:
+        """Write what a kubelet writes at its start on a machine."""
+        await self._report(name, {"nodeInfo": {"systemUUID": uuid}})
+
     async def _is_ready(self, name: str, ready: str) -> None:
-        status = {"conditions": [{"type": "Ready", "status": ready}]}
+        await self._report(name, {"conditions": [{"type": "Ready", "status": ready}]})
+
+    async def _report(self, name: str, status: dict[str, object]) -> None:
         patch = Patch(PatchType.MERGE, {"status": status})
         await self._client.patch(NODES, name, patch, subresource="status")
 

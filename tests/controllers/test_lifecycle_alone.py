@@ -1,6 +1,10 @@
 """The lifecycle controller alone in its process: nobody else there asks about all nodes."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -23,20 +27,28 @@ class OneScope(Machines):
         return "here"
 
 
+@asynccontextmanager
+async def one_scope(*names: str) -> AsyncIterator[tuple[Cluster, partial[Any]]]:
+    """Ready nodes in one scope, and the leader, to be started."""
+    machines = OneScope()
+    machines.machines = {name: machines.machine(name) for name in names}
+    cloud = Cloud(machines)
+    async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+        for name in names:
+            await add(client, name, "True", is_initialised=True)
+        yield Cluster(client, machines, cloud.hints), partial(leading, server.url, cloud)
+
+
 def play(*controllers: str, known_for: float) -> tuple[dict[str, Node], int]:
     """Let the cloud lose sight of the machine of `c`, whose kubelet falls silent an hour later."""
 
     @virtual_time
     async def played() -> tuple[dict[str, Node], int]:
-        machines = OneScope()
-        cloud = Cloud(machines)
-        async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
-            for name in ("a", "b", "c"):
-                await add(client, name, "True", is_initialised=True)
+        async with one_scope("a", "b", "c") as (made, lead):
+            machines = made.machines
             if not known_for:
                 machines.machines["c"] = NotFound()
-            async with leading(server.url, cloud, *controllers):
-                made = Cluster(client, machines, cloud.hints)
+            async with lead(*controllers):
                 await asyncio.sleep(known_for)
                 machines.machines["c"] = NotFound()
                 machines.calls = 0

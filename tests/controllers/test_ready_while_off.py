@@ -5,17 +5,11 @@ import asyncio
 import pytest
 
 from proreus.cloudprovider.instances import InstanceState
-from proreus.kube.client import Client
-from proreus.kube.config import ClientConfig
 from proreus.kube.objects import TAINT_OUT_OF_SERVICE, has_taint
 from proreus.testing.clock import virtual_time
-from proreus.testing.memory import MemoryApiServer
 
-from .leading import leading
-from .test_hints import HOUR, LIFECYCLE, NODE, Cloud, Cluster, add
-from .test_lifecycle_alone import OneScope
-
-NAMES = ("a", "b", "c", "d")
+from .test_hints import HOUR, LIFECYCLE, NODE
+from .test_lifecycle_alone import one_scope
 
 
 @pytest.mark.parametrize(("ready_for", "lives"), [(HOUR, True), (60.0, False)])
@@ -26,19 +20,15 @@ def test_a_node_is_taken_out_of_service_only_if_it_did_not_report_long_without_p
 
     @virtual_time
     async def play() -> bool:
-        machines = OneScope()
-        machines.machines |= {name: machines.machine(name) for name in NAMES}
-        cloud = Cloud(machines)
-        async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
-            for name in NAMES:
-                await add(client, name, "True", is_initialised=True)
-            async with leading(server.url, cloud, NODE, LIFECYCLE, node_out_of_service_taint=True):
-                made = Cluster(client, machines, cloud.hints)
-                await asyncio.sleep(HOUR)
-                machines.change("c", state=InstanceState.STOPPED, powered_off=True)
-                await asyncio.sleep(ready_for)
-                await made.silence("c")
-                await asyncio.sleep(HOUR)
-                return has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
+        async with (
+            one_scope("a", "b", "c", "d") as (made, lead),
+            lead(NODE, LIFECYCLE, node_out_of_service_taint=True),
+        ):
+            await asyncio.sleep(HOUR)
+            made.machines.change("c", state=InstanceState.STOPPED, powered_off=True)
+            await asyncio.sleep(ready_for)
+            await made.silence("c")
+            await asyncio.sleep(HOUR)
+            return has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
 
     assert play() is not lives
