@@ -68,7 +68,7 @@ async def leading(
     *controllers: str,
     now: Callable[[], datetime] | None = None,
     **flags: Any,
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Leader]:
     """Run the leader; by default its time is the event loop's."""
     loop = asyncio.get_running_loop()
     leader = Leader(
@@ -83,7 +83,7 @@ async def leading(
     stop = asyncio.Event()
     work = asyncio.create_task(leader.run(stop))
     try:
-        yield
+        yield leader
     finally:
         stop.set()
         await work

@@ -1,14 +1,16 @@
 """A Node that was Ready while the cloud called its machine off: it is not taken out of service."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
+from proreus.app.leader import Leader
 from proreus.cloudprovider.instances import InstanceState
 from proreus.kube.objects import TAINT_OUT_OF_SERVICE, has_taint
 from proreus.testing.clock import virtual_time
 
-from .test_hints import HOUR, LIFECYCLE, NODE
+from .test_hints import HOUR, LIFECYCLE, NODE, Cloud
 from .test_lifecycle_alone import one_scope
 
 
@@ -32,3 +34,43 @@ def test_a_node_is_taken_out_of_service_only_if_it_did_not_report_long_without_p
             return has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
 
     assert play() is not lives
+
+
+@pytest.mark.parametrize("is_restarted", [True, False], ids=["manager", "cloud-config"])
+@pytest.mark.parametrize("shown_on", [False, True])
+def test_it_stays_in_service_with_another_manager_or_cloud_config_until_the_cloud_shows_it_on(
+    *, shown_on: bool, is_restarted: bool
+) -> None:
+    """Who begins to ask sees it Ready for half a minute before it falls silent."""
+
+    @virtual_time
+    async def play() -> bool:
+        async with (
+            one_scope("a", "b", "c", "d") as (made, lead),
+            AsyncExitStack() as managers,
+        ):
+
+            async def started() -> Leader:
+                led = lead(NODE, LIFECYCLE, node_out_of_service_taint=True)
+                leader: Leader = await managers.enter_async_context(led)
+                return leader
+
+            leader = await started()
+            await asyncio.sleep(HOUR)
+            made.machines.change("c", state=InstanceState.STOPPED, powered_off=True)
+            await asyncio.sleep(HOUR)
+            if is_restarted:
+                await managers.aclose()
+                await started()
+            else:
+                await leader.replace_cloud(Cloud(made.machines))
+            if shown_on:
+                made.machines.change("c")
+                await asyncio.sleep(HOUR)
+                made.machines.change("c", state=InstanceState.STOPPED, powered_off=True)
+            await asyncio.sleep(30)
+            await made.silence("c")
+            await asyncio.sleep(HOUR)
+            return has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
+
+    assert play() is shown_on

@@ -36,6 +36,7 @@ from proreus.controllers.cloud_node_lifecycle.evidence import (
 )
 from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory, Scope, ScopeMemory, Wait
+from proreus.controllers.cloud_node_lifecycle.outlasting import ANNOTATION_OUTLASTING
 from proreus.controllers.cloud_node_lifecycle.outlived import ANNOTATION_OUTLIVED
 from proreus.controllers.cloud_node_lifecycle.outstanding import (
     Outstanding,
@@ -847,7 +848,9 @@ def test_a_quiet_fleet_costs_nothing_and_leaves_no_memory() -> None:
     assert present.after(0, machine()) == found
 
 
-ANNOTATED = [ANNOTATION_GONE, ANNOTATION_UNKNOWN, ANNOTATION_OUTLIVED]
+ANNOTATED = [
+    ANNOTATION_GONE, ANNOTATION_UNKNOWN, ANNOTATION_OUTLIVED, ANNOTATION_OUTLASTING,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -869,19 +872,19 @@ def test_what_stands_out(one: Node, *, does: bool) -> None:
     kept = Outstanding()
     cache: dict[str, Node] = {}
     kept.on_node(None, one)
-    assert names(kept.and_lost((), cache.get)) == (["n"] if does else [])
+    assert names(kept.with_others((), cache.get)) == (["n"] if does else [])
     kept.on_node(one, up("n"))
-    assert kept.and_lost((), cache.get) == ()
+    assert kept.with_others((), cache.get) == ()
     kept.on_node(up("n"), one)
     kept.on_node(one, None)
-    assert kept.and_lost((), cache.get) == ()
+    assert kept.with_others((), cache.get) == ()
 
 
 def test_lost_machines_are_outstanding_once_and_only_while_their_node_is_there() -> None:
     kept = Outstanding()
     kept.on_node(None, down := node("down"))
     cache = {"down": down, "up": up("up"), "other": up("other")}
-    assert names(kept.and_lost(["up", "down", "gone"], cache.get)) == ["down", "up"]
+    assert names(kept.with_others(["up", "down", "gone"], cache.get)) == ["down", "up"]
 
 
 @pytest.mark.parametrize(

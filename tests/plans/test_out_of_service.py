@@ -18,6 +18,7 @@ from proreus.containment.inventory import Observation, Sighting
 from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory, ScopeMemory
 from proreus.controllers.cloud_node_lifecycle.out_of_service import marked, returned
+from proreus.controllers.cloud_node_lifecycle.outlasting import ANNOTATION_OUTLASTING
 from proreus.controllers.cloud_node_lifecycle.outstanding import is_quiet, stands_out
 from proreus.controllers.cloud_node_lifecycle.plan import Pass, plan
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
@@ -120,7 +121,8 @@ class Fleet:
             seen = {n: [Observation(a, self.at)] for n, a in told.items() if a is not None}
             replies.append(Reply(question, seen))
         found = self._plan(self.nodes, replies)
-        some = [one for one in self.nodes if stands_out(one)]
+        sighting = self.known.sighting
+        some = [one for one in self.nodes if stands_out(one) or sighting(one).off is not None]
         if is_quiet(some, NOW, self.known, self.policy, self.memory):
             assert self._plan(some, replies) == found
         self.memory = found.memory
@@ -352,6 +354,57 @@ def test_a_node_is_not_believed_to_have_power_for_what_the_cloud_said_before_it_
     one.at += 3600
     fall_silent(one, "up0", 30)
     assert taken(one.until(65)) == ["up0"]
+
+
+def test_a_node_that_reported_long_without_power_is_marked_until_its_machine_is_shown_on(
+    apply_patch: ApplyPatch,
+) -> None:
+    one = fleet(off=0, ready=4)
+    one.last_ready.on_node(None, one.nodes[0])
+    one.sightings["up0"] = Sighting(shown=one.at, off=one.at)
+    assert one.until(115).marks == ()
+    ((told, change),) = one.after(5).marks
+    assert told.metadata.name == "up0"
+    one.replace(apply_patch(told, change))
+    assert ANNOTATION_OUTLASTING in one.nodes[0].metadata.annotations
+    assert one.after(5).marks == ()
+
+    later = Fleet(*one.nodes)  # which has asked nobody yet
+    assert later.after(0).marks == ()
+    later.replace(changed(node("up0"), annotations={ANNOTATION_OUTLASTING: "true"}))
+    later.sightings["up0"] = Sighting(shown=later.at, off=later.at)
+    found = later.until(300)
+    assert (taken(found), found.marks) == ([], ())
+    assert "was Ready long after" in why(found, "up0")
+    for absent in (Sighting(later.at, missing=later.at), Sighting(tombstone=later.at)):
+        later.sightings["up0"] = absent
+        assert later.after(5).marks == ()
+    later.sightings["up0"] = Sighting(shown=later.at)
+    ((told, change),) = later.after(5, up0=RUNNING).marks
+    later.replace(apply_patch(told, change))
+    assert ANNOTATION_OUTLASTING not in later.nodes[0].metadata.annotations
+    assert later.after(5, up0=RUNNING).marks == ()
+
+
+@pytest.mark.parametrize("is_foreign", [True, False])
+def test_only_nodes_of_this_cloud_that_stay_are_marked_for_their_reports(
+    *, is_foreign: bool
+) -> None:
+    one = fleet(off=0, ready=4)
+    one.last_ready.on_node(None, one.nodes[0])
+    one.sightings["up0"] = Sighting(shown=one.at, off=one.at)
+    if is_foreign:
+        one.owns = Ownership.NO
+    else:
+        one.replace(changed(one.nodes[0], deletion_timestamp=NOW))
+    assert one.until(300).marks == ()
+
+
+def test_nothing_is_marked_for_reports_where_no_node_is_taken_out_of_service() -> None:
+    one = fleet(off=0, ready=4, policy=Policy())
+    one.last_ready.on_node(None, one.nodes[0])
+    one.sightings["up0"] = Sighting(shown=one.at, off=one.at)
+    assert one.until(300).marks == ()
 
 
 def test_a_cloud_that_lacks_ready_nodes_is_not_believed_about_power() -> None:

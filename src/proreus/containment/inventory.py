@@ -192,9 +192,9 @@ class Inventory:
         return self._sightings.of(node)
 
     @property
-    def lost(self) -> Collection[str]:
-        """The names of the nodes whose sighting `is_lost`."""
-        return self._sightings.lost
+    def notable(self) -> Collection[str]:
+        """The names of the nodes whose machines are lost, or shown as powered off."""
+        return self._sightings.notable
 
     def forget(self, uid: str) -> None:
         """Drop all records of the Node with that uid, which is gone from the API."""

@@ -1,4 +1,4 @@
-"""Remember what all calls have shown of each node's machine, and which machines are lost."""
+"""Remember what all calls have shown of each node's machine, and which of that is notable."""
 
 from collections.abc import Collection
 from typing import Final
@@ -49,12 +49,12 @@ class Sightings:
         """Start empty."""
         self._sightings: dict[str, tuple[str, Sighting]] = {}
         # By uid. Few, so that who looks for them need not look at all nodes.
-        self._lost: dict[str, str] = {}
+        self._notable: dict[str, str] = {}
 
     @property
-    def lost(self) -> Collection[str]:
-        """The names of all nodes whose sighting `is_lost`."""
-        return self._lost.values()
+    def notable(self) -> Collection[str]:
+        """The names of all nodes whose machine is lost (`is_lost`), or shown as powered off."""
+        return self._notable.values()
 
     def of(self, node: Node) -> Sighting:
         """Return what all calls have shown of the node's machine."""
@@ -72,15 +72,15 @@ class Sightings:
     def forget(self, uid: str) -> None:
         """Drop the sighting of the Node with that uid."""
         self._sightings.pop(uid, None)
-        self._lost.pop(uid, None)
+        self._notable.pop(uid, None)
 
     def _put(self, node: Node, sighting: Sighting) -> None:
         uid, provider_id = key(node)
         self._sightings[uid] = (provider_id, sighting)
-        if sighting.is_lost:
-            self._lost[uid] = node.metadata.name
+        if sighting.is_lost or sighting.off is not None:
+            self._notable[uid] = node.metadata.name
         else:
-            self._lost.pop(uid, None)
+            self._notable.pop(uid, None)
 
 
 def _newest(before: Sighting, observation: Observation) -> Sighting:

@@ -186,7 +186,7 @@ class CloudNodeLifecycleController:
         for deletion in decided.delete:  # first: nothing is observed again before
             await self._delete(deletion)
         for node, patch in decided.marks:
-            await self._write(node, patch, "the annotation of a node unknown to the cloud")
+            await self._write(node, patch, "an annotation about what the cloud says of it")
         for node, patch in decided.refuted:
             await self._write(
                 node, patch, "the removal of the annotation machine-gone, as the machine runs"
@@ -204,7 +204,7 @@ class CloudNodeLifecycleController:
     def _nodes(self, now: datetime) -> tuple[Node, ...]:
         """Return the nodes of a pass: all nodes, or only those that it depends on."""
         nodes = self._env.nodes
-        some = self._outstanding.and_lost(self._inventory.lost, nodes.get)
+        some = self._outstanding.with_others(self._inventory.notable, nodes.get)
         if is_quiet(some, now, self._known, self._policy, self._memory):
             return some
         return tuple(nodes.all())

@@ -12,6 +12,7 @@ from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
 from proreus.controllers.cloud_node_lifecycle.memory import Memory
+from proreus.controllers.cloud_node_lifecycle.outlasting import ANNOTATION_OUTLASTING
 from proreus.controllers.cloud_node_lifecycle.outlived import ANNOTATION_OUTLIVED
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import Known, candidates, is_ready
@@ -24,7 +25,13 @@ from proreus.controllers.cloud_node_lifecycle.taints import ANNOTATION_OUT_OF_SE
 from proreus.kube.objects import TAINT_SHUTDOWN, Node, has_taint
 
 _MARKS: Final = frozenset(
-    {ANNOTATION_GONE, ANNOTATION_UNKNOWN, ANNOTATION_OUTLIVED, ANNOTATION_OUT_OF_SERVICE}
+    {
+        ANNOTATION_GONE,
+        ANNOTATION_UNKNOWN,
+        ANNOTATION_OUTLIVED,
+        ANNOTATION_OUTLASTING,
+        ANNOTATION_OUT_OF_SERVICE,
+    }
 )
 
 
@@ -43,7 +50,8 @@ def is_quiet(
     """Tell whether a pass over these nodes decides the same as one over all.
 
     Args:
-        outstanding: The nodes that stand out, and the nodes whose machine is not shown any more.
+        outstanding: The nodes that stand out, and the nodes whose machine is not shown any more, or
+            is shown as powered off.
         now: The time of the pass; all further arguments are as for the pass.
         known: The facts about each node that are known without asking the cloud.
         policy: The settings: shares, counts and durations.
@@ -80,7 +88,9 @@ class Outstanding:
         """The nodes of the cache of which something could matter to a pass."""
         return self._nodes.values()
 
-    def and_lost(self, lost: Iterable[str], get: Callable[[str], Node | None]) -> tuple[Node, ...]:
-        """Return the nodes that stand out, and the nodes in `lost` that `get` finds by name."""
-        others = (get(name) for name in lost if name not in self._nodes)
+    def with_others(
+        self, names: Iterable[str], get: Callable[[str], Node | None]
+    ) -> tuple[Node, ...]:
+        """Return the nodes that stand out, and others that `get` finds by these names."""
+        others = (get(name) for name in dict.fromkeys(names) if name not in self._nodes)
         return (*self._nodes.values(), *(node for node in others if node is not None))

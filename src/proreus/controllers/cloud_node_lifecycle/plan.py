@@ -30,6 +30,7 @@ from proreus.controllers.cloud_node_lifecycle.memory import (
     Wait,
 )
 from proreus.controllers.cloud_node_lifecycle.out_of_service import held_in_service, ruling_on_power
+from proreus.controllers.cloud_node_lifecycle.outlasting import outlasting_marks
 from proreus.controllers.cloud_node_lifecycle.outlived import outlived, outlived_marks
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
@@ -99,8 +100,8 @@ class Pass(msgspec.Struct, frozen=True):
     Attributes:
         delete: Nodes to delete.
         taints: Patches that set or remove the shutdown taint, with their nodes.
-        marks: Patches that add to a node, or remove from it, the mark that the cloud does not know
-            it.
+        marks: Patches that add to a node, or remove from it, a mark of what the cloud says wrongly
+            of it.
         refuted: Patches that remove an operator's declaration that a machine is gone, where it is
             not.
         waiting: The nodes that look gone, but not surely yet, by name.
@@ -193,11 +194,12 @@ def plan(
     doubts = doubtful(nodes, memory.doubts, rules)
     waits = decided.waits
     marked = {node.metadata.uid for node, _ in decided.marks}
-    rest = (node for node in nodes if node.metadata.uid not in marked)
+    rest = [node for node in nodes if node.metadata.uid not in marked]
+    more = (*outlived_marks(rest, memory.outlived, rules), *outlasting_marks(rest, rules))
     return Pass(
         delete=tuple(decided.delete),
         taints=shutdowns(nodes, decided.answers, known),
-        marks=(*decided.marks, *outlived_marks(rest, memory.outlived, rules)),
+        marks=(*decided.marks, *more),
         refuted=refuted(nodes, doubts, rules),
         waiting={name: wait for name, wait in waits.items() if wait.hold is None},
         held={name: wait for name, wait in waits.items() if wait.hold is not None},

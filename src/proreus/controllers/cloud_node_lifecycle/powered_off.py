@@ -11,7 +11,6 @@ by its kubelet's own word has power.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
 
 import msgspec
 
@@ -20,13 +19,13 @@ from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, O
 from proreus.containment.inventory import Observation
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence, doubted, proved
 from proreus.controllers.cloud_node_lifecycle.memory import ScopeMemory
+from proreus.controllers.cloud_node_lifecycle.outlasting import outlasting
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Known,
     Reply,
     Rules,
     ended,
-    is_ready,
     off_policy,
 )
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
@@ -92,7 +91,7 @@ def powered_off(
         return PoweredOff()
     policy = off_policy(rules.policy)
     awake, is_contradicted = _awake(ready, replies, memory)
-    outlasting = _outlasting({**open_, **ready}, memory, rules)
+    outlasted = outlasting({**open_, **ready}, memory.outlasting, rules)
     evidence = {key: entry for key, entry in memory.off.items() if key in open_}
     if is_wrong or is_contradicted:
         evidence = {key: doubted(entry) for key, entry in evidence.items()}
@@ -115,12 +114,12 @@ def powered_off(
             entry = evidence.get(key, Evidence())
             if entry.proved is not None and _had_power(node, entry.proved.first, rules.known):
                 entry = Evidence()
-            is_doubtful = is_wrong or awake or key in outlasting
+            is_doubtful = is_wrong or awake or key in outlasted
             if not is_doubtful and _is_vouched_for(reply, observation):
                 confirmed.add(key)
                 entry = _proved(entry, observation, policy, decides=reply.question.decides)
             evidence[key] = entry
-    return PoweredOff(evidence, frozenset(confirmed), awake, outlasting)
+    return PoweredOff(evidence, frozenset(confirmed), awake, outlasted)
 
 
 def is_silent(node: Node) -> bool:
@@ -168,31 +167,6 @@ def _awake(
                     awake.discard(key)
                     is_contradicted = True
     return frozenset(awake), is_contradicted
-
-
-def _outlasting(nodes: Mapping[Key, Node], memory: ScopeMemory, rules: Rules) -> frozenset[Key]:
-    """Return the nodes that reported for long while the cloud showed them as powered off.
-
-    Whoever asked, such as the refresh of all nodes. Without power no kubelet reports for so long,
-    and none begins to: then it is that of another machine, which has taken over the Node.
-    """
-    known = rules.known
-    return frozenset(
-        key
-        for key, node in nodes.items()
-        if (off := known.sighting(node).off) is not None
-        and (
-            key in memory.outlasting
-            or off <= known.taken_over(node) < inf
-            or _reported(node, off, rules) >= rules.policy.outlasting
-        )
-    )
-
-
-def _reported(node: Node, off: float, rules: Rules) -> float:
-    """Return for how many seconds the node was Ready, last, since the time `off`."""
-    until = rules.at if is_ready(node) else rules.known.ready_until(node)
-    return until - max(off, rules.known.ready_since(node))
 
 
 def _may_be_marked(node: Node, known: Known) -> bool:
