@@ -150,6 +150,21 @@ class Blocks:
             for cidr_set in self._sets:
                 cidr_set.hold(net)
 
+    def inherit(self, reserved: Mapping[str, tuple[Network, ...]]) -> None:
+        """Take over what a predecessor has `reserved`.
+
+        Its writes may be under way, or not in the cache yet: only the cache can tell.
+        """
+        for uid, blocks in reserved.items():
+            self._reserved[uid] = Reservation(blocks, is_unsure=True)
+            for block in blocks:
+                self._hold(block)
+
+    @property
+    def reserved(self) -> Mapping[str, tuple[Network, ...]]:
+        """The blocks that are reserved for a write, by the uid of the node."""
+        return {uid: one.blocks for uid, one in self._reserved.items()}
+
     @property
     def clusters(self) -> tuple[Network, ...]:
         """The cluster CIDRs."""

@@ -2,7 +2,8 @@
 
 Which blocks are taken is read off the cached nodes, event by event. Only what is being written is
 remembered besides: a block stays reserved until the cache shows it, or until its write has surely
-had no effect. Nothing is taken before the first list of the nodes is in the cache.
+had no effect, also for the next controller in this process. Nothing is taken before the first list
+of the nodes is in the cache.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -85,6 +86,12 @@ class NodeIpamController:
         self._blocks = Blocks(
             ranges, services, {block_range.cluster: _Meter(block_range) for block_range in ranges}
         )
+        former: Blocks | None = env.heritage.get(CONTROLLER)
+        if former is not None:
+            present = {node.metadata.uid for node in env.nodes.all()}
+            known = former.reserved.items()
+            self._blocks.inherit({uid: blocks for uid, blocks in known if uid in present})
+        env.heritage[CONTROLLER] = self._blocks
         self._leaving: dict[str, tuple[Node, ...]] = {}
         self._waiting: set[str] = set()
         self._events: EventSource = env.events.source(SOURCE)
