@@ -15,7 +15,7 @@ from proreus.controllers.table import CONTROLLERS
 from proreus.kube import config
 from proreus.kube.errors import NotFound
 from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import EVENTS, LEASES
+from proreus.kube.requests import EVENTS, LEASES, NODES
 from proreus.runtime.leaderelection import LeaderElector
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
@@ -364,6 +364,53 @@ async def test_of_replicas_that_share_the_work_one_dies_and_its_work_is_done_onc
     } == dict.fromkeys((*before, *after), TWO_PATCHES)
     kinds = Counter(part["kind"] for part in await site.cloud.admin.parts())
     assert kinds == dict.fromkeys(("address", "load_balancer", "listener", "firewall"), 2)
+
+
+@pytest.mark.usefixtures("leases")
+async def test_who_takes_a_controller_over_gives_no_block_that_the_watch_is_still_to_show(
+    site: Site, control_plane: ControlPlane
+) -> None:
+    """Who held the lease has written a pod CIDR a moment ago."""
+    lease = f"{MAIN}-nodeipam"
+    former = LeaderElector(
+        site.client, namespace="kube-system", name=lease, identity="former", lease_duration=3600.0
+    )
+    await former.acquire()
+    theirs = asyncio.create_task(former.hold())
+    user = config.load(str(control_plane.kubeconfig_for("second", [MANAGERS])), env={})
+    flags = (
+        "--leader-elect-per-controller",
+        "--controllers=cloud-node,nodeipam",
+        "--allocate-node-cidrs",
+        "--cluster-cidr=10.0.0.0/22",
+    )
+    async with (
+        api_proxy(user) as proxy,
+        replica(site, "second", (*LEASE, *flags), api_server=proxy.url) as second,
+    ):
+        await site.join("a", "b")
+        await site.initialised("a", "b")  # so its cache has both
+        proxy.hanging.add(NODES.path())
+        written = {"spec": {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.1.0/24"]}}
+        await site.client.patch(NODES, "a", Patch(PatchType.STRATEGIC, written))
+        theirs.cancel()
+        await asyncio.gather(theirs, return_exceptions=True)
+        await leads(second, lease)
+
+        async def has_begun() -> bool:
+            """It has given a block, or has looked past its cache first."""
+            nodes = [one for one in site.audit("second") if one.object_ref.resource == "nodes"]
+            looked = sum(one.verb == "list" for one in nodes)
+            return looked > 1 or bool((await site.existing("b")).spec.pod_cidr)
+
+        await until("it has begun", has_begun)
+        proxy.release()
+
+        async def have() -> list[str] | None:
+            found = [node.spec.pod_cidr for node in (await site.nodes()).values()]
+            return sorted(found) if all(found) else None
+
+        assert await until("both have a block", have) == ["10.0.0.0/24", "10.0.1.0/24"]
 
 
 async def standing_by(site: Site, user: str) -> None:

@@ -29,6 +29,7 @@ from proreus.containment.faults import Faults, Kind
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.config import ClientConfig
+from proreus.kube.errors import KubeError
 from proreus.kube.requests import LEASES, NODES, SERVICES
 from proreus.runtime import klog
 from proreus.runtime.bucket import AdaptiveBucket
@@ -94,10 +95,13 @@ class Leader:
             election=election,
             flag=self._flag,
             now=now,
+            catch_up=self._catch_up,
             board=board,
         )
         self._members: tuple[Member, ...] = ()
         self._leads = False
+        self._leases_known = 0
+        self._catching_up = asyncio.Lock()
         health.add("leader-started", self._waits)
 
     def succeed(self, provider: CloudProvider) -> None:
@@ -109,6 +113,7 @@ class Leader:
         contain_exits(asyncio.get_running_loop(), self._exited)
         self._members = _members(self._provider, self._process, self._chosen)
         self._leads = True
+        self._leases_known = len(self._election.held)
         async with self._clients:
             self._start("nodes", self._nodes.run)
             self._start("services", self._services.run)
@@ -194,6 +199,24 @@ class Leader:
         while True:
             await self._election.news()
             await asyncio.gather(*(member.start_controllers() for member in self._members))
+
+    async def _catch_up(self) -> None:
+        """Wait until the caches hold what was written before our last lease was won.
+
+        What they list at first holds that of the leases that were won before. Later ones may have
+        been released a moment ago, by who has just written what a watch is still to show.
+        """
+        failures = 0
+        async with self._catching_up:
+            while self._leases_known < (won := len(self._election.held)):
+                try:
+                    await asyncio.gather(self._nodes.catch_up(), self._services.catch_up())
+                except KubeError as exc:
+                    klog.warning(log, "The caches cannot be compared with what there is", err=exc)
+                    await asyncio.sleep(RESTART.delay(failures))
+                    failures += 1
+                else:
+                    self._leases_known = won
 
     async def replace_cloud(self, provider: CloudProvider, name: str = "") -> None:
         """Start another provider beside the one in use, and switch the cloud's controllers to it.

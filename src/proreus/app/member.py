@@ -6,7 +6,7 @@ Where there are several clouds, each has such a member, so that none waits for a
 import asyncio
 import itertools
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any, Final
@@ -59,7 +59,10 @@ Flag = Callable[[Exception | None], None]
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that all clouds of a process share; `flag` makes a readiness check by its name."""
+    """The parts that all clouds of a process share; `flag` makes a readiness check by its name.
+
+    `catch_up` waits until the caches hold what former holders of our leases have written.
+    """
 
     options: Options
     settings: Settings
@@ -71,6 +74,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     election: Election
     flag: Callable[[str], Flag]
     now: Callable[[], datetime]
+    catch_up: Callable[[], Awaitable[None]]
     board: Board | None = None
 
 
@@ -277,6 +281,7 @@ class Member:
             name = descriptor.name
             if name in self._started or not self._process.election.runs(name):
                 continue
+            await self._process.catch_up()
             if interval and self._started:
                 await asyncio.sleep(interval * (1 + random.random()))  # noqa: S311 - Go's jitter
             self._started.add(name)

@@ -14,6 +14,8 @@ import itertools
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, ValuesView
 from typing import Final, Generic, Protocol, TypeVar
 
+import msgspec
+
 from proreus.kube.client import Client, Written
 from proreus.kube.errors import KubeError, NotFound
 from proreus.kube.requests import Resource
@@ -28,6 +30,16 @@ T = TypeVar("T", bound=HasMetadata)
 
 Handler = Callable[[T | None, T | None], None]
 """A handler called with the old and the new object; None where it is absent."""
+
+
+class _VersionMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    """An object of which only the version is decoded."""
+
+    metadata: _VersionMeta
 
 
 class Cache(Protocol[T]):
@@ -164,6 +176,23 @@ class Informer(Generic[T]):
                 settled = True
             except TimeoutError:
                 settled = await self._refetch(key, written)
+
+    async def catch_up(self) -> None:
+        """Wait until the cache reflects all that had been written when this was called.
+
+        Raises:
+            KubeError: The API server does not say what there is.
+        """
+        kind = self.resource
+        versions = Resource(
+            kind.group, kind.version, kind.plural, kind.kind, kind.namespaced, type=_Versioned
+        )
+        present = await self._client.list(
+            versions, self._namespace, field_selector=self._field_selector
+        )
+        newest = max((int(one.metadata.resource_version) for one in present.items), default=-1)
+        if self._version < newest:
+            await self._reached(newest)
 
     async def run(self) -> None:
         """Watch the resource until cancelled."""
