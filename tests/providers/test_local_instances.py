@@ -53,6 +53,11 @@ machines:
 )
 
 
+async def elsewhere() -> Sequence[str]:
+    """The addresses of the machine on which the manager runs: those of no Node."""
+    return ("192.0.2.254", "2001:db8::254")
+
+
 def ask(of: Node, inventory: Inventory = INVENTORY) -> InstanceAnswer:
     return from_inventory(of, inventory)
 
@@ -209,7 +214,7 @@ async def test_beside_another_cloud_its_nodes_are_left_to_it_and_may_all_be_host
 
 
 def test_only_nodes_with_our_scheme_are_ours() -> None:
-    instances = LocalInstances(None, Defaults(), None, Probing())
+    instances = LocalInstances(None, Defaults(), None, Probing(), own=elsewhere)
     assert instances.owns(node("a")) is Ownership.YES
     assert instances.owns(node("a", provider_id="aws:///i-1")) is Ownership.NO
     assert instances.owns(node("a", provider_id="")) is Ownership.UNKNOWN
@@ -296,7 +301,11 @@ async def states(
     network: Network, unreachable: Unreachable, rounds: int, *nodes: Node
 ) -> list[Mapping[str, object]]:
     instances = LocalInstances(
-        None, Defaults(), network.probe, Probing(ports=(22,), threshold=2, unreachable=unreachable)
+        None,
+        Defaults(),
+        network.probe,
+        Probing(ports=(22,), threshold=2, unreachable=unreachable),
+        own=elsewhere,
     )
     said = [await instances.describe(nodes) for _ in range(rounds)]
     return [
@@ -342,6 +351,7 @@ async def test_an_answer_ends_the_count() -> None:
         Defaults(),
         network.probe,
         Probing(ports=(22,), threshold=2, unreachable=Unreachable.GONE),
+        own=elsewhere,
     )
     for is_answering in (False, True, False, True, False):
         network.answering = {"192.0.2.1", *(["192.0.2.2"] if is_answering else [])}
@@ -355,7 +365,7 @@ async def test_machines_that_the_inventory_calls_stopped_are_not_probed() -> Non
         return INVENTORY
 
     network = Network()
-    instances = LocalInstances(read, Defaults(), network.probe, Probing(ports=(22,)))
+    instances = LocalInstances(read, Defaults(), network.probe, Probing(ports=(22,)), own=elsewhere)
     said = await instances.describe([node("n2", "192.0.2.12", is_ready=False)])
     found = said["n2"]
     assert isinstance(found, Instance)
@@ -381,6 +391,32 @@ async def test_a_connection_or_its_refusal_is_a_sign_of_life(namespace: None) ->
         assert not await prober.lives(["10.9.0.99", "203.0.113.1"])
 
 
+async def test_probes_prove_nothing_while_only_the_managers_own_machine_answers(
+    namespace: None,
+) -> None:
+    """It answers also while its cable is out; then the API server on it shows its Node as Ready."""
+    async with await asyncio.start_server(lambda _, writer: writer.close(), IPV4, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        probing = Probing(
+            ports=(port,),
+            timeout=timedelta(seconds=0.2),
+            threshold=1,
+            unreachable=Unreachable.GONE,
+        )
+        config = LocalConfig(
+            instances=InstancesConfig(probing=probing), gateway=Gateway(enabled=False)
+        )
+        cloud = LocalCloud(config)
+        await cloud.start(context())
+        assert cloud.instances is not None
+        gateway, worker = node("gateway", IPV4), node("worker", "10.9.0.99", is_ready=False)
+        said = await cloud.instances.describe([gateway, worker])
+        await cloud.close()
+    found = said["worker"]
+    assert isinstance(found, Instance), found
+    assert found.state is InstanceState.UNKNOWN
+
+
 async def test_a_node_that_was_ready_in_between_begins_a_new_count() -> None:
     network = Network("192.0.2.1")
     instances = LocalInstances(
@@ -388,6 +424,7 @@ async def test_a_node_that_was_ready_in_between_begins_a_new_count() -> None:
         Defaults(),
         network.probe,
         Probing(ports=(22,), threshold=2, unreachable=Unreachable.GONE),
+        own=elsewhere,
     )
     for is_ready in (False, True, False):
         said = await instances.describe([READY, node("dead", "192.0.2.2", is_ready=is_ready)])

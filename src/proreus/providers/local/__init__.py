@@ -7,6 +7,7 @@ and what traffic needs is in the kernel of the machine that runs the manager.
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from proreus.providers.local.instances import LocalInstances, owns
 from proreus.providers.local.inventory import Defaults, Inventory, InventoryReader
 from proreus.providers.local.load_balancers import LocalLoadBalancers
 from proreus.providers.local.probes import Prober
-from proreus.providers.local.routes import LocalRoutes
+from proreus.providers.local.routes import LocalRoutes, own_of_machine
 from proreus.providers.local.usage import Named, watch_pools
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class LocalCloud(CloudProvider):
         probing = settings.probing
         probe = Prober(context, probing).lives if probing.ports else None
         nodes = context.listers["nodes"].all
-        return LocalInstances(read, self._defaults, probe, probing, nodes)
+        own = partial(own_of_machine, context)
+        return LocalInstances(read, self._defaults, probe, probing, nodes, own=own)
 
     async def close(self) -> None:
         """Stop asking nodes; the kernel keeps its rules and routes.

@@ -45,6 +45,8 @@ _TYPES: Final = ("ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 
 Probe = Callable[[Sequence[str]], Awaitable[bool]]
 """Whether a machine with these addresses answers."""
+Own = Callable[[], Awaitable[Collection[str]]]
+"""The addresses of the machine on which the manager runs."""
 Claims = Collection[str]
 """The names of the machines that have Nodes."""
 
@@ -66,6 +68,8 @@ class LocalInstances:
         probe: Probe | None,
         probing: Probing,
         nodes: Callable[[], Iterable[KubeObject]] = tuple,
+        *,
+        own: Own,
     ) -> None:
         """Keep the readers of the inventory (None: Nodes are believed) and of probes.
 
@@ -75,12 +79,14 @@ class LocalInstances:
             probe: Asks a machine whether it lives; None to believe the inventory.
             probing: The settings that say what failed probes mean.
             nodes: Returns all Nodes of the cluster.
+            own: Reads the addresses of this machine, which always answers itself.
         """
         self._read = read
         self._defaults = defaults
         self._probe = probe
         self._probing = probing
         self._nodes = nodes
+        self._own = own
         self._failures: dict[str, int] = {}
 
     @property
@@ -111,8 +117,8 @@ class LocalInstances:
     ) -> Mapping[str, InstanceAnswer]:
         """Probe the machines of nodes that are not Ready; return their answers.
 
-        Some Ready nodes are asked, too: if none of these answers either, our own network or a
-        firewall is in the way, and nothing is said.
+        Some Ready nodes of other machines are asked, too: if none of these answers either, our own
+        network or a firewall is in the way, and nothing is said.
         """
         running = {
             node.metadata.name: answer
@@ -127,7 +133,9 @@ class LocalInstances:
         suspects = [name for name in running if name not in ready]
         if not suspects:
             return {}
-        witnesses = [name for name in running if name in ready][:_WITNESSES]
+        here = frozenset(map(parse, await self._own()))
+        far = [name for name, found in running.items() if here.isdisjoint(map(parse, _ips(found)))]
+        witnesses = [name for name in far if name in ready][:_WITNESSES]
         probed = (*suspects, *witnesses)
         results = await asyncio.gather(*(probe(_ips(running[name])) for name in probed))
         lives = dict(zip(probed, results, strict=True))

@@ -38,7 +38,7 @@ class LocalRoutes:
         found = await self._context.call(
             "netlink", "list_routes", table.list, read=True, blocking=True
         )
-        return seen(found, nodes, await self._own())
+        return seen(found, nodes, await own_of_machine(self._context))
 
     async def apply(
         self,
@@ -50,7 +50,7 @@ class LocalRoutes:
         """Replace or create routes, then delete some: one call of the kernel each."""
         table = self._table(cluster)
         answers: dict[Route, Done | Pending | CloudError] = {}
-        put, problems = ways(create, nodes, await self._own())
+        put, problems = ways(create, nodes, await own_of_machine(self._context))
         answers.update(problems)
         kept = {_canonical(route.destination) for route in create}
         remove = {_canonical(route.destination) for route in delete} - kept
@@ -73,10 +73,14 @@ class LocalRoutes:
             metric=metric_of(cluster),
         )
 
-    async def _own(self) -> frozenset[str]:
-        return await self._context.call(
-            "netlink", "list_addresses", own_addresses, read=True, blocking=True
-        )
+
+async def own_of_machine(context: "Context") -> frozenset[str]:
+    """Return the addresses of the machine on which the manager runs.
+
+    Raises:
+        CloudError: The kernel refuses.
+    """
+    return await context.call("netlink", "list_addresses", own_addresses, read=True, blocking=True)
 
 
 def metric_of(cluster: ClusterIdentity) -> int:
