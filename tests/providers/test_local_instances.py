@@ -47,6 +47,7 @@ machines:
   - {{name: n3, id: SN-3, state: gone}}
   - {{name: n4, id: SN-4}}
   - {{name: n5, systemUUID: old, state: gone}}
+  - {{name: n6, id: SN-6}}
 """
     },
     Defaults(region="home"),
@@ -121,6 +122,12 @@ def test_absence_is_answered_and_only_the_very_id_proves_an_end(of: Node, answer
         pytest.param(node("n4"), IdentityConflict, ("n4", "SN-4", "gone"), id="a name used again"),
         pytest.param(node("n5", provider_id="local://n5", uuid="new"), IdentityConflict,
                      ("n5", "old", "new"), id="another machine took over the Node of one gone"),
+        pytest.param(node("n3", provider_id="local://SN-3", uuid=UUID), IdentityConflict,
+                     ("SN-3", UUID, "n1 (SN-1)", "delete the Node"),
+                     id="a machine that is known by its UUID took over the Node of one gone"),
+        pytest.param(node("n6", provider_id="", uuid=UUID), IdentityConflict,
+                     ("SN-6", UUID, "n1 (SN-1)", "correct the inventory"),
+                     id="the name of another one, before the inventory says so"),
         pytest.param(node("old", "10.0.0.1", "2001:DB8::11"), IdentityConflict,
                      ("old", "n1 (SN-1)", "give its entry the id old"), id="a new name and id"),
         pytest.param(node("n1", provider_id="aws:///i-1"), InvalidRequest, ("aws:///i-1",),

@@ -226,14 +226,11 @@ def from_inventory(node: Node, inventory: Inventory, claims: Claims = ()) -> Ins
     if problem is not None:
         return problem
     if not node.spec.provider_id:
-        machine = _by_name(node, inventory)
-        return _absent(inventory) if machine is None else _matched(node, machine)
+        return _new(node, inventory)
     id_ = machine_id(node.spec.provider_id) or ""
     found = inventory.by_id.get(id_)
     if found is not None:
-        same = _matched(node, found)
-        is_gone = found.state is MachineState.GONE and isinstance(same, Instance)
-        return _absent(inventory, tombstone=True) if is_gone else same
+        return _known(node, found, inventory)
     other = _by_name(node, inventory)
     if other is not None:
         return IdentityConflict(
@@ -258,6 +255,36 @@ def _heirs(node: Node, inventory: Inventory) -> Iterable[Machine]:
         machine = inventory.by_address.get(str(address))
         if machine is not None and uuid in {machine.system_uuid.lower() or uuid, ""}:
             yield machine
+
+
+def _new(node: Node, inventory: Inventory) -> InstanceAnswer:
+    """Return the answer about a Node that has no provider id yet."""
+    machine = _by_name(node, inventory)
+    if machine is None:
+        return _absent(inventory)
+    return _elsewhere(node, machine, inventory) or _matched(node, machine)
+
+
+def _known(node: Node, machine: Machine, inventory: Inventory) -> InstanceAnswer:
+    """Return the answer about a Node with the provider id of a machine of the inventory."""
+    same = _matched(node, machine)
+    if machine.state is not MachineState.GONE or not isinstance(same, Instance):
+        return same
+    return _elsewhere(node, machine, inventory) or _absent(inventory, tombstone=True)
+
+
+def _elsewhere(node: Node, machine: Machine, inventory: Inventory) -> IdentityConflict | None:
+    """Return that a kubelet runs on another machine, where only the UUID of that one is known."""
+    uuid = node.status.node_info.system_uuid
+    other = inventory.by_uuid.get(uuid.lower())
+    if machine.system_uuid or other is None or other is machine:
+        return None
+    id_ = machine.machine_id
+    return IdentityConflict(
+        f"by its name or provider id the Node's machine is {id_}, but its kubelet reports the"
+        f" system UUID {uuid}, that of {other.name} ({other.machine_id}): correct the inventory;"
+        f" or, if {id_} is gone, delete the Node, so that its kubelet makes it anew"
+    )
 
 
 def _by_name(node: Node, inventory: Inventory) -> Machine | None:
