@@ -61,13 +61,15 @@ def service(name: str, *has: str, asks: str = "", key: str = "", **spec: Any) ->
     )
 
 
-@asynccontextmanager
-async def leader(shown: Cache) -> AsyncIterator[Any]:
-    provider = LocalCloud(CONFIG)
+def context(shown: Cache) -> Context:
     listers: Any = {"services": shown, "nodes": Cache(node("one", "192.0.2.1"))}
-    await provider.start(
-        Context(CLUSTER, now=lambda: datetime.now(UTC), events=Nothing(), listers=listers)
-    )
+    return Context(CLUSTER, now=lambda: datetime.now(UTC), events=Nothing(), listers=listers)
+
+
+@asynccontextmanager
+async def leader(shown: Cache, given: Context | None = None) -> AsyncIterator[Any]:
+    provider = LocalCloud(CONFIG)
+    await provider.start(given or context(shown))
     try:
         yield provider.load_balancers
     finally:
@@ -107,6 +109,22 @@ async def test_each_address_is_given_once_however_late_the_cache_is() -> None:
         gone = wanted(balancers, service("a", "192.0.2.2")).ref
         assert await balancers.delete([gone]) == {"uid-a": Done()}
         assert await ensure(balancers, service("c")) == [["192.0.2.2"]]
+
+
+async def test_an_address_is_given_once_also_when_the_cloud_config_changes() -> None:
+    """The next provider begins before the last one ends, and both before the cache shows it."""
+    shown = Cache(service("a"), service("b"), service("c"))
+    given = context(shown)
+    async with leader(shown, given) as last:
+        assert await ensure(last, service("c")) == [["192.0.2.2"]]
+        async with leader(shown, given) as balancers:
+            assert await ensure(last, service("a")) == [["192.0.2.3"]]
+            (refused,) = await ensure(balancers, service("b"))
+            assert isinstance(refused, CloudError)
+            assert await ensure(balancers, service("a")) == [["192.0.2.3"]]
+    shown.objects = [service("b")]
+    async with leader(shown, given) as balancers:
+        assert await ensure(balancers, service("b")) == [["192.0.2.2"]]
 
 
 async def test_a_new_leader_goes_on_with_what_services_have() -> None:

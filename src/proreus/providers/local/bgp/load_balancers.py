@@ -6,6 +6,7 @@ node that announces an address hands its packets to its own kube-proxy.
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.errors import CloudError, NotSupported
@@ -29,13 +30,15 @@ from proreus.providers.local.usage import Named, in_use, of_machines
 
 _NO_MACHINE: Final = Reach(())
 """No machine's own addresses: the leader's are in nobody's way, as no traffic comes there."""
+_ASSIGNED: Final[WeakKeyDictionary[Context, dict[str, tuple[Taken, ...]]]] = WeakKeyDictionary()
+"""What was assigned in each context, which outlives a provider."""
 
 
 class AnnouncedLoadBalancers:
     """The capability `LoadBalancers` with BGP. All Services are one group, so that none is quicker.
 
     Assigned addresses are remembered until the cache shows them: a Service that comes in between
-    must not be given the same.
+    must not be given the same. So does the next provider, after a change of the cloud-config.
     """
 
     def __init__(self, context: Context, settings: LocalConfig, named: Named = dict) -> None:
@@ -43,7 +46,9 @@ class AnnouncedLoadBalancers:
         self._context = context
         self._pools = settings.address_pools
         self._named = named
-        self._assigned: dict[str, tuple[Taken, ...]] = {}
+        self._assigned = _ASSIGNED.setdefault(context, {})
+        for uid in self._assigned.keys() - {one.metadata.uid for one in self._services()}:
+            del self._assigned[uid]  # it went while another kind of load balancers was in use
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
         """Return one group for all Services."""
