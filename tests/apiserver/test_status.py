@@ -52,6 +52,13 @@ SPEAKER: Final[dict[str, Any]] = {
 
 async def test_it_shows_what_bgp_speakers_announce(site: Site, tmp_path: Path) -> None:
     await site.join("one", "two")
+    ensured = {
+        "type": "LoadBalancerReady",
+        "status": "True",
+        "reason": "Ensured",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
     async with AsyncExitStack() as stack:
         for name, ready in (("one", "True"), ("two", "False")):
             meta = {**SPEAKER["metadata"], "name": f"speaker-{name}"}
@@ -62,7 +69,7 @@ async def test_it_shows_what_bgp_speakers_announce(site: Site, tmp_path: Path) -
             await site.client.patch(PODS, meta["name"], patch, "default", "status")
         for name, ip in (("web", "192.0.2.65"), ("far", "198.51.100.1")):
             await site.create_service(name)
-            shown_at = {"loadBalancer": {"ingress": [{"ip": ip}]}}
+            shown_at = {"loadBalancer": {"ingress": [{"ip": ip}]}, "conditions": [ensured]}
             patch = Patch(PatchType.MERGE, {"status": shown_at})
             await site.client.patch(SERVICES, name, patch, "default", "status")
             slice_ = {

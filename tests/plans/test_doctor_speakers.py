@@ -266,7 +266,8 @@ def test_speakers_are_no_managers() -> None:
 
 def a_service(name: str, *ips: str, policy: str = "Cluster") -> Service:
     shown = [LoadBalancerIngress(ip=ip, ip_mode="VIP") for ip in ips]
-    return objects.service(name, ingress=shown, type="LoadBalancer", external_traffic_policy=policy)
+    ensured = (Condition("LoadBalancerReady", "True"),)
+    return objects.service(name, ingress=shown, external_traffic_policy=policy, conditions=ensured)
 
 
 def a_slice(name: str, *nodes: str) -> EndpointSlice:

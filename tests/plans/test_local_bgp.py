@@ -27,6 +27,7 @@ POOLS = (
     Pool(name="web", ranges=(parse_range("192.0.2.64/27"), parse_range("2001:db8::/120"))),
     Pool(name="even", ranges=(parse_range("198.51.100.0/24"),), avoid_buggy_ips=True),
 )
+ENSURED = (Condition("LoadBalancerReady", "True"),)
 HERE = objects.node("here")
 ELSEWHERE = "{}: no endpoint on this node is ready, and the policy is Local"
 READY = EndpointConditions(ready=True, serving=True, terminating=False)
@@ -36,7 +37,7 @@ ENDED = EndpointConditions(ready=False, serving=False, terminating=True)
 
 def service(name: str = "web", *ips: str, policy: str = "Cluster", **more: Any) -> Service:
     shown = [LoadBalancerIngress(ip=ip, ip_mode="VIP") for ip in ips or ("192.0.2.65",)]
-    spec = {"type": "LoadBalancer", "external_traffic_policy": policy}
+    spec = {"type": "LoadBalancer", "external_traffic_policy": policy, "conditions": ENSURED}
     return objects.service(name, **{"ingress": shown, **spec, **more})
 
 
@@ -203,3 +204,17 @@ def test_the_addresses_of_nodes_that_another_balancer_left_are_not_announced() -
     left = service("web", "192.0.2.65", "192.0.2.66", "2001:db8::65")
     assert "192.0.2.65" not in decided(left, web=slices)
     assert "192.0.2.66" not in decided(left, web=slices)
+
+
+@pytest.mark.parametrize(
+    ("status", "announced"),
+    [(None, False), ("Unknown", False), ("True", True), ("False", True)],
+    ids=["new to the manager", "being ensured", "as it should be", "refused a change"],
+)
+def test_what_a_status_shows_is_announced_once_the_manager_has_answered(
+    status: str | None, *, announced: bool
+) -> None:
+    """Before that it may be the address of a node, which another balancer has left there."""
+    conditions = (Condition("LoadBalancerReady", status),) if status else ()
+    found = decided(service("web", conditions=conditions), web=(slice_("here"),))
+    assert found == ({"192.0.2.65": ""} if announced else {})

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proreus.kube.objects import (
+    Condition,
     Endpoint,
     EndpointConditions,
     EndpointSlice,
@@ -41,6 +42,7 @@ def services(draw: Any) -> tuple[list[Service], dict[str, list[EndpointSlice]]]:
                 name,
                 external_traffic_policy=draw(st.sampled_from(["Cluster", "Local"])),
                 ingress=[LoadBalancerIngress(ip=draw(st.sampled_from(ADDRESSES)), ip_mode="VIP")],
+                conditions=(Condition("LoadBalancerReady", "True"),),
             )
         )
         known[f"default/{name}"] = [

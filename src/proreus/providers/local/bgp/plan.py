@@ -13,7 +13,14 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.desired import is_left_out
-from proreus.kube.objects import EndpointConditions, EndpointSlice, Node, Service
+from proreus.kube.objects import (
+    CONDITION_LOAD_BALANCER_READY,
+    EndpointConditions,
+    EndpointSlice,
+    Node,
+    Service,
+    condition,
+)
 from proreus.providers.local.addresses import Address, Pool, contains, family_of, parse
 
 LOCAL: Final = "Local"
@@ -128,9 +135,13 @@ def _addresses(service: Service, pools: Sequence[Pool] | None) -> Iterator[Addre
     """Return the addresses of our pools that packets for the Service may have.
 
     With the IP mode Proxy kube-proxy does not know the address. Of each family we give a Service
-    one: several are those of nodes, which a balancer there has left, such as that of k3s.
+    one: several are those of nodes, which a balancer there has left, such as that of k3s. A single
+    one may be a node's, too, until the manager has said how the load balancer is.
     """
     if service.spec.type != "LoadBalancer" or service.metadata.deletion_timestamp is not None:
+        return
+    ready = condition(service.status.conditions, CONDITION_LOAD_BALANCER_READY)
+    if ready is None or ready.status == "Unknown":
         return
     ingress = service.status.load_balancer.ingress
     texts = (one.ip for one in ingress if one.ip and one.ip_mode != "Proxy")
