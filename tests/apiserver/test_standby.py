@@ -181,6 +181,9 @@ def test_a_lease_for_each_controller_does_not_go_with_standbys() -> None:
     alone = Standing()
     alone.standby = None
     assert problems(apart, alone) == ()
+    alone.one_leads = True
+    assert problems(apart, alone) == (problem,)
+    assert problems(Options(), alone) == ()
 
 
 @contextmanager

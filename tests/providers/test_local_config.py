@@ -162,6 +162,20 @@ def test_all_mistakes_are_reported_at_once() -> None:
     assert len(caught.value.problems) == 5
 
 
+@pytest.mark.parametrize(
+    ("text", "is_gateway"),
+    [
+        ("{}", False),
+        ("pools: {a: {addresses: [192.0.2.64/27]}}", True),
+        ("pools: {a: {addresses: [192.0.2.64/27]}}\ngateway: {enabled: false}", False),
+    ],
+)
+def test_one_replica_leads_where_the_kernel_of_its_machine_is_the_gateway(
+    text: str, *, is_gateway: bool
+) -> None:
+    assert LocalCloud(read(text)).one_leads == is_gateway
+
+
 def settings(of: type[msgspec.Struct]) -> Iterator[str]:
     """The names of all settings, as they are written."""
     for field in msgspec.structs.fields(of):

@@ -139,12 +139,12 @@ class _Cloud:
 
 
 def problems(options: Options, provider: CloudProvider) -> tuple[str, ...]:
-    """Return which flags do not go with providers that work while another replica leads."""
-    if options.leader_elect_per_controller and (found := standbys(provider)):
-        name = next(one.name for one in found.values())
+    """Return which flags do not go with providers of which one replica has to lead."""
+    found = [one for one in members_of(provider).values() if one.one_leads or one.standby]
+    if options.leader_elect_per_controller and found:
         problem = (
-            f"--leader-elect-per-controller: the cloud-config of {name} has all replicas work"
-            " (gateway vrrp), for which one has to lead: leave one of the two out"
+            f"--leader-elect-per-controller: the cloud-config of {found[0].name} has replicas work"
+            " on their own machines (gateway), for which one has to lead: leave one of the two out"
         )
         return (problem,)
     return ()

@@ -136,6 +136,8 @@ class CloudProvider:
             new provider is made and started as if the cloud-config had changed.
         standby: The work of replicas that do not lead; set it in `__init__`. When the replica
             begins to lead, its `end` is called before `start`.
+        one_leads: Whether one replica has to run all controllers, such as where `start` takes over
+            what only one machine may do: then none has a lease of its own. Set it in `__init__`.
         webhooks: Admission webhooks by the names that enable them in `--webhooks`; set it in the
             class or in `__init__`. Every replica serves them, also before `start` and without it.
             After a change of the cloud-config those of the first provider are still served.
@@ -157,6 +159,7 @@ class CloudProvider:
     ssh_keys: SSHKeys | None = None
     pod_cidrs: PodCIDRs | None = None
     standby: Standby | None = None
+    one_leads: bool = False
     has_cluster_id: bool = True
     confirm: float = 10.0
     left_finalizers: tuple[str, ...] = ()

@@ -60,6 +60,8 @@ class LocalCloud(CloudProvider):
         self._balancers: LocalLoadBalancers | None = None
         self._named: Named = dict
         self._room = _room(self._settings)
+        # A replica that looks after nodes alone would answer for what its kernel has, too.
+        self.one_leads = self._settings.gateway.enabled and bool(self._settings.address_pools)
         if self._room is not None:
             self.standby = LocalStandby(self._settings, self._room, _owns(self._settings))
 
