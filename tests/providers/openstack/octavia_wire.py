@@ -11,7 +11,7 @@ from aiohttp import web
 
 from . import octavia_rules as rules
 from .groups_wire import GroupsWire
-from .wire import NEUTRAL, Json, Wire, neutron, octavia, said
+from .wire import NEUTRAL, Json, Wire, neutron, octavia, outdated, said
 
 CHILDREN = ("listeners", "pools", "healthmonitors")
 SINGULAR = {
@@ -23,6 +23,11 @@ SINGULAR = {
 }
 _HIDDEN = frozenset({"left", "loadbalancer_id", "listener_id", "pool_id"})
 """What only the wire needs to know."""
+
+
+def revise(floating: Json, **fields: Any) -> None:
+    """Change a floating address, as Neutron does: it has another revision then."""
+    floating.update(fields, revision_number=floating.get("revision_number", 1) + 1)
 
 
 class OctaviaWire:
@@ -187,7 +192,7 @@ class OctaviaWire:
                     del self.of[kind][one["id"]]
         for floating in self.of["floatingips"].values():
             if floating["port_id"] == balancer["vip_port_id"]:
-                floating["port_id"] = None
+                revise(floating, port_id=None)
 
     def _busy(
         self, balancer: Json, status: str = "PENDING_UPDATE", *, itself: bool = False
@@ -308,13 +313,22 @@ class OctaviaWire:
             found = self.of[kind].get(id_)
             if found is None:
                 return _missing(kind, id_)
+            if (refused := self._unrevised(kind, request, found)) is not None:
+                return refused
             refused = self._unchanged(kind, found, given) or self._touched(kind, found)
             if refused is not None:
                 return refused
-            found.update(rules.changed(kind, given) if kind != "floatingips" else given)
+            if kind == "floatingips":
+                revise(found, **given)
+            else:
+                found.update(rules.changed(kind, given))
             return web.json_response({SINGULAR[kind]: self._shown(kind, found)})
 
         return change
+
+    def _unrevised(self, kind: str, request: web.Request, found: Json) -> web.Response | None:
+        """What somebody has changed since it was read; Octavia does not count revisions."""
+        return outdated(request, {"revision_number": 1, **found}) if kind == "floatingips" else None
 
     def _unchanged(self, kind: str, found: Json, given: Json) -> web.Response | None:
         """What cannot be changed like that."""
@@ -342,7 +356,8 @@ class OctaviaWire:
                 return _missing(kind, id_)
             if kind == "loadbalancers":
                 return self._drop_balancer(request, found)
-            if (refused := self._touched(kind, found)) is not None:
+            refused = self._unrevised(kind, request, found) or self._touched(kind, found)
+            if refused is not None:
                 return refused
             del self.of[kind][id_]
             if kind == "pools":

@@ -120,7 +120,7 @@ async def test_an_internal_one_loses_a_floating_address_that_it_was_given_which_
         }
         site.octavia.of["floatingips"][given["id"]] = dict(given)
         await site.ensure(provider, internal)
-    assert site.octavia.only("floatingips") == {**given, "port_id": None}
+    assert site.octavia.only("floatingips") == {**given, "port_id": None, "revision_number": 2}
 
 
 async def test_a_load_balancer_of_the_official_manager_is_taken_over(site: Balancing) -> None:

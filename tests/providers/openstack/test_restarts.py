@@ -283,7 +283,8 @@ def is_ours(one: Json) -> bool:
 
 def shown(one: Json) -> Json:
     """All but what a manager may write on what it leaves, and where a kept address is bound."""
-    said = {"tags", "description", "port_id"} if "floating_ip_address" in one else set()
+    of_address = {"tags", "description", "port_id", "revision_number"}
+    said = of_address if "floating_ip_address" in one else set()
     if "vip_address" in one and "kube_service_test_shop_first" in one["tags"]:
         said = {"tags"}
     return {name: value for name, value in one.items() if name not in said}

@@ -5,10 +5,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proreus.cloudprovider import CloudError, Done, Ensured, PartChange
+from proreus.cloudprovider import (
+    CloudError,
+    Done,
+    Ensured,
+    InvalidRequest,
+    PartChange,
+    RetryAfter,
+)
 
 from .balancing import INTERNAL, SUBNET, Balancing, P, balancing, by_id, known, lives, previewed
-from .wire import Json, started
+from .octavia_wire import revise
+from .wire import Json, started, uuid
 
 NAME = "kube_service_test_shop_web"
 VIP = "10.0.0.200"
@@ -44,6 +52,37 @@ async def test_a_floating_address_that_somebody_has_moved_outlives_the_service(
         assert isinstance(await site.delete(provider, site.service()), Done)
     assert list(site.octavia.of["floatingips"]) == [moved["id"]]
     assert moved["port_id"] == site.wire.ports[0]["id"]
+
+
+@pytest.mark.parametrize("verb", ["ensure", "delete"])
+async def test_a_floating_address_that_somebody_moves_at_that_very_moment_stays(
+    site: Balancing, verb: str
+) -> None:
+    inside = site.service({INTERNAL: "true"})
+    async with started(site.wire.config()) as provider:
+        await site.ensure(provider, site.service())
+        moved, port = site.octavia.only("floatingips"), site.wire.ports[0]["id"]
+        site.wire.meanwhile["floatingip_delete"] = lambda: revise(moved, port_id=port)
+        first = await getattr(site, verb)(provider, inside)
+        second = await getattr(site, verb)(provider, inside)
+    assert isinstance(first, RetryAfter)
+    assert isinstance(second, Ensured if verb == "ensure" else Done)
+    assert site.octavia.only("floatingips")["port_id"] == port
+
+
+async def test_a_floating_address_that_somebody_attaches_at_that_very_moment_stays(
+    site: Balancing,
+) -> None:
+    kept: Json = {"id": uuid(901), "floating_ip_address": "203.0.113.50", "port_id": None}
+    site.octavia.of["floatingips"] = {uuid(901): kept}
+    port, service = site.wire.ports[0]["id"], site.service(load_balancer_ip="203.0.113.50")
+    site.wire.meanwhile["floatingip_update"] = lambda: revise(kept, port_id=port)
+    async with started(site.wire.config()) as provider:
+        assert isinstance(await site.ensure(provider, service), RetryAfter)
+        answer = await site.ensure(provider, service)
+    assert isinstance(answer, InvalidRequest)
+    assert f"attached to port {port}" in str(answer)
+    assert kept["port_id"] == port
 
 
 async def test_a_floating_address_to_be_kept_is_only_detached_when_the_service_becomes_internal(

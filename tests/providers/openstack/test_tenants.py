@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proreus.cloudprovider import Ensured, InvalidRequest, Pending
+from proreus.cloudprovider import Ensured, InvalidRequest, Pending, RetryAfter
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done
 from proreus.controllers.service.leaks import due, leaks
@@ -496,6 +496,22 @@ async def test_a_floating_address_that_was_not_made_for_the_service_outlives_it(
         assert isinstance(await site.delete(provider, service), Done)
     assert set(site.octavia.of["floatingips"]) == {id_}
     assert not site.octavia.of["loadbalancers"]
+
+
+async def test_of_two_namespaces_that_name_one_address_at_once_none_takes_it_from_the_other(
+    site: Balancing,
+) -> None:
+    id_ = kept_address(site, "for whoever needs it")
+    rivals = [site.service(namespace=one, name=one, load_balancer_ip=ADDRESS) for one in "ab"]
+    async with started(site.wire.config()) as provider:
+        first = await asyncio.gather(*(site.ensure(provider, one) for one in rivals))
+        holder = site.octavia.of["floatingips"][id_]["port_id"]
+        second = [await site.ensure(provider, one) for one in rivals]
+    assert {type(one) for one in first} == {Ensured, RetryAfter}
+    assert [type(one) for one in second] == [
+        Ensured if isinstance(one, Ensured) else InvalidRequest for one in first
+    ]
+    assert site.octavia.of["floatingips"][id_]["port_id"] == holder
 
 
 async def test_an_address_that_the_status_shows_stays_whosesoever_it_is(site: Balancing) -> None:

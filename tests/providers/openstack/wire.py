@@ -93,6 +93,8 @@ class Wire:
         self.most_pairs = 10
         self.has_group: Callable[[str], bool] = lambda _: True
         self.more: list[Callable[[web.Application], None]] = []
+        self.meanwhile: dict[str, Callable[[], object]] = {}
+        """What somebody else does right before the next request of an operation."""
 
     def add(self, number: int, name: str = "", **fields: Any) -> str:
         """A server with one port; its id."""
@@ -182,8 +184,8 @@ region = RegionOne
         if request.match_info["id"] != self.router["id"]:
             return self._router(request)
         given, last = body["router"]["routes"], request.path.rpartition("/")[2]
-        if (outdated := _outdated(request, self.router)) is not None:
-            return outdated
+        if (refused := outdated(request, self.router)) is not None:
+            return refused
         before = self.router["routes"]
         after = given
         if last == "add_extraroutes":
@@ -229,8 +231,8 @@ region = RegionOne
         if (there := self._port(request)).status != 200:
             return there
         found = self.port(request.match_info["id"])
-        if (outdated := _outdated(request, found)) is not None:
-            return outdated
+        if (refused := outdated(request, found)) is not None:
+            return refused
         given = dict(body["port"])
         if given.get("security_groups") and not found["port_security_enabled"]:
             text = "Port security must be enabled and port must have an IP address"
@@ -269,6 +271,8 @@ region = RegionOne
             self.asked[operation] += 1
             if request.headers["X-Auth-Token"] not in self.good_tokens:
                 return _unauthorized()
+            if (others := self.meanwhile.pop(operation, None)) is not None:
+                others()
             if waiting := self.failures.get(operation):
                 return waiting.pop(0)
             answer: web.Response = handler(request)
@@ -440,7 +444,8 @@ def _chosen(request: web.Request, one: Json) -> Json:
     return {name: one[name] for name in wanted if name in one} if wanted else one
 
 
-def _outdated(request: web.Request, found: Json) -> web.Response | None:
+def outdated(request: web.Request, found: Json) -> web.Response | None:
+    """Refused, if it has another revision by now than the one that it is to have."""
     revision = found["revision_number"]
     asked = request.headers.get("If-Match", f"revision_number={revision}").partition("=")[2]
     if asked == str(revision):

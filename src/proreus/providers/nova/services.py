@@ -166,10 +166,12 @@ class Services(ABC, Generic[Access]):
         """Return all objects of a list, from all its pages."""
         return (await self.pages(service, operation, path, field, parameters))[0]
 
-    async def delete(self, service: str, operation: str, path: str) -> None:
-        """Delete an object; one that is gone already is no error."""
+    async def delete(
+        self, service: str, operation: str, path: str, *, revision: int | None = None
+    ) -> None:
+        """Delete an object, of a `revision` as in `change`; one that is gone is no error."""
         try:
-            await self.change(service, operation, "DELETE", path)
+            await self.change(service, operation, "DELETE", path, revision=revision)
         except Refused as error:
             if not error.is_absence:
                 raise

@@ -2,16 +2,18 @@
 
 import fnmatch
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
-from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
 from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.lookups import most_first
 from proreus.cloudprovider.ownership import Tenants, refusal
-from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.refused import Reason, Refused
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.services import Parameters
 from proreus.providers.openstack.api import Api
+from proreus.providers.openstack.hops import revision_of
 from proreus.providers.openstack.machines import Wires
 from proreus.providers.openstack.names import foreign_project, parsed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
@@ -295,18 +297,21 @@ class Networks:
         return await self._api.find("neutron", f"{kind}_get", f"{kind}s/{id_}", kind)
 
     async def _change_floating(self, floating: Described, fields: Mapping[str, object]) -> None:
-        path = f"floatingips/{id_of(floating)}"
-        change = {"floatingip": dict(fields)}
-        await self._api.change("neutron", "floatingip_update", "PUT", path, change)
+        path, change = f"floatingips/{id_of(floating)}", {"floatingip": dict(fields)}
+        with _unchanged(floating) as revision:
+            await self._api.change(
+                "neutron", "floatingip_update", "PUT", path, change, revision=revision
+            )
 
     async def free(self, floating: Described) -> None:
         """Detach a floating IP from its port, and keep it."""
         await self._change_floating(floating, {"port_id": None})
 
     async def take_away(self, floating: Described) -> None:
-        """Delete a floating IP."""
+        """Delete a floating IP, unless somebody has changed it since it was read."""
         path = f"floatingips/{id_of(floating)}"
-        await self._api.delete("neutron", "floatingip_delete", path)
+        with _unchanged(floating) as revision:
+            await self._api.delete("neutron", "floatingip_delete", path, revision=revision)
 
     async def _is_of(self, subnet: str, family: str) -> bool:
         if subnet not in self._versions:
@@ -348,6 +353,18 @@ class Networks:
             problem = next(iter(refused.values()))
             raise InvalidRequest(f"annotation {PREFIX}{floating.annotation}: {problem}")
         return [id_ for id_, problem in refused.items() if not problem]
+
+
+@contextmanager
+def _unchanged(floating: Described) -> Iterator[int | None]:
+    """Change that revision of a floating IP; if it has another one by now, have it read again."""
+    try:
+        yield revision_of(floating)
+    except Refused as error:
+        if error.reason is not Reason.PRECONDITION_FAILED:
+            raise
+        text = f"somebody else has changed floating IP {floating.get('floating_ip_address')}"
+        raise RetryAfter(f"{text}: it is read again", after=1.0) from error
 
 
 def _subnet_of(wires: Wires, address: str) -> str:

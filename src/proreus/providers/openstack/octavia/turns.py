@@ -1,7 +1,7 @@
 """Order changes of one load balancer, so that each is based on what the one before left.
 
-Services that share a load balancer are worked on side by side, and neither Octavia nor Neutron can
-make a change depend on what it was planned from. So each verb has a turn, which ends early if
+Services that share a load balancer are worked on side by side, and Octavia cannot make a change
+depend on what it was planned from, as Neutron can. So each verb has a turn, which ends early if
 another one has changed the load balancer since: the verb is then asked again. Nobody waits for
 anybody else's verb.
 """
