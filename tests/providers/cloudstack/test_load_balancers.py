@@ -457,6 +457,25 @@ async def test_a_named_address_that_somebody_else_acquired_after_a_claim_is_neve
         assert site.allocated() == {"203.0.113.7"}
 
 
+@pytest.mark.parametrize("kind", ["rule", "port forwarding", "tag"])
+async def test_a_named_address_of_somebody_else_stays_theirs_while_a_claim_on_it_cannot_go(
+    emulator: Emulator, kind: str
+) -> None:
+    """The Service's rules are there before the claim on the network has gone."""
+    async with lb_site(emulator) as site:
+        ip_id = used_by_hand(site, "203.0.113.7", kind)
+        desired = site.desired(load_balancer_ip="203.0.113.7")
+        emulator.fail("deleteTags")
+        assert isinstance(await site.settled(desired), CloudError)
+        assert f"{NAME}-tcp-80" in site.rules()
+        await site.made(desired)
+        assert MARK_SERVICE_UID not in site.world.tags["PublicIpAddress", ip_id]
+        assert not site.world.tags["Network", site.network]
+        site.world.forwardings.clear()
+        await site.deleted(desired)
+        assert site.allocated() == {"203.0.113.7"}
+
+
 @pytest.mark.parametrize("is_acquired", [True, False])
 @pytest.mark.parametrize("of_cluster", [CLUSTER.uid, "another-cluster-uid"])
 async def test_an_address_that_another_service_has_claimed_is_not_anybodys_to_name(

@@ -254,10 +254,13 @@ def _farewell(
 def _marks(address: Address, observed: Observed) -> Iterator[Step]:
     """Mark the Service's objects.
 
-    The address is marked before the rules: while these are unmarked, they prove whose it is.
+    The address is marked before the rules: while these are unmarked, they prove whose it is. One
+    that was acquired for the Service is marked before there are rules; with rules and no mark it is
+    somebody else's, also while a claim from before could not be removed.
     """
-    is_claimed = bool(observed.claim) and observed.claim == address.ip and not address.is_shared
-    if (is_claimed or address.is_adopted) and not address.is_ours:
+    is_claimed = bool(observed.claim) and observed.claim == address.ip
+    is_acquired = is_claimed and not (address.is_shared or observed.rules)
+    if (is_acquired or address.is_adopted) and not address.is_ours:
         yield MarkAddress(address.id)
         return
     unmarked = tuple(one.id for one in observed.rules if not one.is_marked)
