@@ -1,10 +1,11 @@
 """Load balancers of the provider `baidu`: what is in the cloud for which Services."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from proreus.cloudprovider import Done, InvalidRequest, Pending
+from proreus.cloudprovider import Done, Ensured, InvalidRequest, Pending
 from proreus.cloudprovider.errors import CloudError
 from proreus.kube.objects import ClientIPConfig, SessionAffinityConfig
 from proreus.providers.baidu.balancing.annotations import ADDED_EIP, ADDED_ID
@@ -343,6 +344,22 @@ async def test_a_given_load_balancer_with_other_users_is_refused() -> None:
         assert isinstance(answer, InvalidRequest)
         await site.deleted(second)
         assert set(site.ports(given)) == {("TCP", 80)}
+
+
+@virtual_time
+async def test_a_load_balancer_that_two_services_name_at_once_becomes_one_services_alone() -> None:
+    async with served() as emulator, lb_site(emulator) as site:
+        given = emulator.world.add_balancer(site.subnet, "mine")
+        asked = {"load-balancer-id": given, "load-balancer-internal-vpc": "true"}
+        other = site.desired(HTTPS, asked=asked, uid=OTHER_UID, name="other", namespace="bank")
+        both = [site.desired(HTTP, asked=asked), other]
+        first = await asyncio.gather(*map(site.settled, both))
+        ports = set(site.ports(given))
+        assert ports in ({("TCP", 80)}, {("TCP", 443)})
+        second = [await site.settled(one) for one in both]
+        assert [type(one) for one in first] == [type(one) for one in second]
+        assert {type(one) for one in first} == {Ensured, InvalidRequest}
+        assert set(site.ports(given)) == ports
 
 
 @virtual_time

@@ -27,7 +27,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.cloudprovider.lookups import Recent, check_nodes_shown
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.recorded import Record, desired_digest
-from proreus.cloudprovider.steps import converge, preview_plan
+from proreus.cloudprovider.steps import converge, preview_plan, take_round
 from proreus.cloudprovider.waits import Missed, Twice, Working
 from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
 from proreus.providers.baidu.api import Api
@@ -68,6 +68,8 @@ class _Case(msgspec.Struct, frozen=True):
     place: Place
     doubt: str = ""
     """The load balancer that may serve something else, which a second look must not show either."""
+    is_unmarked: bool = False
+    """Whether the load balancer is one that the Service names and that has no mark of it yet."""
 
 
 class BaiduLoadBalancers:
@@ -163,6 +165,10 @@ class BaiduLoadBalancers:
         record = self._record(uid, case.observed.balancer)
         next_steps = functools.partial(plan, case.desired)
         take = functools.partial(self._work.take, uid)
+        if case.is_unmarked:
+            # Another Service that names it may do so at the same time: the last mark counts.
+            await take_round(case.observed, next_steps(case.observed), take)
+            raise Working("whose mark the load balancer has is read before it is changed")
         observed = await converge(case.observed, next_steps, take, before=record.clear)
         balancer = observed.balancer
         if balancer is None:
@@ -198,7 +204,8 @@ class BaiduLoadBalancers:
                 raise InvalidRequest(found)
             doubt = balancer.title if is_new and not is_sure else ""
             check_eip(case.observed.bound_to(balancer.id), options)
-        return _Case(desired, case.observed, place, doubt)
+        is_unmarked = balancer is not None and bool(options.given) and not case.is_proven
+        return _Case(desired, case.observed, place, doubt, is_unmarked)
 
     async def _subnet(self, options: Options, place: Place) -> str:
         if not place.vpc:
