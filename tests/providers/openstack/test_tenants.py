@@ -128,6 +128,21 @@ async def test_what_an_old_manager_made_stays_when_a_guest_leaves_it(
     assert len(site.octavia.of["floatingips"]) == 1
 
 
+@pytest.mark.parametrize("name", ["kube_service_test_shared", "kube_service_test_eu_bank_db"])
+async def test_one_whose_name_only_begins_as_the_clusters_do_stays_when_the_last_guest_leaves_it(
+    site: Balancing, name: str
+) -> None:
+    """Somebody has made it by hand, or the official manager of the cluster test_eu."""
+    made = by_hand(site)
+    made["name"] = name
+    allowed = site.wire.config(sections=f"[Tenants]\nallow = *={made['id']}\n")
+    async with started(allowed) as provider:
+        service = await lives(site, provider, guest(site, made["id"], "shop"))
+        assert isinstance(await site.delete(provider, service), Done)
+    assert site.octavia.only("loadbalancers")["id"] == made["id"]
+    assert not site.octavia.of["listeners"]
+
+
 async def test_a_name_and_an_annotation_are_no_proof(site: Balancing) -> None:
     """Another cluster of the same name has such a Service, under its official manager."""
     name = "kube_service_test_shop_web"

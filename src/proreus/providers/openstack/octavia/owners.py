@@ -234,14 +234,20 @@ def is_named_by(described: Described, ref: LoadBalancerRef) -> bool:
 
 
 def is_made_in(described: Described, cluster: ClusterIdentity) -> bool:
-    """Tell whether a load balancer was made for a Service of the cluster, which may be gone."""
+    """Tell whether a load balancer was made for a Service of the cluster, which may be gone.
+
+    Without our marks its whole name counts: it may begin as the cluster's do, made by hand, or for
+    another cluster.
+    """
     if made := values(described, MADE):
         return all(read_one_value(value).cluster_uid == cluster.uid for value in made)
     if set(values(described, MARK_CLUSTER_UID)) - {cluster.uid}:
         return False
     names = {cluster.name, *values(described, MARK_CLUSTER)}
-    prefixes = tuple(f"{OFFICIAL}{name}_" for name in names)
-    return str(described.get("name") or "").startswith(prefixes)
+    whole = str(described.get("name") or "")
+    texts = {whole, *(whole.removesuffix(f"_{family}") for family in _FAMILIES)}
+    found = map(_OFFICIAL_NAME.fullmatch, texts)
+    return any(one is not None and one["cluster"] in names for one in found)
 
 
 def is_of_another_cluster(described: Described, cluster: ClusterIdentity) -> bool:
