@@ -11,6 +11,7 @@ from proreus.cloudprovider import (
     InvalidRequest,
     Pending,
     RetryAfter,
+    Throttled,
 )
 from proreus.cloudprovider.desired import LABEL_SERVICE_NAME
 from proreus.cloudprovider.identity import (
@@ -399,6 +400,27 @@ async def test_an_address_that_somebody_gets_first_is_let_go_and_another_chosen(
         assert not site.world.tags["Network", site.network]
         await site.made(desired)
         assert len(site.allocated()) == 1
+
+
+@pytest.mark.parametrize("asked", ["", "203.0.113.7"])
+async def test_an_address_that_somebody_gets_first_stays_theirs_while_the_claim_on_it_cannot_go(
+    emulator: Emulator, asked: str
+) -> None:
+    """Somebody has acquired it by hand, and has made nothing of it yet."""
+    async with lb_site(emulator) as site:
+        emulator.fail("associateIpAddress", 431, "IP address is not available")
+        emulator.fail("deleteTags", 429, "too many requests, retry after [10] ms")
+        desired = site.desired(load_balancer_ip=asked)
+        assert isinstance(await site.ensure(desired), Throttled)
+        (claim,) = site.world.tags["Network", site.network].values()
+        theirs = claim.rpartition("/")[2]
+        id_ = site.give(theirs)
+        (point,) = (await site.made(desired)).ingress
+        assert (point.ip == theirs) is bool(asked)
+        assert not site.world.tags.get(("PublicIpAddress", id_))
+        assert not site.world.tags["Network", site.network]
+        await site.deleted(desired)
+        assert site.allocated() == {theirs}
 
 
 def used_by_hand(site: LBSite, ip: str, kind: str) -> str:

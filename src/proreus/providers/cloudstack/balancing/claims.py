@@ -8,11 +8,30 @@ from proreus.providers.cloudstack.balancing.parts import Network
 
 
 class Claims:
-    """A reader of claims."""
+    """A reader of claims, with a memory of those that prove nothing."""
 
     def __init__(self, api: Api) -> None:
-        """Keep the client of CloudStack."""
+        """Keep the client of CloudStack; begin without any refusal."""
         self._api = api
+        self._refused: set[tuple[str, str]] = set()
+
+    def tried(self, ref: LoadBalancerRef, ip: str, *, is_refused: bool) -> None:
+        """Note that an address is being acquired for a Service, or that CloudStack has refused it.
+
+        A claim on what was refused proves nothing, as long as it cannot be removed.
+        """
+        if is_refused:
+            self._refused.add((ref.uid, ip))
+        else:
+            self._refused.discard((ref.uid, ip))
+
+    async def is_proof(self, ref: LoadBalancerRef, network: Network, ip: str) -> bool:
+        """Tell whether a Service's claim proves that an address without marks is the Service's.
+
+        Raises:
+            CloudError: CloudStack gives no usable answer.
+        """
+        return (ref.uid, ip) not in self._refused and not await self.by_others(ref, network, ip)
 
     async def of(self, ref: LoadBalancerRef) -> tuple[str, str]:
         """Return the network with a Service's claim, and the claimed address; "" without.

@@ -11,6 +11,7 @@ from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.waits import Working
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import documents, owners
+from proreus.providers.cloudstack.balancing.claims import Claims
 from proreus.providers.cloudstack.balancing.parts import Address, Network, Observed, Rule
 from proreus.providers.cloudstack.balancing.plan import (
     Acquire,
@@ -51,12 +52,18 @@ class Commands:
     """The commands that change load balancers, for one Service at a time."""
 
     def __init__(
-        self, api: Api, works: Works, reader: Reader, hosts: Recent[Described | None]
+        self,
+        api: Api,
+        works: Works,
+        reader: Reader,
+        claims: Claims,
+        hosts: Recent[Described | None],
     ) -> None:
-        """Keep the client of CloudStack."""
+        """Keep the client of CloudStack, and who reads it."""
         self._api = api
         self._works = works
         self._reader = reader
+        self._claims = claims
         self._hosts = hosts
 
     async def take(
@@ -79,6 +86,8 @@ class Commands:
             await self._hand_over(ref, observed, step)
             return lambda now: after(now, step)
         command, parameters = command_for(step, ref, network, observed.address, self._api)
+        if isinstance(step, Acquire):
+            self._claims.tried(ref, step.ip, is_refused=False)
         try:
             id_, result = await self._works.run(ref.uid, command, parameters)
         except (Unauthenticated, Refused) as error:
@@ -89,6 +98,7 @@ class Commands:
             if isinstance(step, Assign):
                 self._hosts.forget()
             if isinstance(step, Acquire) and step.ip and network is not None:
+                self._claims.tried(ref, step.ip, is_refused=True)
                 await self._unclaim(ref, network.id, error)
             if not (isinstance(step, _REMOVALS) and is_removed(error)):
                 raise

@@ -33,6 +33,7 @@ from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import documents, owners
 from proreus.providers.cloudstack.balancing.annotations import ASSOCIATED, Options, read_options
+from proreus.providers.cloudstack.balancing.claims import Claims
 from proreus.providers.cloudstack.balancing.commands import Commands
 from proreus.providers.cloudstack.balancing.desired import (
     Placed,
@@ -116,11 +117,12 @@ class CloudStackLoadBalancers:
         self._machines = machines
         self._nodes = nodes
         self._inputs = (config.tenants,)
-        self._reader = Reader(api, config.tenants)
+        claims = Claims(api)
+        self._reader = Reader(api, config.tenants, claims)
         self._hosts = Recent(machines.by_id)
         self._works = Works(api)
         self._missed = Missed(confirm)
-        self._commands = Commands(api, self._works, self._reader, self._hosts)
+        self._commands = Commands(api, self._works, self._reader, claims, self._hosts)
         self._deleted: set[str] = set()
 
     def host_policy(self, service: Service) -> HostPolicy:

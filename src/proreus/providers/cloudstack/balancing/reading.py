@@ -29,11 +29,11 @@ _GOING = "Releasing"
 class Reader:
     """A reader of load balancers and their parts."""
 
-    def __init__(self, api: Api, tenants: Tenants) -> None:
-        """Keep the client of CloudStack, and what Services may name."""
+    def __init__(self, api: Api, tenants: Tenants, claims: Claims) -> None:
+        """Keep the client of CloudStack, what Services may name, and the reader of claims."""
         self._api = api
         self._tenants = tenants
-        self._claims = Claims(api)
+        self._claims = claims
         self._reserved: dict[str, str] = {}
 
     async def rules(self, ref: LoadBalancerRef) -> list[Described]:
@@ -350,13 +350,13 @@ class Reader:
     async def _is_acquired(self, ref: LoadBalancerRef, network: Network, one: Described) -> bool:
         """Tell whether an address that a Service claims was acquired for it.
 
-        Nobody else claims it, and it has no tags or rules of any kind.
+        The claim is proof, and it has no tags or rules of any kind.
         """
         if not documents.is_bare(one, network) or await self.users(id_of(one), ()):
             return False
         if "hasrules" not in one and await self._firewall(id_of(one)):
             return False
-        return not await self._claims.by_others(ref, network, str(one["ipaddress"]))
+        return await self._claims.is_proof(ref, network, str(one["ipaddress"]))
 
     async def _spare(self, one: Described, rules: list[Rule]) -> Address:
         is_kept = bool(one.get("issourcenat") or one.get("isstaticnat"))
