@@ -37,7 +37,7 @@ def context(
         CLUSTER,
         now=clock or Clock(),
         events=events or Events(),
-        listers={NEED: Objects(), "nodes": Objects(), **listers},
+        listers={NEED: Objects(), "nodes": Objects(), "services": Objects(), **listers},
         hooks=hooks,
     )
 

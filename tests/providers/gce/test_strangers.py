@@ -3,17 +3,22 @@
 import msgspec
 import pytest
 
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import Done
-from proreus.kube.objects import LoadBalancerIngress
+from proreus.kube.objects import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Service,
+    ServiceStatus,
+)
 from proreus.providers.gce.balancing.annotations import TIER, TYPE
 from proreus.providers.gce.balancing.naming import described
 from proreus.testing import objects
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .cloud.server import Gce
-from .cloud.world import PROJECT, REGION, ZONES
-from .lb_site import NAME, Balancing, balancing, lbs
+from .cloud.world import PROJECT, REGION, SUBNET, ZONES
+from .lb_site import NAME, SECOND, Balancing, balancing, lbs
 from .site import PATIENT
 
 __all__ = ["lbs"]
@@ -81,8 +86,9 @@ def keep(lbs: Balancing, address: str, **fields: object) -> None:
     """Reserve an address that is in use, as whoever wants to keep it does."""
     body = {"name": "kept", "address": address, "addressType": "EXTERNAL"}
     path = f"projects/{PROJECT}/regions/{REGION}/addresses/kept"
+    every = {**body, "networkTier": "PREMIUM", **fields}
     with lbs.gce.world.lock:
-        lbs.gce.world.put(path, {**body, "networkTier": "PREMIUM", **fields})
+        lbs.gce.world.put(path, {key: one for key, one in every.items() if one is not None})
 
 
 async def test_an_address_that_somebody_has_reserved_meanwhile_stays_the_service_s(
@@ -116,6 +122,47 @@ async def test_it_stays_also_if_the_process_ended_while_the_rule_was_made_anew(
     ref = msgspec.structs.replace(edited.ref, last_ingress=shown)
     answer = await lbs.ensured(msgspec.structs.replace(edited, ref=ref))
     assert (answer.ingress[0].ip == before) is is_kept
+
+
+def shown(service: Service, address: str) -> Service:
+    """The same Service, whose status shows an address."""
+    status = ServiceStatus(LoadBalancerStatus((LoadBalancerIngress(ip=address),)))
+    return msgspec.structs.replace(service, status=status)
+
+
+def of_bank(service: Service) -> Service:
+    meta = msgspec.structs.replace(service.metadata, namespace="bank")
+    return msgspec.structs.replace(service, metadata=meta)
+
+
+@pytest.mark.parametrize("annotations", [{}, INTERNAL], ids=["external", "internal"])
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_an_address_of_another_namespace_is_refused_while_its_rule_is_made_anew(
+    gce: Gce, annotations: dict[str, str], *, is_listed: bool
+) -> None:
+    """Nothing has it at that moment, and an address that an operator reserves has no mark."""
+    address = ASKED if annotations else "34.10.200.200"
+    inside = {"addressType": "INTERNAL", "networkTier": None, "subnetwork": gce.world.link(SUBNET)}
+    known = Objects()
+    sections = PATIENT + (f"[Tenants]\nallow = bank={address}\n" if is_listed else "")
+    async with balancing(gce, "", sections, services=known) as lbs:
+        keep(lbs, address, **(inside if annotations else {}))
+        await lbs.make(annotations=annotations, load_balancer_ip=address)
+        edited = lbs.service(
+            (80, "TCP"), (81, "TCP"), annotations=annotations, load_balancer_ip=address
+        )
+        edited = shown(edited, address)
+        theirs = of_bank(lbs.service(annotations=annotations, load_balancer_ip=address, **SECOND))
+        known.by_key = {"shop/web": edited, "bank/second": theirs}
+        gce.fail("compute.forwardingRules.insert", status=500)
+        assert isinstance(await lbs.answer(lbs.desired(edited)), CloudError)
+        if is_listed:
+            await lbs.ensured(lbs.desired(theirs))
+            return
+        answer = await lbs.answer(lbs.desired(theirs))
+        assert isinstance(answer, InvalidRequest)
+        assert "shop/web" in str(answer)
+        assert (await lbs.ensured(lbs.desired(edited))).ingress[0].ip == address
 
 
 def keep_elsewhere(lbs: Balancing, address: str) -> None:

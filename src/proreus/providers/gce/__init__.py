@@ -43,7 +43,7 @@ class GCECloud(CloudProvider):
 
     name: ClassVar[str] = "gce"
     config_type: ClassVar[type[msgspec.Struct] | None] = GCEConfig
-    needs: frozenset[str] = frozenset({NEED, "nodes"})
+    needs: frozenset[str] = frozenset({NEED, "nodes", "services"})
     may_need: ClassVar[frozenset[str]] = frozenset({"endpoint_slices"})
     left_finalizers: tuple[str, ...] = (INTERNAL_BEFORE,)
     flags: ClassVar[Mapping[str, ProviderFlag]] = FLAGS

@@ -1,11 +1,12 @@
 """Decide which addresses a load balancer may have, keeps and gives up. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.cloudprovider.ownership import Tenants, refusal
+from proreus.cloudprovider.ownership import Owner, Tenants, refusal
+from proreus.kube.objects import KubeObject, Service
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.annotations import SUBNET
 from proreus.providers.gce.balancing.desired import Desired, family_of
@@ -17,8 +18,22 @@ PREFIX: Final = 96
 """The length of the range of IPv6 that a forwarding rule has."""
 
 
-def check(desired: Desired, observed: Observed, ref: LoadBalancerRef, tenants: Tenants) -> None:
+def check(
+    desired: Desired,
+    observed: Observed,
+    ref: LoadBalancerRef,
+    tenants: Tenants,
+    *,
+    services: Iterable[KubeObject] = (),
+) -> None:
     """Refuse an address that the Service cannot have.
+
+    Args:
+        desired: The desired state.
+        observed: The observed state.
+        ref: The Service.
+        tenants: The section [Tenants] of the cloud-config.
+        services: The cluster's Services.
 
     Raises:
         InvalidRequest: The address is wrong; names the field and the remedy.
@@ -44,9 +59,28 @@ def check(desired: Desired, observed: Observed, ref: LoadBalancerRef, tenants: T
         problem = f"{others[0]} has it"
     else:
         owners = [one for one in (naming.owner_in(reserved.description),) if one is not None]
+        owners += _shown_by_others(asked, ref, services)
         problem = refusal(owners, ref, tenants, (asked, reserved.name))
     if problem:
         raise InvalidRequest(f"spec.loadBalancerIP: {asked}: {problem}")
+
+
+def _shown_by_others(
+    address: str, ref: LoadBalancerRef, services: Iterable[KubeObject]
+) -> list[Owner]:
+    """Return the Services of other namespaces that have an address by their status.
+
+    Nothing uses a reserved address for the moment in which their forwarding rule is made anew.
+    """
+    if any(point.ip == address for point in ref.last_ingress):
+        return []
+    return [
+        Owner(ref.cluster.uid, "", one.metadata.namespace, one.metadata.name, one.metadata.uid)
+        for one in services
+        if isinstance(one, Service)
+        and one.metadata.namespace != ref.namespace
+        and any(point.ip == address for point in one.status.load_balancer.ingress)
+    ]
 
 
 def check_subnetworks(
@@ -76,7 +110,13 @@ def check_subnetworks(
 
 
 def check_other_scheme(
-    desired: Desired, observed: Observed, former: Rule, ref: LoadBalancerRef, tenants: Tenants
+    desired: Desired,
+    observed: Observed,
+    former: Rule,
+    ref: LoadBalancerRef,
+    tenants: Tenants,
+    *,
+    services: Iterable[KubeObject],
 ) -> None:
     """Refuse an address that the Service cannot have once it is internal or external instead.
 
@@ -92,7 +132,7 @@ def check_other_scheme(
             f"spec.loadBalancerIP: {asked}: it is the address of {kind} load balancer, which the"
             " Service is to have no more: leave the field out, or give another address"
         )
-    check(desired, without(observed, (Kind.RULE,)), ref, tenants)
+    check(desired, without(observed, (Kind.RULE,)), ref, tenants, services=services)
 
 
 def is_still_free(desired: Desired, reserved: Address | None) -> bool:

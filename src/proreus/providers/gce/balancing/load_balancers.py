@@ -103,6 +103,7 @@ class GCELoadBalancers:
     ) -> None:
         """Keep the client of Google, and the project, region and network of the cluster."""
         self._api = api
+        self._services = api.context.listers["services"]
         self._reader = reader
         self._place = place
         self._config = config
@@ -159,7 +160,8 @@ class GCELoadBalancers:
         if first is not None and other_scheme(desired, first):
             seen = await self._observer.observe(desired)
             self._check_subnetworks(desired, seen, lb.ref)
-            check_other_scheme(desired, seen, first, lb.ref, self._config.tenants)
+            tenants, services = self._config.tenants, self._services.all()
+            check_other_scheme(desired, seen, first, lb.ref, tenants, services=services)
             await self._removal.of_other_scheme(lb.ref, first)
             left = first = None
         elif first is None and lb.ref.last_ingress:
@@ -200,7 +202,7 @@ class GCELoadBalancers:
             observed = await self._observer.observe(desired, first)
             first = None
             leaves_shared |= leaves_shared_check(desired, observed)
-            check(desired, observed, lb.ref, self._config.tenants)
+            check(desired, observed, lb.ref, self._config.tenants, services=self._services.all())
             self._check_subnetworks(desired, observed, lb.ref)
             groups = await self._shared.ensure_groups(desired, record)
             observed = msgspec.structs.replace(
@@ -240,7 +242,7 @@ class GCELoadBalancers:
         first = await self._finder.first(lb, options)
         desired, _ = await self._desired(lb, options, first)
         observed = await self._observer.observe(desired, first)
-        check(desired, observed, lb.ref, self._config.tenants)
+        check(desired, observed, lb.ref, self._config.tenants, services=self._services.all())
         self._check_subnetworks(desired, observed, lb.ref)
         gone: tuple[PartChange, ...] = ()
         shared: tuple[PartChange, ...] = ()
