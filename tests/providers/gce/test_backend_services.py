@@ -134,9 +134,10 @@ async def test_what_internal_and_external_ones_share_goes_with_the_last(
 async def test_another_controller_s_finalizer_is_respected_all_the_same(
     outside: Balancing,
 ) -> None:
-    theirs = outside.service(annotations=BACKEND, finalizers=[EXTERNAL_ELSEWHERE])
-    answer = await outside.answer(outside.desired(theirs))
-    assert isinstance(answer, ImplementedElsewhere)
+    for finalizer in EXTERNAL_ELSEWHERE:
+        theirs = outside.service(annotations=BACKEND, finalizers=[finalizer])
+        answer = await outside.answer(outside.desired(theirs))
+        assert isinstance(answer, ImplementedElsewhere)
     await outside.make(annotations=BACKEND)
     path = f"projects/{PROJECT}/regions/{REGION}/forwardingRules/{NAME}"
     with outside.gce.changing(path) as rule:

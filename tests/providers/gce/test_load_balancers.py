@@ -301,7 +301,7 @@ async def test_from_external_to_internal_and_back(lbs: Balancing) -> None:
     ("fields", "why"),
     [
         ({"annotations": {RBS: "enabled"}}, RBS),
-        ({"finalizers": [EXTERNAL_ELSEWHERE]}, EXTERNAL_ELSEWHERE),
+        *(({"finalizers": [one]}, one) for one in EXTERNAL_ELSEWHERE),
         ({"annotations": INTERNAL, "finalizers": [INTERNAL_ELSEWHERE]}, INTERNAL_ELSEWHERE),
     ],
 )

@@ -175,8 +175,9 @@ async def test_the_other_controller_s_parts_outlive_a_former_service_of_the_same
         assert site.left() == left
 
 
+@pytest.mark.parametrize("finalizer", EXTERNAL_ELSEWHERE)
 async def test_what_the_other_controller_makes_for_an_external_service_is_left_to_it(
-    gce: Gce,
+    gce: Gce, finalizer: str
 ) -> None:
     """Its parts are called as those of an internal one, and its forwarding rule comes last."""
     async with balancing(gce, SUBNETWORK, SECTIONS) as site:
@@ -184,6 +185,6 @@ async def test_what_the_other_controller_makes_for_an_external_service_is_left_t
         with gce.world.lock:
             gce.world.drop(SUBSET_RULE)
         left = site.left()
-        service = site.service(annotations={RBS: "enabled"}, finalizers=(EXTERNAL_ELSEWHERE,))
+        service = site.service(annotations={RBS: "enabled"}, finalizers=(finalizer,))
         assert await site.deleted(site.desired(service).ref) == Done(found=False)
         assert site.left() == left

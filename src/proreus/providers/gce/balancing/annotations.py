@@ -22,8 +22,11 @@ INTERNAL_BEFORE: Final = "gke.networking.io/l4-ilb-v1"
 """The finalizer of the official manager on internal Services."""
 INTERNAL_ELSEWHERE: Final = "gke.networking.io/l4-ilb-v2"
 """The finalizer of the controller that gives internal Services a subset of nodes."""
-EXTERNAL_ELSEWHERE: Final = "gke.networking.io/l4-netlb-v2"
-"""The finalizer of the controller that gives external Services a backend service."""
+EXTERNAL_ELSEWHERE: Final = ("gke.networking.io/l4-netlb-v2", "gke.networking.io/l4-netlb-v3")
+"""The finalizers of the controller that gives external Services a backend service.
+
+It puts one of them on a Service: the second one where the backends are groups of endpoints.
+"""
 
 INTERNAL_CLASS: Final = "networking.gke.io/l4-regional-internal"
 """The class of internal load balancers with a subset of the nodes."""
@@ -148,9 +151,9 @@ def handled_elsewhere(
             options.backend_service and not backend_services,
             _BY_OTHERS,
         ),
-        (
-            EXTERNAL_ELSEWHERE in finalizers,
-            f"the finalizer {EXTERNAL_ELSEWHERE} says that another controller has it",
+        *(
+            (one in finalizers, f"the finalizer {one} says that another controller has it")
+            for one in EXTERNAL_ELSEWHERE
         ),
         (
             rbs_default and not has_rule and not backend_services,

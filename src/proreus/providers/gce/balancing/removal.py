@@ -18,7 +18,7 @@ from proreus.providers.gce.balancing.shared import SharedParts
 from proreus.providers.gce.balancing.steps import Observed, without
 from proreus.providers.gce.balancing.subsets.names import names_of
 
-_ELSEWHERE: Final = {INTERNAL_ELSEWHERE, EXTERNAL_ELSEWHERE}
+_ELSEWHERE: Final = {INTERNAL_ELSEWHERE, *EXTERNAL_ELSEWHERE}
 _SOON: Final = 2.0
 
 
