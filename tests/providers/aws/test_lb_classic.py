@@ -394,6 +394,30 @@ async def test_the_group_of_one_that_goes_still_reaches_the_hosts_of_another(
         assert (seen.rules(), seen.groups()) == (frozenset(), {})
 
 
+@pytest.mark.parametrize("is_given", [False, True], ids=["deleted", "another is given"])
+async def test_rules_of_others_stay_while_something_else_has_the_own_group(
+    aws: StrictAWS, *, is_given: bool
+) -> None:
+    """Such as an operator's machine, which a database lets in by the group that it is in."""
+    async with classic(aws) as (site, seen):
+        ids = site.machines(1)
+        desired = site.desired(ids)
+        await site.made(desired)
+        own, database = seen.own()["GroupId"], seen.new_group("database")
+        seen.let_in(database, own, "tcp", 5432)
+        machine = site.ec2.create_network_interface(SubnetId=site.network.subnets[0], Groups=[own])
+        id_ = machine["NetworkInterface"]["NetworkInterfaceId"]
+        asked = site.desired(ids, asked={"security-groups": seen.new_group("given")})
+        answer = await (site.ensure(asked) if is_given else site.delete(desired))
+        assert seen.rules(database)
+        assert isinstance(answer, Pending)
+        assert id_ in answer.reason
+        site.ec2.delete_network_interface(NetworkInterfaceId=id_)
+        await (site.made(asked) if is_given else site.deleted(desired))
+        assert not seen.rules(database)
+        assert own not in {one["GroupId"] for one in seen.groups().values()}
+
+
 async def test_the_own_group_goes_when_another_is_given(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(1)

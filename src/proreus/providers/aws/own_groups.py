@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, Unauthenticated
 from proreus.cloudprovider.firewalls import RuleRefusal, delete_group
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, PartChange
@@ -199,7 +199,7 @@ class OwnGroups:
         Raises:
             CloudError: AWS does not answer.
         """
-        if group is None or (hosts and group.id in await users_of_groups(self._api, beside)):
+        if group is None or (hosts and await self._others(group.id, beside)):
             return ()
         naming = await hosts.naming({group.id}) if hosts is not None else {}
         return (*rules_part_changes(naming), PartChange("delete", f"security group {group.id}"))
@@ -222,10 +222,30 @@ class OwnGroups:
         if group is None:
             return ""
         if hosts is not None:
-            # Another may have been given it, whose hosts nobody would reach without the rules.
-            if others := (await users_of_groups(self._api, beside)).get(group.id):
-                names = ", ".join(others)
-                return f"the security group {group.id} is in use by the load balancer {names}, too"
+            # What else has the group needs the rules that let it in, whoever made them.
+            if others := await self._others(group.id, beside):
+                return f"the security group {group.id} is in use by {', '.join(others)}, too"
             await hosts.forget_own(group.id)
         delete = partial(self._api.call, "ec2", "DeleteSecurityGroup", GroupId=group.id)
         return await delete_group(delete, _MEANINGS, f"the security group {group.id}")
+
+    async def _others(self, group: str, beside: str) -> Sequence[str]:
+        """Return what else has a group: load balancers by name, or network interfaces by id.
+
+        Interfaces of the load balancer itself, which descriptions tell, go a little later.
+        """
+        if names := (await users_of_groups(self._api, beside)).get(group):
+            return names
+        filters = [{"Name": "group-id", "Values": [group]}]
+        try:
+            found = await self._api.pages(
+                "ec2", "DescribeNetworkInterfaces", "NetworkInterfaces", Filters=filters
+            )
+        except Unauthenticated:
+            return ()  # the official manager needs no such right
+        own = (f"ELB {beside}", f"ELB net/{beside}/")
+        return [
+            str(one["NetworkInterfaceId"])
+            for one in found
+            if not f"{one.get('Description') or ''}".startswith(own)
+        ]
