@@ -206,6 +206,33 @@ async def test_a_blackhole_to_what_others_have_and_is_not_available_now_is_not_l
         assert await listed(provider, ours) == found | gone
 
 
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])
+async def test_a_route_that_somebody_has_led_elsewhere_since_it_was_listed_stays(
+    aws: StrictAWS, *, is_replaced: bool
+) -> None:
+    """Deletions wait for their turn, and for the quota."""
+    network = Network(aws)
+    made = table(network)
+    former, id_ = network.run(2)
+    old, new = route("10.244.1.0/24", former), route("10.244.1.0/24", id_)
+    gateway = network.ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    network.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=network.vpc)
+    async with started(config_text(aws, network.vpc)) as provider:
+        assert await apply(provider, (old,)) == {old: Done()}
+        assert old.destination in await listed(provider)
+        network.ec2.replace_route(
+            RouteTableId=made, DestinationCidrBlock=old.destination, GatewayId=gateway
+        )
+        answers = await apply(provider, (new,) if is_replaced else (), (old,))
+    routes = network.ec2.describe_route_tables(RouteTableIds=[made])["RouteTables"][0]["Routes"]
+    leads = {one["DestinationCidrBlock"]: one.get("GatewayId") for one in routes}
+    assert leads[old.destination] == gateway
+    if is_replaced:
+        assert isinstance(answers[new], CloudError)
+    else:
+        assert answers == {old: Done()}
+
+
 async def test_one_route_that_cannot_be_made_does_not_keep_the_others(aws: StrictAWS) -> None:
     network = Network(aws)
     table(network)

@@ -80,24 +80,30 @@ class AWSRoutes:
         create: Sequence[Route],
         delete: Sequence[Route],
     ) -> Mapping[Route, Answer]:
-        """Replace, then delete, then create, so that a full table has room for new routes."""
-        del cluster, nodes
+        """Replace, then delete, then create, so that a full table has room for new routes.
+
+        What is to go may lead elsewhere by now, such as to a gateway: then it stays.
+        """
         if not self._table_id:
             await self._table()
         targets = await self._interfaces(create)
+        there = await self.list(cluster, nodes) if delete else ()
+        listed = {(_network(one), one.target) for one in there}
+        changed = [route for route in delete if (_network(route), route.target) not in listed]
         new = {_network(route): route for route in create}
         old = [route for route in delete if _network(route) in new]
-        replaced = {_network(route) for route in old}
+        replaced = {_network(route) for route in old if route not in changed}
         first = await self._each(
             [route for route in create if _network(route) in replaced], targets, replace=True
         )
         answers: dict[Route, Answer] = dict(first)
-        answers.update({route: first[new[_network(route)]] for route in old})
-        rest = [route for route in delete if _network(route) not in new]
+        rest = [route for route in delete if _network(route) not in new and route not in changed]
         gone = await asyncio.gather(*(self._slot(self._delete(route)) for route in rest))
         answers.update(zip(rest, gone, strict=True))
         missing = [route for route in create if _network(route) not in replaced]
         answers.update(await self._each(missing, targets, replace=False))
+        answers.update(dict.fromkeys(changed, Done()))
+        answers.update({route: answers[new[_network(route)]] for route in old})
         return answers
 
     async def _table(self) -> Described:
