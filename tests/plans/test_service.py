@@ -87,6 +87,7 @@ from proreus.kube.objects import (
     Taint,
 )
 from proreus.kube.patch import PatchType
+from proreus.providers.gce import GCECloud
 from proreus.testing import objects
 
 CLUSTER = ClusterIdentity("prod", "cluster-uid")
@@ -806,6 +807,16 @@ def test_the_official_manager_s_finalizers_go_with_ours_and_no_others() -> None:
     official = "example.com/balancer"
     gone = service(deleted=True, finalizers=("a", official, *OURS))
     classes = Classes(left_finalizers=(official, "example.com/other"))
+    change = after_delete(gone, Done(), NOW, ref=reference(gone), classes=classes)
+    removed = body(change)["metadata"]["$deleteFromPrimitiveList/finalizers"]
+    assert removed == [*OURS, official]
+
+
+@pytest.mark.parametrize("kind", ["ilb", "netlb"])
+def test_the_finalizers_of_the_official_manager_of_gce_go_with_ours(kind: str) -> None:
+    official = f"gke.networking.io/l4-{kind}-v1"
+    gone = service(deleted=True, finalizers=(*OURS, official))
+    classes = Classes(left_finalizers=GCECloud.left_finalizers)
     change = after_delete(gone, Done(), NOW, ref=reference(gone), classes=classes)
     removed = body(change)["metadata"]["$deleteFromPrimitiveList/finalizers"]
     assert removed == [*OURS, official]

@@ -15,7 +15,7 @@ from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.volumes import per_volume
 from proreus.providers.gce.api import Api
-from proreus.providers.gce.balancing.annotations import INTERNAL_BEFORE
+from proreus.providers.gce.balancing.annotations import EXTERNAL_BEFORE, INTERNAL_BEFORE
 from proreus.providers.gce.balancing.firewalls import CHECK_RANGES
 from proreus.providers.gce.balancing.load_balancers import GCELoadBalancers
 from proreus.providers.gce.clusters import GCEClusters
@@ -45,7 +45,7 @@ class GCECloud(CloudProvider):
     config_type: ClassVar[type[msgspec.Struct] | None] = GCEConfig
     needs: frozenset[str] = frozenset({NEED, "nodes", "services"})
     may_need: ClassVar[frozenset[str]] = frozenset({"endpoint_slices"})
-    left_finalizers: tuple[str, ...] = (INTERNAL_BEFORE,)
+    left_finalizers: tuple[str, ...] = (INTERNAL_BEFORE, EXTERNAL_BEFORE)
     flags: ClassVar[Mapping[str, ProviderFlag]] = FLAGS
 
     def __init__(self, config: msgspec.Struct | None) -> None:

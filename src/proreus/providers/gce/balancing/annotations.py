@@ -20,6 +20,8 @@ RBS: Final = "cloud.google.com/l4-rbs"
 
 INTERNAL_BEFORE: Final = "gke.networking.io/l4-ilb-v1"
 """The finalizer of the official manager on internal Services."""
+EXTERNAL_BEFORE: Final = "gke.networking.io/l4-netlb-v1"
+"""The finalizer of newer official managers on external Services."""
 INTERNAL_ELSEWHERE: Final = "gke.networking.io/l4-ilb-v2"
 """The finalizer of the controller that gives internal Services a subset of nodes."""
 EXTERNAL_ELSEWHERE: Final = ("gke.networking.io/l4-netlb-v2", "gke.networking.io/l4-netlb-v3")
