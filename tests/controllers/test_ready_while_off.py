@@ -74,3 +74,26 @@ def test_it_stays_in_service_with_another_manager_or_cloud_config_until_the_clou
             return has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
 
     assert play() is shown_on
+
+
+def test_a_node_that_reports_again_and_again_without_power_is_not_taken_out_of_service() -> None:
+    """Each time for less than two minutes, as that of a kubelet that cannot keep up may."""
+
+    @virtual_time
+    async def play() -> bool:
+        async with (
+            one_scope("a", "b", "c", "d") as (made, lead),
+            lead(NODE, LIFECYCLE, node_out_of_service_taint=True),
+        ):
+            await asyncio.sleep(HOUR)
+            made.machines.change("c", state=InstanceState.STOPPED, powered_off=True)
+            for _ in range(3):
+                await made.silence("c")
+                await asyncio.sleep(30)
+                await made.report("c")
+                await asyncio.sleep(60)
+            await made.silence("c")
+            await asyncio.sleep(HOUR)
+            return has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
+
+    assert not play()

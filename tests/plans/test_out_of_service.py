@@ -90,7 +90,7 @@ class Fleet:
             lambda _: self.scope,
             lambda one: self.sightings.get(one.metadata.name, Sighting()),
             ready_until=self.last_ready.ready_until,
-            ready_since=self.last_ready.ready_since,
+            ready_for=self.last_ready.ready_for,
             taken_over=self.last_ready.taken_over,
         )
 
@@ -346,6 +346,18 @@ def test_a_node_that_reports_for_less_than_two_minutes_after_it_lost_power_is_ma
     one.sightings["up0"] = Sighting(shown=one.at, off=one.at)
     fall_silent(one, "up0", 119)
     assert taken(one.until(65)) == ["up0"]
+
+
+@pytest.mark.parametrize(("times", "lives"), [(3, False), (4, True)])
+def test_a_node_that_reports_for_two_minutes_in_all_without_power_is_not_marked(
+    times: int, *, lives: bool
+) -> None:
+    one = fleet(off=0, ready=4)
+    one.sightings["up0"] = Sighting(shown=one.at, off=one.at)
+    for _ in range(times):
+        fall_silent(one, "up0", 30)
+        one.until(20)
+    assert taken(one.until(65)) == ([] if lives else ["up0"])
 
 
 def test_a_node_is_not_believed_to_have_power_for_what_the_cloud_said_before_it_reported() -> None:

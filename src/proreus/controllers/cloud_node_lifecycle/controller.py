@@ -71,7 +71,7 @@ class CloudNodeLifecycleController:
         self._known = msgspec.structs.replace(
             known(self._instances, self._inventory, self._ages.known_for),
             ready_until=self._last_ready.ready_until,
-            ready_since=self._last_ready.ready_since,
+            ready_for=self._last_ready.ready_for,
             taken_over=self._last_ready.taken_over,
         )
         self._memory = Memory()

@@ -1,4 +1,4 @@
-"""Remember until when nodes were Ready here, and since when another machine reports for them.
+"""Remember when nodes were Ready here, and since when another machine reports for them.
 
 A pass sees its nodes when it begins to ask and when it decides. A node that was Ready only in
 between, while a call of the cloud took long, had a machine that ran: no answer from before, nor one
@@ -8,46 +8,54 @@ The kubelet of a machine that has got the name of a former one goes on with the 
 and with its provider id. What tells is the UUID of its machine.
 """
 
+from collections import deque
 from collections.abc import Callable
 from math import inf
+from typing import Final
 
 from proreus.cloudprovider.lookups import system_uuids
 from proreus.controllers.cloud_node_lifecycle.questions import is_ready
 from proreus.kube.objects import Node
 
+_MOST_PERIODS: Final = 100
+"""How many periods in which a node was Ready are remembered, the last ones."""
+
 
 class LastReady:
-    """A memory of when nodes were seen to be Ready last, since when, and of which machine."""
+    """A memory of when nodes were seen to be Ready, and of which machine."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """Start empty; `clock` gives seconds that only grow."""
         self._clock = clock
         self._until: dict[str, float] = {}
-        self._since: dict[str, float] = {}
+        self._periods: dict[str, deque[tuple[float, float]]] = {}
         self._taken_over: dict[str, float] = {}
 
     def on_node(self, old: Node | None, new: Node | None) -> None:
         """Note a change of the node cache."""
         if new is None:
             if old is not None:
-                for one in (self._until, self._since, self._taken_over):
+                for one in (self._until, self._periods, self._taken_over):
                     one.pop(old.metadata.uid, None)
             return
-        before = old is not None and is_ready(old)
+        uid, before = new.metadata.uid, old is not None and is_ready(old)
         if before and not is_ready(new):
-            self._until[new.metadata.uid] = self._clock()
+            self._until[uid] = self._clock()
+            if periods := self._periods.get(uid):
+                periods.append((periods.pop()[0], self._clock()))
         elif is_ready(new) and not before:
-            self._since[new.metadata.uid] = self._clock()
+            self._periods.setdefault(uid, deque(maxlen=_MOST_PERIODS)).append((self._clock(), inf))
         if old is not None and _is_another(old, new):
-            self._taken_over[new.metadata.uid] = self._clock()
+            self._taken_over[uid] = self._clock()
 
     def ready_until(self, node: Node) -> float:
         """Return the time at which the node ceased to be Ready; -inf if it was never seen so."""
         return self._until.get(node.metadata.uid, -inf)
 
-    def ready_since(self, node: Node) -> float:
-        """Return since when the node is Ready, or was before it ceased to be; inf if never."""
-        return self._since.get(node.metadata.uid, inf)
+    def ready_for(self, node: Node, since: float) -> float:
+        """Return for how many seconds, in all, the node was Ready after the time `since`."""
+        now, periods = self._clock(), self._periods.get(node.metadata.uid, ())
+        return sum(max(0.0, min(end, now) - max(start, since)) for start, end in periods)
 
     def taken_over(self, node: Node) -> float:
         """Return since when another machine than before reports for the node; inf if never."""

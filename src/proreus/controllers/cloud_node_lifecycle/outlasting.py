@@ -1,10 +1,10 @@
 """Remember which Nodes reported for long while the cloud called their machines powered off. Pure.
 
-Without power no kubelet reports for so long, and none begins to: so the cloud is wrong about the
-machine, or the Node is that of another one, which has taken it over. Until the cloud shows the
-machine otherwise, nothing that it says of its power is believed. Who begins to ask later, after a
-restart or with another cloud-config, sees the Node Ready for a moment only before it falls silent;
-so such a Node is marked.
+Without power no kubelet reports for so long, at once or again and again: so the cloud is wrong
+about the machine, or the Node is that of another one, which has taken it over. Until the cloud
+shows the machine otherwise, nothing that it says of its power is believed. Who begins to ask later,
+after a restart or with another cloud-config, sees the Node Ready for a moment only before it falls
+silent; so such a Node is marked.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from math import inf
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.controllers.cloud_node_lifecycle.questions import Rules, is_ready
+from proreus.controllers.cloud_node_lifecycle.questions import Rules
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
 from proreus.kube import patch
 from proreus.kube.objects import Node
@@ -64,15 +64,8 @@ def _has_reported(node: Node, rules: Rules) -> bool:
     off = known.sighting(node).off
     if off is None:
         return False
-    return off <= known.taken_over(node) < inf or (
-        _reported(node, off, rules) >= rules.policy.outlasting
-    )
-
-
-def _reported(node: Node, off: float, rules: Rules) -> float:
-    """Return for how many seconds the node was Ready, last, since the time `off`."""
-    until = rules.at if is_ready(node) else rules.known.ready_until(node)
-    return until - max(off, rules.known.ready_since(node))
+    is_taken_over = off <= known.taken_over(node) < inf
+    return is_taken_over or known.ready_for(node, off) >= rules.policy.outlasting
 
 
 def _is_marked(node: Node) -> bool:

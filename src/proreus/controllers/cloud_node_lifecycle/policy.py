@@ -19,8 +19,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         jury: How many witnesses, or all if there are fewer, must be in the call that decides.
         dying: How long a Ready node may be unknown to the cloud: the time in which a machine that
             has just gone makes its Node not Ready.
-        outlasting: How long a node may be Ready after the cloud began to call its machine powered
-            off: twice `dying`, since who is slow to notice that it is silent must not keep it.
+        outlasting: How long, in all, a node may be Ready after the cloud began to call its machine
+            powered off: twice `dying`, since who is slow to notice that it is silent must not keep
+            it.
         aside_after: The time after which a Ready node that the cloud does not know is no longer a
             witness.
         aside_fraction: The share of a scope's Ready nodes that may be set aside as witnesses; at

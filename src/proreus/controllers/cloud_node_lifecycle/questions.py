@@ -39,6 +39,10 @@ def never(_: Node) -> float:
     return -math.inf
 
 
+def _never_ready(_node: Node, _since: float) -> float:
+    return 0.0
+
+
 def _one_scope(_: Node) -> Scope:
     return ""
 
@@ -56,7 +60,7 @@ class Known(msgspec.Struct, frozen=True):
         sighting: The summary of what all calls until now have shown of the machine.
         known_for: For how many seconds, at least, the Node has existed.
         ready_until: When the Node was seen to be Ready last, for one that is not Ready now.
-        ready_since: Since when the Node is Ready, or was before it ceased to be.
+        ready_for: For how many seconds, in all, the Node was Ready after a time.
         taken_over: Since when the kubelet of another machine than before reports for the Node; inf
             if none does.
     """
@@ -66,7 +70,7 @@ class Known(msgspec.Struct, frozen=True):
     sighting: Callable[[Node], Sighting] = _no_sighting
     known_for: KnownFor = always
     ready_until: Callable[[Node], float] = never
-    ready_since: Callable[[Node], float] = always
+    ready_for: Callable[[Node, float], float] = _never_ready
     taken_over: Callable[[Node], float] = always
 
     def was_there(self, node: Node, began: float) -> bool:
