@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from proreus.cloudprovider import CloudError, CloudProvider, Context, Hints, Instance, NotFound
@@ -16,7 +17,7 @@ from proreus.kube.requests import NODES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer
 
-from .leading import leading
+from .leading import EPOCH, leading
 
 HOUR = 3600.0
 NODE, LIFECYCLE = "cloud-node-controller", "cloud-node-lifecycle-controller"
@@ -105,7 +106,9 @@ class Cluster:
         await self._report(name, {"nodeInfo": {"systemUUID": uuid}})
 
     async def _is_ready(self, name: str, ready: str) -> None:
-        await self._report(name, {"conditions": [{"type": "Ready", "status": ready}]})
+        at = EPOCH + timedelta(seconds=round(asyncio.get_running_loop().time()))
+        condition = {"type": "Ready", "status": ready, "lastTransitionTime": at.isoformat()}
+        await self._report(name, {"conditions": [condition]})
 
     async def _report(self, name: str, status: dict[str, object]) -> None:
         patch = Patch(PatchType.MERGE, {"status": status})

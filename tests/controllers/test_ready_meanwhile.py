@@ -11,21 +11,19 @@ from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import TAINT_OUT_OF_SERVICE, Node, has_taint
 from proreus.testing.clock import virtual_time
-from proreus.testing.memory import MemoryApiServer
+from proreus.testing.memory import Fault, FaultMode, MemoryApiServer
 
 from .leading import leading
-from .test_hints import LIFECYCLE, Cloud, Cluster, Machines, add
+from .test_hints import LIFECYCLE, Cloud, Cluster, add
+from .test_lifecycle_alone import OneScope
 
 SLOW, PERIOD = 35.0, 5.0
 PASS = SLOW + PERIOD
 OFF = {"state": InstanceState.STOPPED, "powered_off": True}
 
 
-class SlowMachines(Machines):
+class SlowMachines(OneScope):
     """A cloud each of whose answers takes long."""
-
-    def scope(self, node: Node) -> str:
-        return "here"
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         await asyncio.sleep(SLOW)
@@ -56,10 +54,54 @@ def test_a_node_that_was_ready_while_the_cloud_was_asked_needs_new_proofs(
                 if reports:
                     await made.report("c")
                 await asyncio.sleep(SLOW - 10)
-                await made.silence("c")
+                if reports:
+                    await made.silence("c")
                 await asyncio.sleep(PASS + 8)  # two more passes have decided
                 machines.change("c")  # the cloud corrects itself
                 await asyncio.sleep(3 * PASS)
+            left = await made.nodes()
+            return "c" in left, "c" in left and has_taint(left["c"], TAINT_OUT_OF_SERVICE)
+
+    stays, is_out = play()
+    assert (stays and not is_out) is reports
+
+
+@pytest.mark.parametrize("wrong", ["gone", "off"])
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_node_that_was_ready_while_no_watch_went_on_needs_new_proofs(
+    wrong: str, *, reports: bool
+) -> None:
+    """The API server has forgotten by then what was between; the list shows the last state."""
+
+    @virtual_time
+    async def play() -> tuple[bool, bool]:
+        machines = OneScope()
+        cloud = Cloud(machines)
+        async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+            made = Cluster(client, machines, cloud.hints)
+            for name in "abc":
+                await add(client, name, "True", is_initialised=True)
+            await made.silence("c")
+            if wrong == "gone":
+                machines.machines["c"] = NotFound()
+            else:
+                machines.change("c", **OFF)
+            flags: dict[str, Any] = {"node_out_of_service_taint": True}
+            flags |= {"node_out_of_service_grace": 0.0, "node_deletion_interval": 60.0}
+            async with leading(server.url, cloud, LIFECYCLE, **flags):
+                await asyncio.sleep(10)
+                server.inject(Fault(FaultMode.ERROR, "watch", "nodes", count=0))
+                await server.stop()
+                await server.start()
+                if reports:
+                    await made.report("c")
+                    await asyncio.sleep(30)
+                    await made.silence("c")
+                server.store.forget()
+                server.clear_faults()
+                await asyncio.sleep(60)
+                machines.change("c")  # the cloud corrects itself
+                await asyncio.sleep(300)
             left = await made.nodes()
             return "c" in left, "c" in left and has_taint(left["c"], TAINT_OUT_OF_SERVICE)
 

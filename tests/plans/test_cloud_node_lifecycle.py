@@ -220,6 +220,24 @@ def test_when_a_node_ceases_to_be_ready_is_remembered_until_it_is_gone() -> None
     assert last.ready_until(silent) == -math.inf
 
 
+def test_a_node_that_is_not_ready_since_another_time_may_have_been_ready_in_between() -> None:
+    now = 0.0
+    last = LastReady(lambda: now)
+
+    def since(hour: int, ready: str = "Unknown") -> Node:
+        told = Condition("Ready", ready, last_transition_time=NOW.replace(hour=hour))
+        status = msgspec.structs.replace(node("a").status, conditions=(told,))
+        return msgspec.structs.replace(node("a"), status=status)
+
+    last.on_node(None, since(1))
+    now = 7.0
+    for new in (since(1), since(2, "False"), node("a", "")):
+        last.on_node(since(1), new)
+    assert last.ready_until(since(1)) == -math.inf
+    last.on_node(since(1), since(2))
+    assert last.ready_until(since(2)) == 7.0
+
+
 def test_when_another_machine_reports_for_a_node_is_remembered_until_the_node_is_gone() -> None:
     now = 0.0
     last = LastReady(lambda: now)

@@ -2,7 +2,8 @@
 
 A pass sees its nodes when it begins to ask and when it decides. A node that was Ready only in
 between, while a call of the cloud took long, had a machine that ran: no answer from before, nor one
-that was under way, says that the machine is gone or has no power.
+that was under way, says that the machine is gone or has no power. The same holds where no watch has
+shown it, since another one had to begin.
 
 The kubelet of a machine that has got the name of a former one goes on with the Node that there is,
 and with its provider id. What tells is the UUID of its machine.
@@ -15,7 +16,7 @@ from typing import Final
 
 from proreus.cloudprovider.lookups import system_uuids
 from proreus.controllers.cloud_node_lifecycle.questions import is_ready
-from proreus.kube.objects import Node
+from proreus.kube.objects import Node, condition
 
 _MOST_PERIODS: Final = 100
 """How many periods in which a node was Ready are remembered, the last ones."""
@@ -45,6 +46,8 @@ class LastReady:
                 periods.append((periods.pop()[0], self._clock()))
         elif is_ready(new) and not before:
             self._periods.setdefault(uid, deque(maxlen=_MOST_PERIODS)).append((self._clock(), inf))
+        elif old is not None and not is_ready(new) and _may_have_been_ready(old, new):
+            self._until[uid] = self._clock()
         if old is not None and _is_another(old, new):
             self._taken_over[uid] = self._clock()
 
@@ -60,6 +63,17 @@ class LastReady:
     def taken_over(self, node: Node) -> float:
         """Return since when another machine than before reports for the node; inf if never."""
         return self._taken_over.get(node.metadata.uid, inf)
+
+
+def _may_have_been_ready(old: Node, new: Node) -> bool:
+    """Tell whether a Node may have been Ready between two states in which it was not.
+
+    Where a watch could not go on, a list shows the last state only, and since when it lasts.
+    """
+    before, after = (condition(one.status.conditions, "Ready") for one in (old, new))
+    if before is None or after is None or before.status != after.status:
+        return False
+    return before.last_transition_time != after.last_transition_time
 
 
 def _is_another(old: Node, new: Node) -> bool:
