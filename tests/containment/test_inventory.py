@@ -1088,7 +1088,7 @@ def test_what_any_call_has_shown_is_kept_until_the_node_is_forgotten() -> None:
         (one,), (lost,) = group(HERE, 1), group(LOST, 1)
         assert bench.inventory.sighting(one) == Sighting()
         await bench.get([one, lost])
-        assert bench.inventory.sighting(one) == Sighting(shown=0.0, until=1.0)
+        assert bench.inventory.sighting(one) == Sighting(shown=0.0, until=1.0, running=True)
         assert bench.inventory.sighting(lost) == Sighting(missing=0.0)
         bench.cloud.answer = lambda _: GONE
         await asyncio.sleep(4.0)
@@ -1129,8 +1129,10 @@ def test_a_row_of_answers_without_power_is_that_of_all_calls() -> None:
         lit = Instance("cloud://w0")
         dark = Instance("cloud://w0", state=InstanceState.STOPPED, powered_off=True)
         assert [await seen(dark), await seen(dark)] == [0.0, 0.0]
-        for other in (lit, GONE, NotFound(tombstone=True)):
+        unclear = Instance("cloud://w0", state=InstanceState.UNKNOWN)
+        for other in (lit, unclear, GONE, NotFound(tombstone=True)):
             assert await seen(other) is None
+            assert bench.inventory.sighting(one).running is (other is lit)
             began = now()
             assert [await seen(dark), await seen(dark)] == [began, began]
 
@@ -1208,6 +1210,6 @@ def test_a_late_answer_that_shows_nothing_changes_nothing() -> None:
         await bench.inventory.ask_with_witnesses([one], [], ())
         bench.cloud.answer = lambda _: GONE
         await slow
-        assert bench.inventory.sighting(one) == Sighting(shown=1.0, until=2.0)
+        assert bench.inventory.sighting(one) == Sighting(shown=1.0, until=2.0, running=True)
 
     clock.run(scenario())

@@ -10,7 +10,7 @@ from proreus.cloudprovider.instances import InstanceState
 from proreus.kube.objects import TAINT_OUT_OF_SERVICE, has_taint
 from proreus.testing.clock import virtual_time
 
-from .test_hints import HOUR, LIFECYCLE, NODE, Cloud
+from .test_hints import HOUR, LIFECYCLE, NODE, Cloud, Cluster
 from .test_lifecycle_alone import one_scope
 
 
@@ -95,5 +95,37 @@ def test_a_node_that_reports_again_and_again_without_power_is_not_taken_out_of_s
             await made.silence("c")
             await asyncio.sleep(HOUR)
             return has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
+
+    assert not play()
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+@pytest.mark.parametrize("said", [InstanceState.UNKNOWN, InstanceState.STOPPED])
+def test_it_stays_in_service_where_the_cloud_does_not_say_for_a_moment_whether_it_has_power(
+    said: InstanceState, *, is_restarted: bool
+) -> None:
+    """As while the host of a machine is not connected, or a stopped machine is being changed."""
+
+    @virtual_time
+    async def play() -> bool:
+        async with one_scope("a", "b", "c", "d") as (made, lead):
+            async with lead(NODE, LIFECYCLE, node_out_of_service_taint=True):
+                await asyncio.sleep(HOUR)
+                made.machines.change("c", state=InstanceState.STOPPED, powered_off=True)
+                await asyncio.sleep(HOUR)
+                if not is_restarted:
+                    await made.silence("c")
+                    await waver(made)
+            if is_restarted:
+                await made.silence("c")
+                async with lead(NODE, LIFECYCLE, node_out_of_service_taint=True):
+                    await waver(made)
+            return has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
+
+    async def waver(made: Cluster) -> None:
+        made.machines.change("c", state=said)
+        await asyncio.sleep(60)
+        made.machines.change("c", state=InstanceState.STOPPED, powered_off=True)
+        await asyncio.sleep(HOUR)
 
     assert not play()

@@ -45,6 +45,7 @@ MARK = {ANNOTATION_OUT_OF_SERVICE: "true"}
 OFF = Instance("sim://x", state=InstanceState.STOPPED, powered_off=True)
 STOPPED = Instance("sim://x", state=InstanceState.STOPPED)
 RUNNING = Instance("sim://x")
+UNKNOWN = Instance("sim://x", state=InstanceState.UNKNOWN)
 BROKEN = CloudError("broken")
 
 
@@ -320,6 +321,10 @@ def test_what_the_cloud_called_off_while_it_reported_stays_until_the_cloud_corre
     assert "up0" not in taken(found)
     assert found.powered_off["up0"].hold is Alert.IN_SERVICE
     one.sightings["up0"] = Sighting(shown=one.at)
+    one.after(5, up0=UNKNOWN)
+    one.sightings["up0"] = Sighting(shown=one.at, off=one.at + 5)
+    assert "up0" not in taken(one.until(70)), "that says nothing of its power"
+    one.sightings["up0"] = Sighting(shown=one.at, running=True)
     one.after(5, up0=RUNNING)
     one.sightings["up0"] = Sighting(shown=one.at, off=one.at + 5)
     assert "up0" in taken(one.until(70))
@@ -388,10 +393,11 @@ def test_a_node_that_reported_long_without_power_is_marked_until_its_machine_is_
     found = later.until(300)
     assert (taken(found), found.marks) == ([], ())
     assert "was Ready long after" in why(found, "up0")
-    for absent in (Sighting(later.at, missing=later.at), Sighting(tombstone=later.at)):
-        later.sightings["up0"] = absent
+    absent = Sighting(later.at, missing=later.at), Sighting(tombstone=later.at)
+    for unclear in (*absent, Sighting(shown=later.at)):
+        later.sightings["up0"] = unclear
         assert later.after(5).marks == ()
-    later.sightings["up0"] = Sighting(shown=later.at)
+    later.sightings["up0"] = Sighting(shown=later.at, running=True)
     ((told, change),) = later.after(5, up0=RUNNING).marks
     later.replace(apply_patch(told, change))
     assert ANNOTATION_OUTLASTING not in later.nodes[0].metadata.annotations

@@ -21,6 +21,7 @@ class Sighting(msgspec.Struct, frozen=True):
         tombstone: The start of the first call after `shown` that showed the machine as terminated.
         off: The start of the first call in a row, that of all calls, that showed the machine as
             powered off; None if the last one said otherwise.
+        running: Whether the last call showed the machine as running.
     """
 
     shown: float | None = None
@@ -28,6 +29,7 @@ class Sighting(msgspec.Struct, frozen=True):
     until: float | None = None
     tombstone: float | None = None
     off: float | None = None
+    running: bool = False
 
     @property
     def is_lost(self) -> bool:
@@ -89,12 +91,14 @@ def _newest(before: Sighting, observation: Observation) -> Sighting:
         off = None
         if _is_off(observation.answer):
             off = observation.began if before.off is None else before.off
-        return Sighting(shown=observation.began, until=_until(before, observation), off=off)
+        running = observation.answer.state is InstanceState.RUNNING
+        until = _until(before, observation)
+        return Sighting(shown=observation.began, until=until, off=off, running=running)
     if isinstance(observation.answer, NotFound) and observation.answer.tombstone:
         first = observation.began if before.tombstone is None else before.tombstone
         return Sighting(shown=before.shown, until=before.until, tombstone=first)
     missing = observation.began if before.missing is None else before.missing
-    return msgspec.structs.replace(before, missing=missing, off=None)
+    return msgspec.structs.replace(before, missing=missing, off=None, running=False)
 
 
 def _late(before: Sighting, observation: Observation, newest: Observation) -> Sighting:

@@ -65,7 +65,7 @@ class ScopeMemory(msgspec.Struct, frozen=True):
         off: The evidence of machines being powered off.
         awake: The Ready nodes whose machines the cloud shows as powered off.
         outlasting: The nodes that were Ready for `Policy.outlasting` after the cloud had begun to
-            show their machines as powered off, which it still does.
+            show their machines as powered off, and has not shown them as running since.
     """
 
     evidence: Mapping[Key, Evidence] = {}

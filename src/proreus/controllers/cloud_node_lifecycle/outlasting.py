@@ -2,9 +2,9 @@
 
 Without power no kubelet reports for so long, at once or again and again: so the cloud is wrong
 about the machine, or the Node is that of another one, which has taken it over. Until the cloud
-shows the machine otherwise, nothing that it says of its power is believed. Who begins to ask later,
-after a restart or with another cloud-config, sees the Node Ready for a moment only before it falls
-silent; so such a Node is marked.
+shows the machine as running, nothing that it says of its power is believed. Who begins to ask
+later, after a restart or with another cloud-config, sees the Node Ready for a moment only before it
+falls silent; so such a Node is marked.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,12 +25,12 @@ ANNOTATION_OUTLASTING: Final = "proreus.io/ready-while-off"
 def outlasting(nodes: Mapping[Key, Node], before: Collection[Key], rules: Rules) -> frozenset[Key]:
     """Return the nodes that reported for long while the cloud showed them as powered off.
 
-    Whoever asked, such as the refresh of all nodes.
+    Whoever asked, such as the refresh of all nodes; until a machine is shown as running.
     """
     return frozenset(
         key
         for key, node in nodes.items()
-        if rules.known.sighting(node).off is not None
+        if not rules.known.sighting(node).running
         and (key in before or _is_marked(node) or _has_reported(node, rules))
     )
 
@@ -41,7 +41,8 @@ def outlasting_marks(nodes: Iterable[Node], rules: Rules) -> Iterator[tuple[Node
         return
     for node in nodes:
         is_marked = _is_marked(node)
-        is_wanted = not _is_shown_on(node, rules) if is_marked else _has_reported(node, rules)
+        is_running = rules.known.sighting(node).running
+        is_wanted = not is_running if is_marked else _has_reported(node, rules)
         if is_wanted is not is_marked and _is_judged(node, rules):
             value = {ANNOTATION_OUTLASTING: "true" if is_wanted else None}
             given = patch.annotations(node.metadata.annotations, value)
@@ -51,12 +52,6 @@ def outlasting_marks(nodes: Iterable[Node], rules: Rules) -> Iterator[tuple[Node
 def _is_judged(node: Node, rules: Rules) -> bool:
     is_here = rules.known.owns(node) is not Ownership.NO
     return is_here and node.metadata.deletion_timestamp is None
-
-
-def _is_shown_on(node: Node, rules: Rules) -> bool:
-    """Tell whether the last call showed the machine, and not as powered off."""
-    sighting = rules.known.sighting(node)
-    return sighting.shown is not None and sighting.off is None and not sighting.is_lost
 
 
 def _has_reported(node: Node, rules: Rules) -> bool:

@@ -46,7 +46,7 @@ class PoweredOff(msgspec.Struct, frozen=True):
         confirmed: The machines that an answer of this pass proves to be powered off.
         awake: The Ready nodes whose machines the cloud shows as powered off.
         outlasting: The nodes that were Ready for `Policy.outlasting` after the cloud had begun to
-            show their machines as powered off, which it still does.
+            show their machines as powered off, and has not shown them as running since.
     """
 
     evidence: Mapping[Key, Evidence] = {}
