@@ -1088,19 +1088,18 @@ def test_what_any_call_has_shown_is_kept_until_the_node_is_forgotten() -> None:
         (one,), (lost,) = group(HERE, 1), group(LOST, 1)
         assert bench.inventory.sighting(one) == Sighting()
         await bench.get([one, lost])
-        assert bench.inventory.sighting(one) == Sighting(shown=0.0, until=1.0, running=True)
+        assert bench.inventory.sighting(one) == Sighting(shown=0.0, until=1.0, ran=0.0)
         assert bench.inventory.sighting(lost) == Sighting(missing=0.0)
         bench.cloud.answer = lambda _: GONE
         await asyncio.sleep(4.0)
         await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
         await asyncio.sleep(4.0)
         await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
-        assert bench.inventory.sighting(one) == Sighting(shown=0.0, missing=5.0, until=1.0)
+        assert bench.inventory.sighting(one) == Sighting(shown=0.0, missing=5.0, until=1.0, ran=0.0)
         bench.cloud.answer = lambda _: NotFound(tombstone=True)
         await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
-        terminated = Sighting(
-            shown=0.0, until=1.0, tombstone=bench.inventory.sighting(one).tombstone
-        )
+        tombstone = bench.inventory.sighting(one).tombstone
+        terminated = Sighting(shown=0.0, until=1.0, tombstone=tombstone, ran=0.0)
         assert bench.inventory.sighting(one) == terminated
         assert terminated.tombstone is not None
         bench.cloud.answer = lambda _: GONE
@@ -1132,7 +1131,7 @@ def test_a_row_of_answers_without_power_is_that_of_all_calls() -> None:
         unclear = Instance("cloud://w0", state=InstanceState.UNKNOWN)
         for other in (lit, unclear, GONE, NotFound(tombstone=True)):
             assert await seen(other) is None
-            assert bench.inventory.sighting(one).running is (other is lit)
+            assert bench.inventory.sighting(one).is_running is (other is lit)
             began = now()
             assert [await seen(dark), await seen(dark)] == [began, began]
 
@@ -1192,7 +1191,7 @@ def test_a_late_answer_undoes_no_newer_one_but_has_shown_the_machine(before: int
         bench.cloud.answer = lambda _: Instance(provider_id="cloud://w0")
         await slow
         seen = bench.inventory.sighting(one)
-        assert seen == Sighting(shown=began, missing=began + 1.0, until=began + 10.0)
+        assert seen == Sighting(shown=began, missing=began + 1.0, until=began + 10.0, ran=began)
         assert seen.is_after(began + 9.0)
         assert not seen.is_after(began + 10.0)
 
@@ -1210,6 +1209,6 @@ def test_a_late_answer_that_shows_nothing_changes_nothing() -> None:
         await bench.inventory.ask_with_witnesses([one], [], ())
         bench.cloud.answer = lambda _: GONE
         await slow
-        assert bench.inventory.sighting(one) == Sighting(shown=1.0, until=2.0, running=True)
+        assert bench.inventory.sighting(one) == Sighting(shown=1.0, until=2.0, ran=1.0)
 
     clock.run(scenario())

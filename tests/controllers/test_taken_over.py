@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from proreus.cloudprovider import NotFound
+from proreus.cloudprovider.instances import InstanceState
 from proreus.testing.clock import virtual_time
 
 from .test_hints import HOUR, LIFECYCLE, NODE
@@ -36,3 +37,28 @@ def test_a_node_goes_with_its_instance_unless_another_machine_reports_for_it(
                 return "c" in await made.nodes()
 
     assert play() is lives
+
+
+@pytest.mark.parametrize("is_shown", [True, False], ids=["tombstone", "absent"])
+@pytest.mark.parametrize("state", list(InstanceState))
+def test_a_node_does_not_go_with_a_former_machine_that_was_kept_for_some_time(
+    state: InstanceState, *, is_shown: bool
+) -> None:
+    """One that has run since has got another UUID itself, as one that was restored."""
+
+    @virtual_time
+    async def play() -> bool:
+        async with one_scope("a", "b", "c", "d") as (made, lead):
+            await made.started_on("c", FORMER)
+            async with lead(NODE, LIFECYCLE):
+                await asyncio.sleep(HOUR)
+                made.machines.change("c", state=state)
+                await made.started_on("c", NEW)
+                await asyncio.sleep(HOUR)
+                made.machines.machines["c"] = NotFound(tombstone=is_shown)
+                await asyncio.sleep(60)
+                await made.silence("c")
+                await asyncio.sleep(HOUR)
+                return "c" in await made.nodes()
+
+    assert play() is (state is not InstanceState.RUNNING)

@@ -1197,11 +1197,11 @@ def test_the_instance_of_a_node_that_outlived_it_may_come_back(apply_patch: Appl
 def test_a_node_that_another_machine_has_taken_over_does_not_go_with_the_former_one(
     apply_patch: ApplyPatch, lost: str
 ) -> None:
-    """Its kubelet reports for seconds, and is silent until it is done with its start."""
+    """Also if that one was kept for a moment. The kubelet is silent until its start is done."""
     answer = TOMBSTONE if lost == "tombstone" else GONE
     one = fleet(0, 4)
-    one.sightings["up0"] = Sighting(shown=0.0, **{lost: one.at})
     one.taken_over("up0")
+    one.sightings["up0"] = Sighting(shown=one.at + 1, ran=0.0, **{lost: one.at + 5})
     ((judged, mark),) = one.after(5).marks
     marked = apply_patch(judged, mark)
     assert ANNOTATION_OUTLIVED in marked.metadata.annotations
@@ -1214,12 +1214,12 @@ def test_a_node_that_another_machine_has_taken_over_does_not_go_with_the_former_
 
 
 def test_a_machine_that_got_another_uuid_is_gone_when_it_goes() -> None:
-    """Such as one that was restored: the cloud has shown it since."""
+    """Such as one that was restored: the cloud has shown it running since."""
     one = fleet(0, 4)
     one.taken_over("up0")
-    one.sightings["up0"] = Sighting(shown=one.at + 5)
+    one.sightings["up0"] = Sighting(shown=one.at + 5, ran=one.at + 5)
     assert one.after(10).marks == ()
-    one.sightings["up0"] = Sighting(shown=one.at, tombstone=one.at + 5)
+    one.sightings["up0"] = Sighting(shown=one.at, tombstone=one.at + 5, ran=one.at)
     one.replace(node("up0"))
     assert deleted(one.after(10, TOMBSTONE)) == ["up0"]
 

@@ -324,7 +324,7 @@ def test_what_the_cloud_called_off_while_it_reported_stays_until_the_cloud_corre
     one.after(5, up0=UNKNOWN)
     one.sightings["up0"] = Sighting(shown=one.at, off=one.at + 5)
     assert "up0" not in taken(one.until(70)), "that says nothing of its power"
-    one.sightings["up0"] = Sighting(shown=one.at, running=True)
+    one.sightings["up0"] = Sighting(shown=one.at, ran=one.at)
     one.after(5, up0=RUNNING)
     one.sightings["up0"] = Sighting(shown=one.at, off=one.at + 5)
     assert "up0" in taken(one.until(70))
@@ -397,7 +397,7 @@ def test_a_node_that_reported_long_without_power_is_marked_until_its_machine_is_
     for unclear in (*absent, Sighting(shown=later.at)):
         later.sightings["up0"] = unclear
         assert later.after(5).marks == ()
-    later.sightings["up0"] = Sighting(shown=later.at, running=True)
+    later.sightings["up0"] = Sighting(shown=later.at, ran=later.at)
     ((told, change),) = later.after(5, up0=RUNNING).marks
     later.replace(apply_patch(told, change))
     assert ANNOTATION_OUTLASTING not in later.nodes[0].metadata.annotations

@@ -21,7 +21,7 @@ class Sighting(msgspec.Struct, frozen=True):
         tombstone: The start of the first call after `shown` that showed the machine as terminated.
         off: The start of the first call in a row, that of all calls, that showed the machine as
             powered off; None if the last one said otherwise.
-        running: Whether the last call showed the machine as running.
+        ran: The start of the last call that showed the machine as running; None if none ever did.
     """
 
     shown: float | None = None
@@ -29,7 +29,12 @@ class Sighting(msgspec.Struct, frozen=True):
     until: float | None = None
     tombstone: float | None = None
     off: float | None = None
-    running: bool = False
+    ran: float | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the last answer showed the machine, and as running."""
+        return self.ran is not None and self.ran == self.shown and not self.is_lost
 
     @property
     def is_lost(self) -> bool:
@@ -91,14 +96,13 @@ def _newest(before: Sighting, observation: Observation) -> Sighting:
         off = None
         if _is_off(observation.answer):
             off = observation.began if before.off is None else before.off
-        running = observation.answer.state is InstanceState.RUNNING
-        until = _until(before, observation)
-        return Sighting(shown=observation.began, until=until, off=off, running=running)
+        until, ran = _until(before, observation), _ran(before, observation, observation.answer)
+        return Sighting(shown=observation.began, until=until, off=off, ran=ran)
     if isinstance(observation.answer, NotFound) and observation.answer.tombstone:
         first = observation.began if before.tombstone is None else before.tombstone
-        return Sighting(shown=before.shown, until=before.until, tombstone=first)
+        return Sighting(before.shown, until=before.until, tombstone=first, ran=before.ran)
     missing = observation.began if before.missing is None else before.missing
-    return msgspec.structs.replace(before, missing=missing, off=None, running=False)
+    return msgspec.structs.replace(before, missing=missing, off=None)
 
 
 def _late(before: Sighting, observation: Observation, newest: Observation) -> Sighting:
@@ -110,13 +114,20 @@ def _late(before: Sighting, observation: Observation, newest: Observation) -> Si
         missing = newest.began
     shown = max(before.shown or began, began)
     off = before.off if _is_off(observation.answer) else None
+    until, ran = _until(before, observation), _ran(before, observation, observation.answer)
     return msgspec.structs.replace(
-        before, shown=shown, missing=missing, until=_until(before, observation), off=off
+        before, shown=shown, missing=missing, until=until, off=off, ran=ran
     )
 
 
 def _is_off(answer: Instance) -> bool:
     return answer.powered_off and answer.state is InstanceState.STOPPED
+
+
+def _ran(before: Sighting, observation: Observation, answer: Instance) -> float | None:
+    if answer.state is not InstanceState.RUNNING:
+        return before.ran
+    return max(before.ran or observation.began, observation.began)
 
 
 def _until(before: Sighting, observation: Observation) -> float:

@@ -30,7 +30,7 @@ def outlasting(nodes: Mapping[Key, Node], before: Collection[Key], rules: Rules)
     return frozenset(
         key
         for key, node in nodes.items()
-        if not rules.known.sighting(node).running
+        if not rules.known.sighting(node).is_running
         and (key in before or _is_marked(node) or _has_reported(node, rules))
     )
 
@@ -41,7 +41,7 @@ def outlasting_marks(nodes: Iterable[Node], rules: Rules) -> Iterator[tuple[Node
         return
     for node in nodes:
         is_marked = _is_marked(node)
-        is_running = rules.known.sighting(node).running
+        is_running = rules.known.sighting(node).is_running
         is_wanted = not is_running if is_marked else _has_reported(node, rules)
         if is_wanted is not is_marked and _is_judged(node, rules):
             value = {ANNOTATION_OUTLASTING: "true" if is_wanted else None}

@@ -4,7 +4,8 @@ A tombstone says of an id that its machine is gone. A machine that goes makes it
 less than a minute unless Kubernetes is told to wait for longer. So a Node that stays Ready for ten
 has another machine: one that got the name of the first while its Node was still there; or an
 inventory is wrong. The same is sure at once where the kubelet reports the UUID of another machine
-than before. Nothing that the cloud says of the id proves anything of that machine. Pure.
+than before, and the cloud has not shown the first one as running since: it may be kept for some
+time. Nothing that the cloud says of the id proves anything of that machine. Pure.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -52,7 +53,7 @@ def _has_outlived(node: Node, before: Collection[Key], rules: Rules) -> bool:
         return False
     seen = rules.known.sighting(node)
     taken_over = rules.known.taken_over(node)
-    if seen.is_lost and taken_over < inf and (seen.shown is None or seen.shown < taken_over):
+    if seen.is_lost and taken_over < inf and (seen.ran is None or seen.ran < taken_over):
         return True
     if seen.tombstone is None:
         return seen.shown is None and (key_of(node) in before or _is_marked(node))
