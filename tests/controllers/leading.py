@@ -67,12 +67,13 @@ async def leading(
     cloud: CloudProvider,
     *controllers: str,
     now: Callable[[], datetime] | None = None,
+    cloud_provider: str = "cloud",
     **flags: Any,
 ) -> AsyncIterator[Leader]:
     """Run the leader; by default its time is the event loop's."""
     loop = asyncio.get_running_loop()
     leader = Leader(
-        Options(cloud_provider="cloud", leader_elect=False, **flags),
+        Options(cloud_provider=cloud_provider, leader_elect=False, **flags),
         cloud,
         ClientConfig(server=url),
         Health(),

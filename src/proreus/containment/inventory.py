@@ -21,11 +21,12 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.errors import CloudError, IdentityConflict
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, Instances, NotFound
 from proreus.containment.batches import SUSPECTS_ALONE, Batches, Key, Observation, OnError, key
 from proreus.containment.failed_calls import FailedCalls
 from proreus.containment.faults import Kind
+from proreus.containment.holders import shared_machine
 from proreus.containment.sightings import Sighting, Sightings
 from proreus.kube.objects import Node
 
@@ -355,10 +356,7 @@ class Inventory:
         others = sorted({n for n in self._claims.get(answer.provider_id, {}).values() if n != name})
         if not others:
             return observation
-        conflict = IdentityConflict(
-            f"the cloud says that node {name} and node {', '.join(others)} are both "
-            f"{answer.provider_id}: give each machine a name of its own, or set spec.providerID"
-        )
+        conflict = shared_machine(name, others, answer.provider_id)
         self._on_error(conflict, Kind.DUPLICATE)
         return msgspec.structs.replace(observation, answer=conflict)
 

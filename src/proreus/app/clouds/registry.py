@@ -31,6 +31,7 @@ from proreus.cloudprovider import (
     confirmed_by,
     scope_of,
 )
+from proreus.containment.holders import MachineHolders
 from proreus.controllers.service.intake import has_finalizer
 from proreus.kube.objects import Node, Service
 from proreus.runtime.informer import Cache
@@ -47,6 +48,7 @@ class Clouds:
         self._rules = rules
         self._recorded: dict[str, str] = {}
         self._started: dict[str, CloudProvider | None] = dict.fromkeys(names)
+        self._holders = MachineHolders()
 
     @property
     def started(self) -> Mapping[str, CloudProvider | None]:
@@ -70,6 +72,10 @@ class Clouds:
     def place(self, service: Service) -> Placed | Misplaced | None:
         """Decide which cloud has a Service."""
         return place(service, self._rules, self._recorded.get(service.metadata.uid, ""))
+
+    def unmistaken(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer:
+        """Return the answer about a node, or a conflict if it shows another Node's machine."""
+        return self._holders.unmistaken(node, answer)
 
     def of_member(
         self, name: str, provider: CloudProvider, *, undecided: Ownership
@@ -118,6 +124,7 @@ class Registry(Clouds):
     ) -> None:
         """Look at the nodes and Services, of which none belongs to a cloud yet."""
         super().__init__(names, rules)
+        nodes.subscribe(self._holders.on_node)
         services.subscribe(self._note)  # before the views, which depend on it
         every = (*names, UNDECIDED)
         self._nodes_of = {name: View(nodes, partial(self.node_of, name), "nodes") for name in every}

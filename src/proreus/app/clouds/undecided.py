@@ -112,7 +112,8 @@ class UndecidedInstances:
                 case Decided(cloud):
                     answers[name] = CloudError(f"the node belongs to the cloud {cloud} by now")
                 case Undecided(some):
-                    answers[name] = _one_of({one: by_cloud[one][name] for one in some})
+                    answer = _one_of({one: by_cloud[one][name] for one in some})
+                    answers[name] = self._clouds.unmistaken(node, answer)
                 case Foreign():
                     answers[name] = CloudError("the node belongs to none of the clouds by now")
         return answers

@@ -12,6 +12,7 @@ import msgspec
 
 from proreus.cloudprovider import CloudError, InstanceAnswer, Ownership, confirmed_by
 from proreus.containment.batches import outage
+from proreus.containment.holders import MachineHolders
 from proreus.controllers.cloud_node import plan as plans
 from proreus.controllers.cloud_node.plan import Change
 from proreus.controllers.environment import Environment
@@ -59,6 +60,8 @@ class CloudNodeController:
         # The nodes of this cloud that are not initialised yet. Each scrape of the metrics asks for
         # them, and must not look at all nodes.
         self._waiting: dict[str, Node] = {}
+        # The inventory knows the machines only of nodes that it was asked about.
+        self._holders = MachineHolders()
         self._loop = Controller(
             CONTROLLER,
             self,
@@ -67,6 +70,7 @@ class CloudNodeController:
             batch=self._inventory.batch_size,
             slots=env.settings.concurrent_node_syncs,
         )
+        env.nodes.subscribe(self._holders.on_node)
         env.nodes.subscribe(self._on_node)
 
     async def run(self) -> None:
@@ -194,9 +198,10 @@ class CloudNodeController:
             observed = Observed(answer=error, refresh=False)
         elif not isinstance(observed.answer, CloudError):
             self._refresh.discard(key)
+        answer = observed.answer
         return plans.plan(
             obj,
-            observed.answer,
+            None if answer is None else self._holders.unmistaken(obj, answer),
             self._env.now(),
             refresh=observed.refresh,
             ownership=self._instances.owns(obj),

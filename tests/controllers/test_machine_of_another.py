@@ -1,0 +1,86 @@
+"""A new Node gets no machine that another Node has, whoever was asked about that one."""
+
+import asyncio
+
+from proreus.app.clouds.several import Several
+from proreus.cloudprovider.instances import Ownership
+from proreus.controllers.cloud_node.plan import CONDITION
+from proreus.kube.client import Client
+from proreus.kube.config import ClientConfig
+from proreus.kube.objects import Node, condition
+from proreus.kube.requests import NODES
+from proreus.testing.clock import virtual_time
+from proreus.testing.memory import MemoryApiServer
+
+from .leading import leading
+from .test_hints import HOUR, NODE, Cloud, Cluster, Machines, add
+
+
+class OneByOne(Machines):
+    """A cloud that describes one machine a call."""
+
+    batch_size = 1
+
+
+@virtual_time
+async def test_a_machine_stays_that_of_its_node_when_another_one_has_its_name_at_a_start() -> None:
+    """The new one is asked about first."""
+    machines = OneByOne()
+    machines.machines["new"] = machines.machine("c")  # which was renamed
+    cloud = Cloud(machines)
+    async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+        made = Cluster(client, machines, cloud.hints)
+        for name in "abc":
+            await add(client, name, "True", is_initialised=True)
+        await made.add("new")
+        async with leading(server.url, cloud, NODE):
+            await asyncio.sleep(HOUR)
+            new = (await made.nodes())["new"]
+            told = condition(new.status.conditions, CONDITION)
+            assert (new.spec.provider_id, told and told.reason) == ("", "IdentityConflict")
+            assert told is not None
+            assert "node new and node c are both cloud://c" in told.message
+
+            await client.delete(NODES, "c")
+            await asyncio.sleep(HOUR)
+            assert (await made.nodes())["new"].spec.provider_id == "cloud://c"
+
+
+class Prefixed(Machines):
+    """One of several clouds."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+        self.machines = {}
+
+    def owns(self, node: Node) -> Ownership:
+        if not node.spec.provider_id:
+            return Ownership.UNKNOWN
+        is_ours = node.spec.provider_id.startswith(self._prefix)
+        return Ownership.YES if is_ours else Ownership.NO
+
+
+@virtual_time
+async def test_a_node_of_which_no_cloud_is_known_gets_no_machine_of_another_node() -> None:
+    east, west = Prefixed("cloud:"), Prefixed("west:")
+    clouds = {"east": Cloud(east), "west": Cloud(west)}
+    for name in ("a", "b", "c"):
+        east.change(name)
+    east.machines["new"] = east.machine("c")
+    names = "east=cloud,west=cloud"
+    async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+        made = Cluster(client, east, clouds["east"].hints)
+        for name in "abc":
+            await add(client, name, "True", is_initialised=True)
+        async with leading(server.url, Several(clouds), NODE, cloud_provider=names):
+            await asyncio.sleep(HOUR)
+            await made.add("new")
+            await asyncio.sleep(HOUR)
+            new = (await made.nodes())["new"]
+            told = condition(new.status.conditions, CONDITION)
+            assert (new.spec.provider_id, told and told.reason) == ("", "IdentityConflict")
+
+            await client.delete(NODES, "c")
+            await asyncio.sleep(HOUR)
+            assert (await made.nodes())["new"].spec.provider_id == "cloud://c"
