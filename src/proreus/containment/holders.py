@@ -16,11 +16,12 @@ class MachineHolders:
 
     def on_node(self, old: Node | None, new: Node | None) -> None:
         """Note a change of the node cache."""
-        gone = old if new is None else None
-        if new is not None and new.spec.provider_id:
-            self._names.setdefault(new.spec.provider_id, new.metadata.name)
-        elif gone and self._names.get(gone.spec.provider_id) == gone.metadata.name:
-            del self._names[gone.spec.provider_id]
+        before = old.spec.provider_id if old is not None else ""
+        after = new.spec.provider_id if new is not None else ""
+        if old is not None and before != after and self._names.get(before) == old.metadata.name:
+            del self._names[before]
+        if new is not None and after:
+            self._names.setdefault(after, new.metadata.name)
 
     def unmistaken(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer:
         """Return the answer about a node, or a conflict if it shows another Node's machine.
