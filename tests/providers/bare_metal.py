@@ -26,7 +26,7 @@ FLAGS = (
     "--node-startup-grace=0s",
     "--node-status-update-frequency=2s",
 )
-SOON = 10.0
+SOON = 20.0
 """Seconds in which bare metal is served whatever the cloud does: it does not wait for that."""
 
 

@@ -108,7 +108,7 @@ async def _live(life: "Life", cloud: Cloud) -> None:
 
     cloud.fail()
     await life.client.create(SERVICES, service_body("more"), "default")
-    await asyncio.wait_for(life.served("more"), 10)
+    await asyncio.wait_for(life.served("more"), 20)
     for name in ("web", "more"):
         await life.client.delete(SERVICES, name, "default")
     await life.hops(set())
