@@ -6,8 +6,9 @@ import pytest
 
 from proreus.cloudprovider.errors import CloudError
 
+from .emulator.refusals import Refusal
 from .emulator.server import Emulator
-from .lb_site import HTTPS, NAME, UID, lb_site
+from .lb_site import HTTPS, NAME, UID, LBSite, lb_site
 from .site import started
 
 OTHER_UID = "5e000000-0000-4000-8000-0000000000b2"
@@ -100,3 +101,53 @@ async def test_what_is_in_the_former_project_keeps_a_service_that_has_more_in_th
             answer = await moved.deleted(moved.desired())
             assert isinstance(answer, CloudError)
             assert "is in the account main" in str(answer)
+
+
+def failing_late(site: LBSite) -> Any:
+    """Jobs of CloudStack of which one that acquires an address fails, and frees it, after a while."""
+    work = site.world.work
+
+    def begun(command: str, effect: Any, **told: Any) -> Any:
+        if command != "associateIpAddress":
+            return work(command, effect, **told)
+
+        def refuse() -> None:
+            site.world.release(told["id"])
+            raise Refusal(530, "Failed to assign IP address")
+
+        site.world.works = 1.2
+        answer = work(command, refuse, **told)
+        site.world.works = 0.0
+        return answer
+
+    return begun
+
+
+@pytest.mark.parametrize("asked", ["", "203.0.113.7"])
+@pytest.mark.parametrize("is_made", [True, False])
+@pytest.mark.parametrize("is_throttled", [True, False])
+async def test_an_address_that_a_slow_job_failed_to_acquire_is_whose_acquires_it_next(
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: str,
+    *,
+    is_made: bool,
+    is_throttled: bool,
+) -> None:
+    """Somebody has acquired it by hand, and has made nothing of it yet."""
+    async with lb_site(emulator) as site:
+        desired = site.desired(load_balancer_ip=asked)
+        if is_throttled:
+            emulator.fail("deleteTags", 429, "too many requests, retry after [10] ms")
+        with monkeypatch.context() as patched:
+            patched.setattr(site.world, "work", failing_late(site))
+            assert isinstance(await site.settled(desired), CloudError)
+        asked_for = [one["ipaddress"] for name, one in emulator.log if name == "associateIpAddress"]
+        id_ = site.give(asked_for[0])
+        if is_made:
+            (point,) = (await site.made(desired)).ingress
+            assert (point.ip == asked_for[0]) is bool(asked)
+            assert not site.world.tags.get(("PublicIpAddress", id_))
+        await site.deleted(desired)
+        assert site.allocated() == {asked_for[0]}
+        assert not any(site.world.tags.values())

@@ -1,7 +1,8 @@
 """Take the steps of a plan: each is one command of CloudStack."""
 
+import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from proreus.cloudprovider.errors import CloudError, RetryAfter, Unauthenticated
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 Parameters = dict[str, str]
 Command = tuple[str, Parameters]
+Result = tuple[str, Described]
+Run = Callable[[], Awaitable[Result]]
 
 _AGAIN = 1.0
 _REMOVALS = DropRule | Close | Release | Unassign | Unstick
@@ -65,6 +68,23 @@ class Commands:
         self._reader = reader
         self._claims = claims
         self._hosts = hosts
+        # By the Service's uid: the network and the address that an unfinished job acquires.
+        self._acquiring: dict[str, tuple[str, str]] = {}
+
+    async def settle(self, ref: LoadBalancerRef) -> None:
+        """Wait for the jobs that an earlier verb has left; let go an address that one has refused.
+
+        Raises:
+            Working: CloudStack still works on one.
+            CloudError: A job failed, or CloudStack gives no usable answer.
+        """
+        try:
+            await self._works.settle(ref.uid)
+        except Refused:
+            if (acquiring := self._acquiring.pop(ref.uid, None)) is not None:
+                await self._let_go(ref, *acquiring)
+            raise
+        self._acquiring.pop(ref.uid, None)
 
     async def take(
         self, ref: LoadBalancerRef, network: Network | None, observed: Observed, step: Step
@@ -86,10 +106,12 @@ class Commands:
             await self._hand_over(ref, observed, step)
             return lambda now: after(now, step)
         command, parameters = command_for(step, ref, network, observed.address, self._api)
-        if isinstance(step, Acquire):
-            self._claims.tried(ref, step.ip, is_refused=False)
+        run = functools.partial(self._works.run, ref.uid, command, parameters)
         try:
-            id_, result = await self._works.run(ref.uid, command, parameters)
+            if isinstance(step, Acquire) and step.ip and network is not None:
+                id_, result = await self._acquire(ref, network.id, step.ip, run)
+            else:
+                id_, result = await run()
         except (Unauthenticated, Refused) as error:
             if isinstance(step, Claim):
                 return self._without_claim(step, error)
@@ -97,9 +119,6 @@ class Commands:
                 raise
             if isinstance(step, Assign):
                 self._hosts.forget()
-            if isinstance(step, Acquire) and step.ip and network is not None:
-                self._claims.tried(ref, step.ip, is_refused=True)
-                await self._unclaim(ref, network.id, error)
             if not (isinstance(step, _REMOVALS) and is_removed(error)):
                 raise
             id_, result = "", {}
@@ -147,11 +166,23 @@ class Commands:
         log.info("An address is acquired without a claim on the network: %s", error)
         return lambda now: after(now, step)
 
-    async def _unclaim(self, ref: LoadBalancerRef, network: str, error: Refused) -> None:
-        """Remove a claim at once when somebody else has got the address meanwhile."""
+    async def _acquire(self, ref: LoadBalancerRef, network: str, ip: str, run: Run) -> Result:
+        """Acquire an address; let it go if CloudStack refuses it."""
+        self._claims.tried(ref, ip, is_refused=False)
+        try:
+            return await run()
+        except Working:
+            self._acquiring[ref.uid] = network, ip
+            raise
+        except Refused as error:
+            await self._let_go(ref, network, ip)
+            raise RetryAfter(f"another address is chosen: {error}", after=_AGAIN) from error
+
+    async def _let_go(self, ref: LoadBalancerRef, network: str, ip: str) -> None:
+        """Remove the claim on an address that CloudStack has refused: somebody else may have it."""
+        self._claims.tried(ref, ip, is_refused=True)
         self._reader.forget(ref.uid)
         await self.untag(ref, "Network", (network,), (owners.claim_key(ref),))
-        raise RetryAfter(f"another address is chosen: {error}", after=_AGAIN) from error
 
     async def _hand_over(self, ref: LoadBalancerRef, observed: Observed, step: HandOver) -> None:
         """Replace the marks on an address by those of another Service that uses it, if any."""

@@ -133,7 +133,7 @@ class CloudStackLoadBalancers:
         """Make or change the load balancer; record the digest after the last change."""
         options = read_options(lb.service.metadata.annotations)
         try:
-            await self._works.settle(lb.ref.uid)
+            await self._commands.settle(lb.ref)
             return await self._ensure(lb, options)
         except Working as working:
             return self._works.waits.pending(lb.ref.uid, working.reason)
@@ -160,7 +160,7 @@ class CloudStackLoadBalancers:
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         """Delete what was made for a Service."""
         try:
-            await self._works.settle(ref.uid)
+            await self._commands.settle(ref)
             return await self._delete(ref)
         except Working as working:
             return self._works.waits.pending(ref.uid, working.reason)
