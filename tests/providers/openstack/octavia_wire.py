@@ -278,7 +278,7 @@ class OctaviaWire:
             "vip_address": f"2001:db8::{number}" if is_v6 else f"10.0.0.{number}",
             **rules.filled("loadbalancers", {"vip_network_id": network, **given}),
             "id": self.id(),
-            "vip_port_id": self.id(),
+            "vip_port_id": given.get("vip_port_id") or self.id(),
             "created_at": f"2026-01-01T00:00:{number}",
             "provisioning_status": "PENDING_CREATE",
             "left": self.works,

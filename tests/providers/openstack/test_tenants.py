@@ -617,6 +617,24 @@ async def test_a_port_that_is_in_use_is_refused(site: Balancing) -> None:
     assert all_there(site) == before
 
 
+async def test_of_two_namespaces_that_name_one_port_at_once_the_first_one_has_it(
+    site: Balancing,
+) -> None:
+    """Octavia itself makes two load balancers at one port."""
+    free = {**site.wire.ports[0], "id": uuid(802), "device_id": "", "device_owner": ""}
+    site.wire.ports.append(free)
+    named = {f"{P}port-id": free["id"]}
+    rivals = [site.service(named, name=one, namespace=one) for one in "ab"]
+    async with started(site.wire.config()) as provider:
+        first = await asyncio.gather(*(site.ensure(provider, one) for one in rivals))
+        second = [await site.ensure(provider, one) for one in rivals]
+    assert {type(one) for one in first} == {Ensured, RetryAfter}
+    assert [type(one) for one in second] == [
+        Ensured if isinstance(one, Ensured) else InvalidRequest for one in first
+    ]
+    assert site.octavia.only("loadbalancers")["vip_port_id"] == free["id"]
+
+
 MARKED: Mapping[str, tuple[list[str], bool]] = {
     "nobody's": ([], True),
     "the cluster's": ([f"proreus/cluster-uid={CLUSTER.uid}"], True),

@@ -309,7 +309,8 @@ class OctaviaLoadBalancers:
         if step is not None:
             if case.found is not None and observed is not None:
                 step = before(step, case.found, observed, lb.ref)
-            await self._take(step, id_, case.tags, turn)
+            # Octavia makes several at one port, so a port is taken in turns, too.
+            await self._take(step, id_ or options.port_id, case.tags, turn)
             what = "makes" if isinstance(step, MakeBalancer) else "changes"
             return self._waits.pending(
                 lb.ref.uid, f"Octavia {what} the load balancer", is_moving=True

@@ -50,7 +50,8 @@ class Turn:
         """Change a load balancer, unless somebody has changed it since the turn began.
 
         Args:
-            balancer: The id of the load balancer; "" if it is to be made.
+            balancer: The id of the load balancer; if it is to be made, that of the port which it
+                gets, or "".
 
         Raises:
             RetryAfter: Another verb has changed it within this turn, or does so now.
@@ -58,7 +59,7 @@ class Turn:
         number, by = self._turns.changes.get(balancer, (0, self))
         if balancer in self._turns.busy or (by is not self and number > self._since):
             text = (
-                f"load balancer {balancer} was changed for another Service meanwhile: "
+                f"load balancer or port {balancer} was changed for another Service meanwhile: "
                 "it is tried again"
             )
             raise RetryAfter(text, after=_SOON)
