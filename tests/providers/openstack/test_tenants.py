@@ -59,6 +59,7 @@ def kept_address(site: Balancing, description: str, port: str | None = None) -> 
     id_ = uuid(900 + len(site.octavia.of["floatingips"]))
     site.octavia.of["floatingips"][id_] = {
         "id": id_, "floating_ip_address": ADDRESS, "description": description, "port_id": port,
+        "created_at": "2026-01-01T00:00:00Z",
     }  # fmt: skip
     return id_
 
@@ -497,6 +498,8 @@ USABLE: Mapping[str, str] = {
     "nobody's": "for the shop",
     "kept by a Service of the namespace": kept_by("shop", "web"),
     "kept officially": "Floating IP for Kubernetes external service shop/old from cluster test",
+    "kept officially by a former Service of this name": "Floating IP for Kubernetes external"
+    " service shop/web from cluster test",
 }
 
 
@@ -505,12 +508,27 @@ async def test_a_floating_address_that_was_not_made_for_the_service_outlives_it(
     site: Balancing, name: str
 ) -> None:
     id_ = kept_address(site, USABLE[name])
+    born = datetime(2026, 1, 1, 1, tzinfo=UTC)
+    new = site.service(load_balancer_ip=ADDRESS, creation_timestamp=born)
     async with started(site.wire.config()) as provider:
-        service = await lives(site, provider, site.service(load_balancer_ip=ADDRESS))
+        service = await lives(site, provider, new)
         assert [one.ip for one in service.status.load_balancer.ingress] == [ADDRESS]
+        assert isinstance(await site.ensure(provider, service), Ensured)
         assert isinstance(await site.delete(provider, service), Done)
     assert set(site.octavia.of["floatingips"]) == {id_}
     assert not site.octavia.of["loadbalancers"]
+
+
+async def test_a_floating_address_that_is_as_young_as_the_service_is_the_official_managers_for_it(
+    site: Balancing,
+) -> None:
+    kept_address(site, USABLE["kept officially by a former Service of this name"])
+    born = datetime(2026, 1, 1, 0, 4, tzinfo=UTC)  # the clocks differ
+    new = site.service(load_balancer_ip=ADDRESS, creation_timestamp=born)
+    async with started(site.wire.config()) as provider:
+        service = await lives(site, provider, new)
+        assert isinstance(await site.delete(provider, service), Done)
+    assert not site.octavia.of["floatingips"]
 
 
 async def test_of_two_namespaces_that_name_one_address_at_once_none_takes_it_from_the_other(

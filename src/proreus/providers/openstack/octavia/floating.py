@@ -3,12 +3,14 @@
 Neutron lets a floating IP be described when it is made, so the description is its mark: the
 official manager's text, behind it the uids of Service and cluster, and whether it is to stay when
 the Service goes. What the official manager has made gets that mark when it is seen; until then the
-Service's status must show the address. It is deleted with the very Service that it was made for; if
+Service's status must show the address, and it must not be older than the Service: a former one of
+the name may have kept it. It is deleted with the very Service that it was made for; if
 that has left its load balancer to others, with the load balancer.
 """
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -20,6 +22,8 @@ from proreus.providers.nova.machines import Described
 
 _OFFICIAL: Final = "Floating IP for Kubernetes external service"
 _KEPT: Final = "keep"
+_CLOCKS: Final = timedelta(minutes=5)
+"""How far the clocks of OpenStack and of the API server may be apart."""
 _FORM: Final = Description(255, words=frozenset({_KEPT}))
 # What is too long has been cut, from the end.
 _TEXT = re.compile(
@@ -74,13 +78,15 @@ def is_proven(floating: Described) -> bool:
 def is_made_for(floating: Described, ref: LoadBalancerRef) -> bool:
     """Tell whether a floating IP was made for the Service, by us or by the official manager.
 
-    What the official manager writes can be guessed; so the Service's status must name the address,
-    too.
+    What the official manager writes can be guessed, and a Service can name any address; so the
+    status must show the address, and it must not be older than the Service.
     """
     found = owner(floating)
     if found is None:
         return False
     has_uids = bool(found.service_uid)
+    if not has_uids and is_older(floating, ref):
+        return False
     return verdict(
         ref,
         owners=(found,) if has_uids else (),
@@ -106,8 +112,23 @@ def goes_with(floating: Described, makers: Iterable[Owner], ref: LoadBalancerRef
     if found.service_uid:
         proofs = {(maker.cluster_uid, maker.service_uid) for maker in makers}
         return (found.cluster_uid, found.service_uid) in proofs
-    is_left = found.key in {maker.key for maker in makers}
+    is_former = found.key == ref.key and is_older(floating, ref)
+    is_left = found.key in {maker.key for maker in makers} and not is_former
     return is_left and _is_official(found, ref) and is_shown(floating, ref)
+
+
+def is_older(floating: Described, ref: LoadBalancerRef) -> bool:
+    """Tell whether a floating IP was there before the Service: made for another one of its name.
+
+    False where nobody tells when either was made.
+    """
+    born = ref.service.metadata.creation_timestamp if ref.service is not None else None
+    try:
+        made = datetime.fromisoformat(str(floating.get("created_at") or ""))
+    except ValueError:
+        return False
+    made = made if made.tzinfo is not None else made.replace(tzinfo=UTC)
+    return born is not None and made < born - _CLOCKS
 
 
 def is_shown(floating: Described, ref: LoadBalancerRef) -> bool:
