@@ -332,6 +332,32 @@ async def test_a_load_balancer_that_two_clusters_share_is_no_leak_and_nothing_is
     assert not any(site.octavia.of.values())
 
 
+async def test_what_a_service_left_behind_takes_no_listeners_from_the_next_of_its_name(
+    site: Balancing,
+) -> None:
+    """An operator has said by a tag that the load balancer is the next one's, as the error asks."""
+    made = by_hand(site)
+    old = site.service(by_id(made["id"]), name="b")
+    more = (*old.spec.ports, ServicePort(443, "https", node_port=30443))
+    new = site.service(by_id(made["id"]), name="b", uid="uid-new", ports=more)
+    async with started(site.wire.config()) as provider:
+        assert provider.load_balancers is not None
+        await lives(site, provider, old)
+        made["tags"].append(f"proreus/shared-by={CLUSTER.uid}/shop/b/uid-new")
+        new = await lives(site, provider, new)
+        listeners = set(site.octavia.of["listeners"])
+        assert len(listeners) == 2
+        left = leaks(await provider.load_balancers.list_owned(CLUSTER), {"uid-new"}, (), NOW, 0.0)
+        refs = due(left, CLUSTER, 60.0, 60.0)
+        assert isinstance(await site.delete_ref(provider, refs["shop/b/uid-b"]), Done)
+        assert set(site.octavia.of["listeners"]) == listeners
+        assert not [tag for tag in made["tags"] if "uid-b" in tag]
+        assert "kube_service_test_shop_b" in made["tags"]
+        assert isinstance(await site.delete(provider, new), Done)
+    assert not site.octavia.of["listeners"]
+    assert made["tags"] == []
+
+
 async def test_what_the_owner_left_is_found_again_when_the_other_cluster_has_left_it(
     site: Balancing,
 ) -> None:

@@ -150,7 +150,7 @@ def is_part_of(part: Described, described: Described, ref: LoadBalancerRef) -> b
     The part's tags decide; without an official tag its name does, as managers that knew no tags
     gave it.
     """
-    if is_of_another_cluster(part, ref.cluster):
+    if is_of_another_cluster(part, ref.cluster) or _has_heir(described, ref):
         return False
     own, tags, name = mine(described, ref), set(tags_of(part)), str(part.get("name") or "")
     if any(tag.startswith(OFFICIAL) for tag in tags) or own & tags:
@@ -379,6 +379,17 @@ def without(described: Described, ref: LoadBalancerRef) -> list[str]:
 
 
 def _strangers_named_alike(described: Described, ref: LoadBalancerRef) -> bool:
-    """Tell whether another cluster's Service has the same official tag on a load balancer."""
+    """Tell whether another cluster's Service, or the next one, has the same official tag on one."""
     marks = (read_one_value(value) for key in (MADE, SHARED) for value in values(described, key))
-    return any(owner.key == ref.key and owner.cluster_uid != ref.cluster.uid for owner in marks)
+    is_there = any(one.key == ref.key and one.cluster_uid != ref.cluster.uid for one in marks)
+    return is_there or _has_heir(described, ref)
+
+
+def _has_heir(described: Described, ref: LoadBalancerRef) -> bool:
+    """Tell whether a Service is gone, and the next one of its name shares the load balancer.
+
+    That one has taken over what has the official tag, whatever uids are on it.
+    """
+    users = map(read_one_value, values(described, SHARED))
+    next_ = (one for one in users if one.key == ref.key and one.service_uid != ref.uid)
+    return ref.service is None and any(one.cluster_uid == ref.cluster.uid for one in next_)
