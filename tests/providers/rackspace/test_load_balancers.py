@@ -346,6 +346,23 @@ async def test_an_address_of_another_namespace_or_cluster_is_refused(
             assert "it belongs to" in str(refused)
 
 
+async def test_of_two_namespaces_that_name_one_address_at_once_the_first_one_has_it(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        theirs = site.by_hand()
+        site.clb.finish()
+        ip = theirs["virtualIps"][0]["address"]
+        other = "5e000000-0000-4000-8000-000000000002"
+        rivals = [
+            site.desired(HTTP, load_balancer_ip=ip),
+            site.desired(HTTPS, uid=other, namespace="bank", load_balancer_ip=ip),
+        ]
+        first = await asyncio.gather(*map(site.settled, rivals))
+        assert {type(one) for one in first} == {Ensured, InvalidRequest}
+        assert len(site.shown()) == 2
+
+
 async def test_no_address_comes_with_a_named_one_that_others_use(emulator: Emulator) -> None:
     """Another namespace's Service shares the IPv6 address of a load balancer made by hand."""
     async with lb_site(emulator) as site:

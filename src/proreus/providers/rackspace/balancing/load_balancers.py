@@ -4,7 +4,9 @@ A Service has a Cloud Load Balancer for each port, which share one address. A ch
 balancer to work for some seconds, in which it takes no other: that is answered with `Pending`.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Final
 
 import msgspec
@@ -113,6 +115,7 @@ class RackspaceLoadBalancers:
         self._waits = Waits(PACE)
         self._deleted: set[str] = set()
         self._made: dict[str, tuple[int, ...]] = {}
+        self._naming = asyncio.Lock()
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose the nodes with ready pods where only these may get traffic.
@@ -124,7 +127,16 @@ class RackspaceLoadBalancers:
         return nodes_with_pods(service, *families)
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
-        """Make or change the load balancers; `Pending` while Rackspace still works on one."""
+        """Make or change the load balancers; `Pending` while Rackspace still works on one.
+
+        Services that begin to use an address which they name do so one after the other: the first
+        one's marks say whose it is.
+        """
+        is_new = lb.requested_address not in {"", *(point.ip for point in lb.ref.last_ingress)}
+        async with self._naming if is_new else nullcontext():
+            return await self._ensure(lb)
+
+    async def _ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         case = await self._case(lb)
         if lb.ref.last_ingress and not case.observed.existing:
             # What is in another account would be made anew: the hosts are missing there, too.
