@@ -583,6 +583,17 @@ async def test_an_address_that_two_services_have_claimed_is_neither_taken_nor_re
         assert list(site.world.tags["Network", theirs]) == [f"{CLAIM}{OTHER_UID}"]
 
 
+async def test_a_service_with_claims_on_two_tiers_of_a_vpc_goes(emulator: Emulator) -> None:
+    """A claim on the tier that its nodes have left could not be removed in time."""
+    async with lb_site(emulator, vpc=True) as site:
+        former = claimed_by_another(site, "203.0.113.7", tier=True)
+        claim = {f"{CLAIM}{UID}": f"{CLUSTER.uid}/203.0.113.8"}
+        for network in (former, site.network):
+            site.world.tags["Network", network] = dict(claim)
+        answer = await site.deleted(site.desired())
+        assert isinstance(answer, Done), answer
+
+
 @pytest.mark.parametrize("tier", [True, False])
 async def test_an_address_of_the_status_that_another_has_claimed_since_is_not_used_again(
     emulator: Emulator, *, tier: bool

@@ -174,7 +174,7 @@ class Api:
             more = {"page": number, "pagesize": str(size)} if number else {}
             answer = await self._send(command, {**parameters, **more}, read=True)
             items = answer.get(kind) or []
-            found.update({str(one.get("id")): one for one in items})
+            found.update({_identity(one): one for one in items})
             if not number:
                 size, total = len(items), int(answer.get("count") or len(items))
             is_last = not items or len(found) >= total
@@ -219,3 +219,8 @@ class Api:
             now=self._context.now(),
         )
         return msgspec.structs.replace(request, query={}, body=form_body(whole))
+
+
+def _identity(one: Described) -> str:
+    """Return what tells an object of a list from all others; tags have no id."""
+    return str(one.get("id") or f"{one.get('resourceid')} {one.get('key')}")

@@ -111,8 +111,7 @@ def _delete_tags(world: World, parameters: Parameters) -> Json:
 def _tags(world: World, parameters: Parameters) -> list[Json]:
     shown = {type_: shown_to(world, parameters, kind) for type_, kind in TAGGED.items()}
     return [
-        {"id": f"{type_} {id_} {key}", "resourcetype": type_, "resourceid": id_, "key": key}
-        | {"value": value}
+        {"resourcetype": type_, "resourceid": id_, "key": key, "value": value}
         for (type_, id_), tags in world.tags.items()
         for key, value in tags.items()
         if parameters.get("resourceid", id_) == id_ and parameters.get("key", key) == key
