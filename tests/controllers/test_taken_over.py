@@ -62,3 +62,30 @@ def test_a_node_does_not_go_with_a_former_machine_that_was_kept_for_some_time(
                 return "c" in await made.nodes()
 
     assert play() is (state is not InstanceState.RUNNING)
+
+
+@pytest.mark.parametrize("is_shown", [True, False], ids=["tombstone", "absent"])
+@pytest.mark.parametrize("state", list(InstanceState))
+def test_nor_does_it_where_the_manager_was_restarted_before_that_machine_was_deleted(
+    state: InstanceState, *, is_shown: bool
+) -> None:
+    """The later manager does not see that the kubelet reports another UUID."""
+
+    @virtual_time
+    async def play() -> bool:
+        async with one_scope("a", "b", "c", "d") as (made, lead):
+            await made.started_on("c", FORMER)
+            async with lead(NODE, LIFECYCLE):
+                await asyncio.sleep(HOUR)
+                made.machines.change("c", state=state)
+                await made.started_on("c", NEW)
+                await asyncio.sleep(HOUR)
+            async with lead(NODE, LIFECYCLE):
+                await asyncio.sleep(HOUR)
+                made.machines.machines["c"] = NotFound(tombstone=is_shown)
+                await asyncio.sleep(60)
+                await made.silence("c")
+                await asyncio.sleep(HOUR)
+                return "c" in await made.nodes()
+
+    assert play() is (state is not InstanceState.RUNNING)

@@ -767,7 +767,11 @@ class Fleet:
     def decide(self, replies: Sequence[Reply]) -> Pass:
         found = self._plan(self.nodes, replies)
         some = [
-            node for node in self.nodes if stands_out(node) or self.known.sighting(node).is_lost
+            node
+            for node in self.nodes
+            if stands_out(node)
+            or self.known.sighting(node).is_lost
+            or node.metadata.name in self.last_ready.others
         ]
         # In every test: what a pass leaves out does not matter.
         if is_quiet(some, NOW, self.known, self.policy, self.memory):
@@ -800,8 +804,8 @@ class Fleet:
         return [self.after(5.0, default, witness, **answers) for _ in range(int(seconds / 5.0))]
 
     def shown(self, *names: str, at: float = 0.0) -> None:
-        """The cloud has shown these machines then."""
-        self.sightings |= {name: Sighting(at) for name in names}
+        """The cloud has shown these machines then, running."""
+        self.sightings |= {name: Sighting(at, ran=at) for name in names}
 
     @property
     def since(self) -> float | None:
@@ -1211,6 +1215,26 @@ def test_a_node_that_another_machine_has_taken_over_does_not_go_with_the_former_
     for found in (*one.until(1200, answer), *later.until(1200, answer)):
         assert found.delete == ()
         assert found.held["up0"].hold is Alert.OUTLIVED
+
+
+def test_a_node_is_marked_while_the_machine_from_which_another_took_it_over_is_kept(
+    apply_patch: ApplyPatch,
+) -> None:
+    """A later manager does not see that the UUID has changed."""
+    one = fleet(0, 4)
+    one.sightings["up0"] = Sighting(shown=one.at, ran=one.at - 5)
+    one.taken_over("up0")
+    ((judged, mark),) = one.after(5).marks
+    marked = apply_patch(judged, mark)
+    later = Fleet(marked, *(up(f"up{i}") for i in range(1, 4)), at=one.at)
+    later.sightings["up0"] = Sighting(shown=later.at)
+    assert later.after(5).marks == (), "it is kept, and does not run"
+    later.sightings["up0"] = Sighting(shown=later.at, tombstone=later.at)
+    later.replace(msgspec.structs.replace(marked, status=node("up0").status))
+    assert later.after(5, TOMBSTONE).held["up0"].hold is Alert.OUTLIVED
+    later.shown("up0", at=later.at)
+    ((judged, unmark),) = later.after(5, machine(InstanceState.RUNNING)).marks
+    assert ANNOTATION_OUTLIVED not in apply_patch(judged, unmark).metadata.annotations
 
 
 def test_a_machine_that_got_another_uuid_is_gone_when_it_goes() -> None:

@@ -204,7 +204,8 @@ class CloudNodeLifecycleController:
     def _nodes(self, now: datetime) -> tuple[Node, ...]:
         """Return the nodes of a pass: all nodes, or only those that it depends on."""
         nodes = self._env.nodes
-        some = self._outstanding.with_others(self._inventory.notable, nodes.get)
+        others = (*self._inventory.notable, *self._last_ready.others)
+        some = self._outstanding.with_others(others, nodes.get)
         if is_quiet(some, now, self._known, self._policy, self._memory):
             return some
         return tuple(nodes.all())

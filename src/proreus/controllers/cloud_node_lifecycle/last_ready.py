@@ -10,7 +10,7 @@ and with its provider id. What tells is the UUID of its machine.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
@@ -30,7 +30,7 @@ class LastReady:
         self._clock = clock
         self._until: dict[str, float] = {}
         self._periods: dict[str, deque[tuple[float, float]]] = {}
-        self._taken_over: dict[str, float] = {}
+        self._taken_over: dict[str, tuple[str, float]] = {}
 
     def on_node(self, old: Node | None, new: Node | None) -> None:
         """Note a change of the node cache."""
@@ -49,7 +49,7 @@ class LastReady:
         elif old is not None and not is_ready(new) and _may_have_been_ready(old, new):
             self._until[uid] = self._clock()
         if old is not None and _is_another(old, new):
-            self._taken_over[uid] = self._clock()
+            self._taken_over[uid] = new.metadata.name, self._clock()
 
     def ready_until(self, node: Node) -> float:
         """Return the time at which the node ceased to be Ready; -inf if it was never seen so."""
@@ -62,7 +62,13 @@ class LastReady:
 
     def taken_over(self, node: Node) -> float:
         """Return since when another machine than before reports for the node; inf if never."""
-        return self._taken_over.get(node.metadata.uid, inf)
+        _, since = self._taken_over.get(node.metadata.uid, ("", inf))
+        return since
+
+    @property
+    def others(self) -> Iterable[str]:
+        """The names of the nodes for which another machine than before reports."""
+        return [name for name, _ in self._taken_over.values()]
 
 
 def _may_have_been_ready(old: Node, new: Node) -> bool:

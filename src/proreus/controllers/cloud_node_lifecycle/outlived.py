@@ -5,7 +5,8 @@ less than a minute unless Kubernetes is told to wait for longer. So a Node that 
 has another machine: one that got the name of the first while its Node was still there; or an
 inventory is wrong. The same is sure at once where the kubelet reports the UUID of another machine
 than before, and the cloud has not shown the first one as running since: it may be kept for some
-time. Nothing that the cloud says of the id proves anything of that machine. Pure.
+time. That is marked before it is deleted, since a later manager does not see the UUID change.
+Nothing that the cloud says of the id proves anything of that machine. Pure.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -20,14 +21,14 @@ from proreus.kube.objects import Node
 from proreus.kube.patch import Patch
 
 ANNOTATION_OUTLIVED: Final = "proreus.io/outlived-instance"
-"""Set on a Node that has another machine than the instance which the cloud does not show any more.
+"""Set on a Node that has another machine than the instance of its provider id.
 
 Without it, after a restart, a silent kubelet would let the Node go with that instance.
 """
 
 
 def outlived(nodes: Iterable[Node], before: Collection[Key], rules: Rules) -> frozenset[Key]:
-    """Return the nodes that have outlived their instance, while the cloud does not show it."""
+    """Return the nodes that have outlived their instance, until the cloud shows it as running."""
     return frozenset(key_of(node) for node in nodes if _has_outlived(node, before, rules))
 
 
@@ -53,12 +54,14 @@ def _has_outlived(node: Node, before: Collection[Key], rules: Rules) -> bool:
         return False
     seen = rules.known.sighting(node)
     taken_over = rules.known.taken_over(node)
-    if seen.is_lost and taken_over < inf and (seen.ran is None or seen.ran < taken_over):
+    if taken_over < inf and (seen.ran is None or seen.ran < taken_over):
         return True
-    if seen.tombstone is None:
-        return seen.shown is None and (key_of(node) in before or _is_marked(node))
-    is_late = rules.at - seen.tombstone >= rules.policy.aside_after
-    return (is_ready(node) and is_late) or key_of(node) in before or _is_marked(node)
+    if seen.is_running:
+        return False
+    if key_of(node) in before or _is_marked(node):
+        return True
+    first = inf if seen.tombstone is None else seen.tombstone
+    return is_ready(node) and rules.at - first >= rules.policy.aside_after
 
 
 def _is_marked(node: Node) -> bool:
