@@ -6,6 +6,7 @@ import pytest
 
 from proreus.cloudprovider import NotFound
 from proreus.cloudprovider.instances import InstanceState
+from proreus.kube.objects import TAINT_OUT_OF_SERVICE, has_taint
 from proreus.testing.clock import virtual_time
 
 from .test_hints import HOUR, LIFECYCLE, NODE
@@ -89,3 +90,33 @@ def test_nor_does_it_where_the_manager_was_restarted_before_that_machine_was_del
                 return "c" in await made.nodes()
 
     assert play() is (state is not InstanceState.RUNNING)
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+@pytest.mark.parametrize(("uuid", "lives"), [(NEW, True), (FORMER, False)])
+def test_a_node_does_not_go_out_of_service_with_a_former_machine_that_is_switched_off_later(
+    uuid: str, *, lives: bool, is_restarted: bool
+) -> None:
+    """The cloud was not asked between the two, which would have shown it running."""
+
+    @virtual_time
+    async def play() -> bool:
+        async with one_scope("a", "b", "c", "d") as (made, lead):
+            await made.started_on("c", FORMER)
+            async with lead(NODE, LIFECYCLE, node_out_of_service_taint=True):
+                await asyncio.sleep(HOUR + 20)
+                await made.started_on("c", uuid)
+                await asyncio.sleep(10)
+                made.machines.change("c", state=InstanceState.STOPPED, powered_off=True)
+                await asyncio.sleep(0 if is_restarted else 60)
+                if not is_restarted:
+                    await made.silence("c")
+                    await asyncio.sleep(HOUR)
+            if is_restarted:
+                async with lead(NODE, LIFECYCLE, node_out_of_service_taint=True):
+                    await asyncio.sleep(60)
+                    await made.silence("c")
+                    await asyncio.sleep(HOUR)
+            return has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
+
+    assert play() is not lives

@@ -331,19 +331,19 @@ def test_what_the_cloud_called_off_while_it_reported_stays_until_the_cloud_corre
 
 
 def test_a_node_that_another_machine_has_taken_over_is_not_marked_with_the_former_one() -> None:
-    """The former one is kept, and off."""
+    """The former one is kept, and off. One that has run since has got another UUID itself."""
     first, second = "2e8c1f0a-1234-4abc-9234-0123456789ab", "3e8c1f0a-1234-4abc-9234-0123456789ab"
-    for is_off_before in (True, False):
+    for off, ran in ((0, None), (0, -5), (1, None), (1, -5), (1, 0)):
         one = fleet(off=0, ready=4)
-        if is_off_before:
-            one.sightings["up0"] = Sighting(shown=one.at, off=one.at)
         old, new = (
             objects.node("up0", uid="uid-up0", system_uuid=uuid) for uuid in (first, second)
         )
         one.last_ready.on_node(old, new)
-        one.sightings["up0"] = Sighting(shown=one.at, off=one.at if is_off_before else one.at + 1)
+        one.sightings["up0"] = Sighting(
+            shown=one.at + 1, off=one.at + off, ran=None if ran is None else one.at + ran
+        )
         fall_silent(one, "up0", 5)
-        assert taken(one.until(120)) == ([] if is_off_before else ["up0"])
+        assert taken(one.until(120)) == ([] if ran != 0 else ["up0"])
 
 
 def test_a_node_that_reports_for_less_than_two_minutes_after_it_lost_power_is_marked() -> None:

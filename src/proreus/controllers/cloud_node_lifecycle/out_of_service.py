@@ -20,6 +20,7 @@ HELD = "OutOfServiceHeld"
 """The reason of events about nodes whose machines are powered off, but which are not marked."""
 
 _OUTLASTING = "the node was Ready long after the cloud had begun to say so"
+_OUTLIVED = "the node has another machine by now than that of its provider id"
 
 
 def ruling_on_power(fleet: Fleet, key: Key, findings: Findings, rules: Rules) -> Wait | None:
@@ -28,9 +29,7 @@ def ruling_on_power(fleet: Fleet, key: Key, findings: Findings, rules: Rules) ->
     A decision needs an answer of this pass, whatever was known before.
     """
     evidence = findings.off.evidence[key]
-    if key in findings.off.outlasting:
-        return Wait(None, _OUTLASTING, Alert.IN_SERVICE)
-    if doubt := _doubt(fleet, findings):
+    if doubt := _mistaken(fleet, key, findings) or _doubt(fleet, findings):
         return Wait(None, doubt, Alert.IN_SERVICE)
     if wait := _unripe(evidence, rules):
         return wait
@@ -87,6 +86,13 @@ def returned(node: Node) -> PlannedEvent:
     """Return the event of a node that was put back in service."""
     text = f"Put node {node.metadata.name} back in service because it is Ready and its machine runs"
     return PlannedEvent("Normal", RETURNED, text)
+
+
+def _mistaken(fleet: Fleet, key: Key, findings: Findings) -> str | None:
+    """Return why nothing is believed about the power of this node's machine; None if it may be."""
+    if key in findings.off.outlasting:
+        return _OUTLASTING
+    return _OUTLIVED if key in fleet.outlived else None
 
 
 def _doubt(fleet: Fleet, findings: Findings) -> str | None:
