@@ -18,3 +18,19 @@ def test_a_machine_is_free_once_its_node_is_gone_or_was_made_anew_with_another()
         assert isinstance(holders.unmistaken(new, answer), IdentityConflict)
         holders.on_node(one, after)  # a list after a gap of the watch shows the last state only
         assert holders.unmistaken(new, answer) is answer
+
+
+def test_a_machine_that_two_nodes_name_is_free_once_both_are_gone() -> None:
+    answer = Instance(HERE)
+    new = objects.node("new", provider_id="")
+    nodes = [objects.node(name, provider_id=HERE) for name in ("one", "two")]
+    for first, second in (nodes, reversed(nodes)):
+        holders = MachineHolders()
+        for node in nodes:
+            holders.on_node(None, node)
+        holders.on_node(first, None)
+        told = holders.unmistaken(new, answer)
+        assert isinstance(told, IdentityConflict)
+        assert f"node {second.metadata.name} are both {HERE}" in str(told)
+        holders.on_node(second, None)
+        assert holders.unmistaken(new, answer) is answer

@@ -84,3 +84,31 @@ async def test_a_node_of_which_no_cloud_is_known_gets_no_machine_of_another_node
             await client.delete(NODES, "c")
             await asyncio.sleep(HOUR)
             assert (await made.nodes())["new"].spec.provider_id == "cloud://c"
+
+
+@virtual_time
+async def test_nor_does_it_get_the_machine_of_a_node_that_had_two_names_for_some_time() -> None:
+    """Its host was renamed, and the Node of the former name deleted."""
+    east, west = Prefixed("cloud:"), Prefixed("west:")
+    clouds = {"east": Cloud(east), "west": Cloud(west)}
+    for name in ("a", "c"):
+        east.change(name)
+    names = "east=cloud,west=cloud"
+    async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+        made = Cluster(client, east, clouds["east"].hints)
+        for name in "ac":
+            await add(client, name, "True", is_initialised=True)
+        async with leading(server.url, Several(clouds), NODE, cloud_provider=names):
+            await asyncio.sleep(HOUR)
+            east.machines["renamed"] = east.machine("c")
+            await client.create(
+                NODES, {"metadata": {"name": "renamed"}, "spec": {"providerID": "cloud://c"}}
+            )
+            await asyncio.sleep(HOUR)
+            await client.delete(NODES, "c")
+            await asyncio.sleep(HOUR)
+            await made.add("c")
+            await asyncio.sleep(HOUR)
+            new = (await made.nodes())["c"]
+            told = condition(new.status.conditions, CONDITION)
+            assert (new.spec.provider_id, told and told.reason) == ("", "IdentityConflict")
