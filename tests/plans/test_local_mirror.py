@@ -6,11 +6,12 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from proreus.cloudprovider import ClusterIdentity, LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.load_balancers import HostPolicy
-from proreus.kube.objects import LoadBalancerIngress, ServicePort
+from proreus.kube.objects import Condition, LoadBalancerIngress, ServicePort
 from proreus.providers.local.addresses import Pool
 from proreus.providers.local.config import LocalConfig, PoolConfig
 from proreus.providers.local.mirror import mirrored
@@ -188,3 +189,12 @@ def test_addresses_of_nodes_that_a_status_shows_are_not_taken_from_them() -> Non
     assert state(left, machines=("192.0.2.3", "192.0.2.4")).balancers == {}
     had = state(left)
     assert state(left, before=had, machines=("192.0.2.3", "192.0.2.4")) == had
+
+
+def test_addresses_of_several_nodes_are_not_taken_from_them_by_a_service_that_is_ready() -> None:
+    """As where k3s' own balancer came back: what it writes takes the place of what we gave."""
+    shown = web("192.0.2.3", "192.0.2.4")
+    ready = Condition("LoadBalancerReady", "True", reason="Ensured")
+    status = structs.replace(shown.service.status, conditions=(ready,))
+    known = structs.replace(shown, service=structs.replace(shown.service, status=status))
+    assert state(known, machines=("192.0.2.3", "192.0.2.4")).balancers == {}

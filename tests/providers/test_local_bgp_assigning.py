@@ -21,6 +21,7 @@ from proreus.kube.objects import (
     Condition,
     KubeObject,
     LoadBalancerIngress,
+    Node,
     Service,
     ServicePort,
 )
@@ -61,8 +62,8 @@ def service(name: str, *has: str, asks: str = "", key: str = "", **spec: Any) ->
     )
 
 
-def context(shown: Cache) -> Context:
-    listers: Any = {"services": shown, "nodes": Cache(node("one", "192.0.2.1"))}
+def context(shown: Cache, *nodes: Node) -> Context:
+    listers: Any = {"services": shown, "nodes": Cache(*(nodes or (node("one", "192.0.2.1"),)))}
     return Context(CLUSTER, now=lambda: datetime.now(UTC), events=Nothing(), listers=listers)
 
 
@@ -210,3 +211,13 @@ async def test_the_address_of_a_node_that_another_balancer_left_in_the_status_is
     ours = structs.replace(left, status=status)
     async with leader(Cache(ours)) as balancers:
         assert await ensure(balancers, ours) == [["192.0.2.1"]], "any kubelet can claim it"
+
+
+async def test_addresses_of_several_nodes_are_not_kept_where_another_balancer_came_back() -> None:
+    """The condition is of a time before, or of now: it goes on while that balancer writes."""
+    left = service("a", "192.0.2.1", "192.0.2.2")
+    status = structs.replace(left.status, conditions=(Condition("LoadBalancerReady", "True"),))
+    shown = structs.replace(left, status=status)
+    nodes = node("one", "192.0.2.1"), node("two", "192.0.2.2")
+    async with leader(Cache(), context(Cache(shown), *nodes)) as balancers:
+        assert await ensure(balancers, shown) == [["192.0.2.3"]]

@@ -1,5 +1,6 @@
 """Tell which addresses in a Service's status were given to its load balancer. Pure."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 from proreus.cloudprovider.load_balancers import LoadBalancer
@@ -11,8 +12,9 @@ def given(lb: LoadBalancer, machines: Collection[Address | None]) -> Iterator[st
     """Return the addresses in a Service's status, but for those that its nodes left there.
 
     A balancer on the nodes, such as that of k3s, writes their own addresses there. Once we have
-    said that the load balancer is ready, all are the Service's, and it is a node that claims one of
-    them, as any kubelet can.
+    said that the load balancer is ready, an address is the Service's, and it is a node that claims
+    it, as any kubelet can. But we give one of each family: several are those of nodes all the same,
+    since that balancer may have come back, and the condition stays.
 
     Args:
         lb: The load balancer.
@@ -20,6 +22,9 @@ def given(lb: LoadBalancer, machines: Collection[Address | None]) -> Iterator[st
     """
     ready = condition(lb.service.status.conditions, CONDITION_LOAD_BALANCER_READY)
     is_ready = ready is not None and ready.status == "True"
-    for one in lb.ref.last_ingress:
-        if one.ip and (is_ready or parse(one.ip) not in machines):
-            yield one.ip
+    shown = {text: parse(text) for one in lb.ref.last_ingress if (text := one.ip)}
+    versions = Counter(one.version for one in {*shown.values()} if one is not None)
+    for text, address in shown.items():
+        is_alone = address is not None and versions[address.version] == 1
+        if address not in machines or (is_ready and is_alone):
+            yield text
