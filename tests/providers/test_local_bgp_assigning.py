@@ -221,3 +221,43 @@ async def test_addresses_of_several_nodes_are_not_kept_where_another_balancer_ca
     nodes = node("one", "192.0.2.1"), node("two", "192.0.2.2")
     async with leader(Cache(), context(Cache(shown), *nodes)) as balancers:
         assert await ensure(balancers, shown) == [["192.0.2.3"]]
+
+
+async def test_a_service_keeps_a_shared_address_whatever_others_ask_for() -> None:
+    """Who asks for an address by name goes on showing it when a port or a key is refused."""
+    has = "192.0.2.3"
+    web, tls = ServicePort(80, "web", "TCP"), ServicePort(443, "tls", "TCP")
+    first = told(service("a", has, key="k", ports=(tls,), namespace="one"), "True", "Ensured")
+    asks = {"asks": has, "namespace": "two"}
+    for greedy in (
+        service("b", has, key="k", ports=(web, tls), **asks),
+        service("b", has, key="other", ports=(web,), **asks),
+    ):
+        both = [first, told(greedy, "False", "CloudError")]
+        for order in (both, both[::-1]):
+            async with leader(Cache(*both)) as balancers:
+                await ensure(balancers, *order)
+                kept, refused = await ensure(balancers, *both)
+                assert kept == [has]
+                assert isinstance(refused, CloudError)
+
+
+async def test_a_service_that_is_refused_keeps_the_ports_that_it_had_from_others() -> None:
+    """What it asks for may be wrong in another way, such as a pool that there is not."""
+    has = "192.0.2.3"
+    web, tls = ServicePort(80, "web", "TCP"), ServicePort(443, "tls", "TCP")
+    first = service("a", has, asks="198.51.100.1", key="k", ports=(tls,), namespace="one")
+    second = told(service("b", has, key="k", ports=(web,), namespace="two"), "True", "Ensured")
+    greedy = structs.replace(second, spec=structs.replace(second.spec, ports=(web, tls)))
+    first = told(first, "False", "InvalidRequest")
+    shown = Cache(first, second)
+    async with leader(shown) as balancers:
+        assert await ensure(balancers, second) == [[has]]
+        await ensure(balancers, service("c", ip_families=("IPv6",)))  # the cache shows the last one
+        shown.objects = [first, greedy]
+        assert await ensure(balancers, greedy) == [["192.0.2.2"]]
+
+
+def told(one: Service, status: str, reason: str) -> Service:
+    ready = (Condition("LoadBalancerReady", status, reason=reason),)
+    return structs.replace(one, status=structs.replace(one.status, conditions=ready))

@@ -2,10 +2,20 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from proreus.cloudprovider.load_balancers import LoadBalancer
-from proreus.kube.objects import CONDITION_LOAD_BALANCER_READY, condition
+from proreus.kube.objects import CONDITION_LOAD_BALANCER_READY, Service, condition
 from proreus.providers.local.addresses import Address, parse
+
+_IN_PLACE: Final = frozenset({"HostsRejected", "NoHosts"})
+"""The reasons for which a load balancer is not ready that is as its Service says."""
+
+
+def is_refused(service: Service) -> bool:
+    """Tell whether a Service was not given what it asks for, by its condition."""
+    ready = condition(service.status.conditions, CONDITION_LOAD_BALANCER_READY)
+    return ready is not None and ready.status == "False" and ready.reason not in _IN_PLACE
 
 
 def given(lb: LoadBalancer, machines: Collection[Address | None]) -> Iterator[str]:

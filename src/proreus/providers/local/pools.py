@@ -30,7 +30,7 @@ from proreus.providers.local.addresses import (
     parse,
     range_text,
 )
-from proreus.providers.local.given import given
+from proreus.providers.local.given import given, is_refused
 from proreus.providers.local.kept import is_decided, selects, serves_namespace
 from proreus.providers.local.taken import Occupied, Port, Taken
 
@@ -128,8 +128,7 @@ def request_for(
         namespaces: The namespaces, if pools are kept for some by their labels.
         machines: The addresses of nodes and other machines.
     """
-    service = lb.service
-    ref = lb.ref
+    service, ref = lb.service, lb.ref
     namespace = namespaces.get(ref.namespace) if namespaces is not None else None
     return Request(
         uid=ref.uid,
@@ -155,6 +154,7 @@ def taken_by(services: Iterable[Service]) -> tuple[Taken, ...]:
             service=f"{service.metadata.namespace}/{service.metadata.name}",
             ports=ports_of(service),
             sharing_key=annotation(service, ANNOTATION_SHARING_KEY),
+            is_refused=is_refused(service),
         )
         for service in services
         for one in service.status.load_balancer.ingress
@@ -183,9 +183,8 @@ def ports_of(service: Service) -> frozenset[Port]:
 
 def annotation(service: Service, name: str) -> str:
     """Return the value of an annotation of ours or of one with the same meaning, or ""."""
-    given = service.metadata.annotations
     for each in (name, *_ALIASES[name]):
-        if value := given.get(each, "").strip():
+        if value := service.metadata.annotations.get(each, "").strip():
             return value
     return ""
 
@@ -296,7 +295,8 @@ class _Choice:
         return self._occupied.shared(key, self._request.uid) if key else iter(())
 
     def _others(self, address: Address) -> Sequence[Taken]:
-        return self._occupied.by_others(address, self._request.uid)
+        one = self._request
+        return self._occupied.rivals(address, one.uid, one.ports, one.sharing_key)
 
     def _conflict(self, address: Address) -> str:
         """Return why the Service cannot have an address, or ""."""

@@ -19,7 +19,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """An address that a Service has; a Service with two addresses has two of these.
 
     `service` is namespace/name, for messages. One's own is left out of account by its uid.
-    `is_foreign` is whether the Service is another cluster's, which shares nothing with ours.
+    `is_foreign` is whether the Service is another cluster's, which shares nothing with ours;
+    `is_refused` whether ports and key are those of its spec, and it was not given what that says.
     """
 
     address: str
@@ -28,6 +29,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     ports: frozenset[Port]
     sharing_key: str = ""
     is_foreign: bool = False
+    is_refused: bool = False
 
 
 class _Search:
@@ -79,6 +81,20 @@ class Occupied:
     def by_others(self, address: Address, uid: str) -> list[Taken]:
         """Return who has an address besides the Service with this uid."""
         return [one for one in self._at.get(address, ()) if one.uid != uid]
+
+    def rivals(self, address: Address, uid: str, ports: frozenset[Port], key: str) -> list[Taken]:
+        """Return with whom the Service with this uid has to agree to have an address.
+
+        Who has it, and asks for no other port or key than before, keeps it whatever those ask for
+        that were refused.
+        """
+        keeps = any(
+            parse(own.address) == address
+            and not own.is_refused
+            and (ports <= own.ports and key == own.sharing_key)
+            for own in self.of(uid)
+        )
+        return [one for one in self.by_others(address, uid) if not (keeps and one.is_refused)]
 
     def first_free(self, pool: Pool, family: str) -> Address | None:
         """Return the first address of a pool that nobody has, or None.

@@ -39,6 +39,7 @@ class AnnouncedLoadBalancers:
 
     Assigned addresses are remembered until the cache shows them: a Service that comes in between
     must not be given the same. So does the next provider, after a change of the cloud-config.
+    What each Service was given last, with its ports and key, is remembered as long as it is there.
     """
 
     def __init__(self, context: Context, settings: LocalConfig, named: Named = dict) -> None:
@@ -47,6 +48,7 @@ class AnnouncedLoadBalancers:
         self._pools = settings.address_pools
         self._named = named
         self._assigned = _ASSIGNED.setdefault(context, {})
+        self._granted: dict[str, tuple[Taken, ...]] = {}
         for uid in self._assigned.keys() - {one.metadata.uid for one in self._services()}:
             del self._assigned[uid]  # it went while another kind of load balancers was in use
 
@@ -76,7 +78,7 @@ class AnnouncedLoadBalancers:
             if isinstance(found, pools.Refused):
                 answers[uid] = found.error
             else:
-                self._assigned[uid] = occupied.of(uid)
+                self._assigned[uid] = self._granted[uid] = occupied.of(uid)
                 answers[uid] = Ensured(found.ingress)
         return answers
 
@@ -107,6 +109,7 @@ class AnnouncedLoadBalancers:
         """Give the addresses back."""
         for ref in gone:
             self._assigned.pop(ref.uid, None)
+            self._granted.pop(ref.uid, None)
         return {ref.uid: Done() for ref in gone}
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
@@ -128,7 +131,13 @@ class AnnouncedLoadBalancers:
         return occupied
 
     def _assign(self, lb: LoadBalancer, occupied: Occupied) -> pools.Assigned | pools.Refused:
-        """Assign addresses to one Service, which then occupies them."""
+        """Assign addresses to one Service, which then occupies them.
+
+        Where it has the same as before, its ports and key count as they were then.
+        """
+        had, granted = occupied.of(lb.ref.uid), self._granted.get(lb.ref.uid, ())
+        if had != granted and _addresses(had) == _addresses(granted):
+            occupied.give(lb.ref.uid, granted)
         namespaces = self._context.listers.get("namespaces")
         request = pools.request_for(lb, (), namespaces, occupied.machines)
         found = pools.assign(request, occupied, self._pools)
@@ -147,3 +156,7 @@ class AnnouncedLoadBalancers:
         for one in self._context.listers["services"].all():
             if isinstance(one, Service):
                 yield one
+
+
+def _addresses(taken: Sequence[Taken]) -> frozenset[str]:
+    return frozenset(one.address for one in taken)
