@@ -261,3 +261,12 @@ async def test_a_service_that_is_refused_keeps_the_ports_that_it_had_from_others
 def told(one: Service, status: str, reason: str) -> Service:
     ready = (Condition("LoadBalancerReady", status, reason=reason),)
     return structs.replace(one, status=structs.replace(one.status, conditions=ready))
+
+
+async def test_a_service_without_hosts_keeps_an_address_that_a_kubelet_claims() -> None:
+    shown = told(service("a", "192.0.2.1"), "False", "NoHosts")
+    async with leader(Cache(shown)) as balancers:
+        assert await ensure(balancers, shown) == [["192.0.2.1"]]
+    refused = told(service("a", "192.0.2.1"), "False", "CloudError")
+    async with leader(Cache(refused)) as balancers:
+        assert await ensure(balancers, refused) == [["192.0.2.2"]], "another balancer left it"

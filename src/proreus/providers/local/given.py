@@ -22,16 +22,17 @@ def given(lb: LoadBalancer, machines: Collection[Address | None]) -> Iterator[st
     """Return the addresses in a Service's status, but for those that its nodes left there.
 
     A balancer on the nodes, such as that of k3s, writes their own addresses there. Once we have
-    said that the load balancer is ready, an address is the Service's, and it is a node that claims
-    it, as any kubelet can. But we give one of each family: several are those of nodes all the same,
-    since that balancer may have come back, and the condition stays.
+    said that the load balancer is as its Service says, also without any host, an address is the
+    Service's, and it is a node that claims it, as any kubelet can. But we give one of each family:
+    several are those of nodes all the same, since that balancer may have come back, and the
+    condition stays.
 
     Args:
         lb: The load balancer.
         machines: The addresses of nodes and other machines.
     """
     ready = condition(lb.service.status.conditions, CONDITION_LOAD_BALANCER_READY)
-    is_ready = ready is not None and ready.status == "True"
+    is_ready = ready is not None and (ready.status == "True" or ready.reason in _IN_PLACE)
     shown = {text: parse(text) for one in lb.ref.last_ingress if (text := one.ip)}
     versions = Counter(one.version for one in {*shown.values()} if one is not None)
     for text, address in shown.items():
