@@ -155,7 +155,9 @@ NOTHING = Observed()
         ("servers come last", DESIRED, observed("v80", "v53"), ["+ server TCP/80", "+ server UDP/53"]),
         ("marks come first", DESIRED,
          observed("m80", v80=untagged(whole()["v80"]), p80=untagged(whole()["p80"])),
-         ["~ pool p80", "~ server v80"]),
+         ["~ server v80"]),
+        ("then the marks of other parts", DESIRED, observed("m80", p80=untagged(whole()["p80"])),
+         ["~ pool p80"]),
         ("a host is new", replace(DESIRED, members={**DESIRED.members, "10.0.0.3": "n3"}),
          observed(), ["~ pool p80", "~ pool p53"]),
         ("a host is gone", replace(DESIRED, members={"10.0.0.1": "n1"}), observed(),
@@ -257,7 +259,9 @@ def test_how_it_is_deleted(what: str, there: Observed, steps: list[str]) -> None
 
 def test_what_is_proven_by_the_address_gets_marks_before_that_is_withdrawn() -> None:
     there = observed(v80=untagged(whole()["v80"]), ip=untagged(whole()["ip"]))
-    assert named(withdrawal(there, TAGS), there) == ["~ address ip", "~ server v80"]
+    assert named(withdrawal(there, TAGS), there) == ["~ server v80"]
+    there = observed(ip=untagged(whole()["ip"]))
+    assert named(withdrawal(there, TAGS), there) == ["~ address ip"]
     assert withdrawal(observed(), TAGS) == ()
 
 

@@ -302,6 +302,27 @@ async def test_virtual_servers_of_a_namesake_at_the_same_address_are_left_alone(
         assert nsxt.store.objects[theirs] == before
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_namesakes_virtual_server_is_not_taken_for_one_of_ours_that_is_gone(
+    nsxt: Emulator, *, is_deleted: bool
+) -> None:
+    """As where the only port was changed, and the next virtual server could not be made."""
+    async with lb_site(nsxt) as site:
+        ip = await site.address(site.desired(HTTP))
+        theirs = namesake(nsxt, site)
+        before = dict(nsxt.store.objects[theirs])
+        (mine,) = (one for one in site.own("lb-virtual-servers") if one["path"] != theirs)
+        del nsxt.store.objects[mine["path"]]
+        desired = site.desired(HTTPS, shown=ip)
+        if is_deleted:
+            assert await site.deleted(desired) == Done()
+            assert site.paths() == {theirs, "/infra/lb-services/theirs"}
+        else:
+            assert await site.address(desired) == ip
+            assert len(site.own("lb-virtual-servers")) == 2
+        assert nsxt.store.objects[theirs] == before
+
+
 async def test_of_two_official_load_balancers_of_one_name_and_address_none_is_taken(
     nsxt: Emulator,
 ) -> None:

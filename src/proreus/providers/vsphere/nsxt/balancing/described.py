@@ -82,7 +82,8 @@ def parts_of(
     An object that only bears official tags is proven by the address at which it is reached: a pool
     by that of its virtual servers, a monitor by that of its pools. Networks apart may have the same
     addresses, and a cluster of the same name there: so virtual servers without our marks must be on
-    the load balancer service that has those with marks, or all on one.
+    the load balancer service that has those with marks, or all on one. Where only other parts have
+    marks, the Service's own are gone: one without marks must lead to a pool with them.
 
     Args:
         ref: The Service.
@@ -98,7 +99,13 @@ def parts_of(
         (one, owners.verdict_of(one, ref, owner, [str(one.get("ip_address") or "")]))
         for one in listed.get(SERVERS, ())
     ]
-    left_alone = _of_namesakes(servers)
+    kept = {
+        Part(Place(kind), str(one["id"])).path
+        for kind in (POOLS, MONITORS, PERSISTENCE)
+        for one in listed.get(kind, ())
+        if owners.verdict_of(one, ref, owner, ()) is Verdict.MARKED
+    }
+    left_alone = _of_namesakes(servers, kept)
 
     def sort_out(kind: str, refers: str) -> None:
         for document in listed.get(kind, ()):
@@ -119,26 +126,34 @@ def parts_of(
     return found
 
 
-def _of_namesakes(servers: Iterable[tuple[Document, Verdict]]) -> frozenset[str]:
+def _of_namesakes(
+    servers: Sequence[tuple[Document, Verdict]], kept: Collection[str]
+) -> frozenset[str]:
     """Return the paths of virtual servers that may be those of a cluster of the same name.
 
     Args:
         servers: All virtual servers, and how each is related to the Service.
+        kept: The paths of other parts that have our marks.
 
     Raises:
         CloudError: Nothing tells which of them are the Service's.
     """
     homes: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
+    strange = set()
     for one, related in servers:
         if related.is_ours:
             home = str(one.get("lb_service_path") or "")
             path = f"{Place(SERVERS).path}/{one['id']}"
+            if one.get("pool_path") not in kept:
+                strange.add(path)
             homes[related is Verdict.MARKED].setdefault(home, []).append(path)
     marked, unmarked = homes[True], homes[False]
     if marked:
         return frozenset(
             path for home in unmarked.keys() - marked.keys() for path in unmarked[home]
         )
+    if kept:
+        return frozenset(strange)
     if len(unmarked) > 1:
         names = ", ".join(sorted(path for paths in unmarked.values() for path in paths))
         raise CloudError(

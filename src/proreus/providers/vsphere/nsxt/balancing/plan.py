@@ -3,8 +3,8 @@
 Each round holds steps that need not wait for one another; the next round is planned from what there
 is then.
 
-* Marks come first: what the official manager has made is known to be the Service's from then on,
-  whatever else changes.
+* Marks come first, those of virtual servers before others: what the official manager has made is
+  known to be the Service's from then on, whatever else changes.
 * What others refer to is made before them and deleted after them: NSX-T refuses it otherwise.
 * Virtual servers that are not desired go before others are made, which may have their ports.
 * An address stays as long as a virtual server has it, even if the class has another pool by now.
@@ -74,9 +74,8 @@ def plan(desired: Desired, observed: Observed, service_tags: Mapping[str, str]) 
         observed: The observed state.
         service_tags: The tags for a load balancer service that is made.
     """
-    unmarked = [one for one in observed.parts if not one.is_marked]
-    if unmarked:
-        return tuple(steps.adopt(one, desired.tags) for one in unmarked)
+    if unmarked := withdrawal(observed, desired.tags):
+        return unmarked
     kept = keep(desired, observed)
     surplus = [one for one in observed.parts if (one.kind, one.id) not in kept.ids]
     failed = [one for one in surplus if one.failure]
@@ -97,7 +96,9 @@ def plan(desired: Desired, observed: Observed, service_tags: Mapping[str, str]) 
 
 
 def withdrawal(observed: Observed, tags: Mapping[str, str]) -> tuple[Step, ...]:
-    """Return the steps that put our marks on all that goes with a Service; none if they are there.
+    """Return the next steps that put our marks on all of a Service; none if they are there.
+
+    Virtual servers get them first: where other parts have marks and none of these, they are gone.
 
     What the official manager has made is proven by the address in the Service's status, and a pool
     by its virtual server. Once a deletion has begun the address proves nothing, since another
@@ -107,7 +108,9 @@ def withdrawal(observed: Observed, tags: Mapping[str, str]) -> tuple[Step, ...]:
         observed: The observed state.
         tags: The tags with our marks.
     """
-    return tuple(steps.adopt(one, tags) for one in observed.parts if not one.is_marked)
+    unmarked = [one for one in observed.parts if not one.is_marked]
+    servers = [one for one in unmarked if one.kind == SERVERS]
+    return tuple(steps.adopt(one, tags) for one in servers or unmarked)
 
 
 def deletion(observed: Observed) -> tuple[Step, ...]:
