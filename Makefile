@@ -27,7 +27,7 @@ TAG ?= proreus
 OLDEST := $(shell sed -n 's/^OLDEST_VERSION = "\(.*\)"$$/\1/p' src/proreus/testing/controlplane/assets.py)
 ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
-# The clouds with one long stage each; those of aws and openstack have two.
+# The clouds with one long stage each; those of aws, gce and openstack have more.
 CLOUDS := azure baidu cloudstack mesos ovirt photon rackspace rancher vsphere
 
 .DEFAULT_GOAL := help
@@ -153,7 +153,7 @@ $(CLOUDS:%=test-%): test-%: assets
 	@$(BIN)/python tools/stages.py $*
 
 test-openstack: assets ## Try the provider openstack on a real OpenStack, and beside the official one; needs Go
-	@$(BIN)/python tools/stages.py openstack openstack-long
+	@$(BIN)/python tools/stages.py openstack openstack-life openstack-official
 
 cluster-up: $(STAMP) ## Make a real cluster in namespaces of this machine; needs root, Go (ARGS=--nodes=3)
 	@echo '== cluster-up (building its programs takes ten minutes the first time)'

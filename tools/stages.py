@@ -120,6 +120,8 @@ def _cloud(name: str, *more: str) -> tuple[str, ...]:
 
 
 _OPENSTACK: Final = _cloud("openstack", _NOVA, "labs/openstack")
+_OPENSTACK_OFFICIAL: Final = "tests/providers/openstack/official"
+_LONG: Final = ("-m", "long")
 
 _STAGED_CLOUDS: Final = (
     "aws",
@@ -185,8 +187,9 @@ STAGES: Final = (
         "aws-large",
         "500 nodes and 50 Services live on an AWS that fails",
         tests("tests/providers/aws/test_manager.py", "-k", "large"),
-        700,
+        500,
         _cloud("aws"),
+        ci=True,
     ),
     Stage(
         "aws-official",
@@ -333,12 +336,21 @@ STAGES: Final = (
         ci=True,
     ),
     Stage(
-        "openstack-long",
-        "a whole manager lives on real services, and a cluster moves there and back",
-        (".ci/openstack", "-m", "long", "tests/providers/openstack"),
-        1500,
+        "openstack-life",
+        "a whole manager with 50 nodes and 20 Services lives on real services of OpenStack",
+        (".ci/openstack", *_LONG, "tests/providers/openstack", f"--ignore={_OPENSTACK_OFFICIAL}"),
+        1200,
         _OPENSTACK,
         prepare=(".ci/openstack", "prepare"),
+    ),
+    Stage(
+        "openstack-official",
+        "a cluster moves from the official manager of OpenStack and back, on real services",
+        (".ci/openstack", *_LONG, _OPENSTACK_OFFICIAL),
+        600,
+        _OPENSTACK,
+        prepare=(".ci/openstack", "prepare"),
+        ci=True,
     ),
     Stage(
         "nodes",
