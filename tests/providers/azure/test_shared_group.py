@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -20,8 +21,21 @@ from proreus.kube.objects import (
     ServiceStatus,
 )
 
-from .balancing import answers, delete, ensure, everything, machines, public_ip, rules, service
+from ..surroundings import Clock  # noqa: TID252 - pytest imports tests by path
+from .balancing import (
+    answers,
+    delete,
+    ensure,
+    everything,
+    machines,
+    node,
+    public_ip,
+    rules,
+    service,
+)
+from .emulator import seed
 from .emulator.server import Emulator
+from .emulator.store import compute, network
 from .site import context, started
 from .test_additional import ADDITIONAL, GLOBAL, HTTPS, known, open_ports
 
@@ -193,3 +207,27 @@ async def test_an_address_that_is_another_cluster_s_by_now_keeps_its_ports(
     async with started(azure, known(nodes[:2], [edited])) as provider:
         await ensure(provider, nodes[:2], showing(edited, ips))
     assert open_ports(azure, address) == {str(port)}
+
+
+async def test_a_node_whose_machine_is_gone_closes_nothing_at_its_former_address(
+    azure: Emulator,
+) -> None:
+    """Azure gives the address of a deleted machine to the next one in the subnet."""
+    nodes = machines(azure, 2)
+    at_nodes = {"azure-disable-load-balancer-floating-ip": "true"}
+    address, begun, clock = nodes[1].status.addresses[0].address, known(nodes, []), Clock()
+    begun.now = clock
+    async with started(azure, begun) as provider:
+        for _ in range(2):  # the second time Azure is asked whose the address is
+            await ensure(provider, nodes, service(2, at_nodes, HTTPS))
+        assert open_ports(azure, address) == {"30443"}
+        azure.store.delete(compute("virtualMachines", "node-1"))
+        azure.store.delete(network("networkInterfaces", "node-1-nic"))
+        id_ = seed.machine(azure.store, "next").replace("Cluster", "cluster")
+        theirs = node("next", f"azure://{id_}", address)
+        await other_service(azure, [theirs], service(7, at_nodes))
+        clock.ahead += timedelta(minutes=1)
+        for hosts in (nodes, nodes[:1]):
+            assert open_ports(azure, address) == {"30080"}
+            await answers(provider, hosts, service(2, at_nodes, HTTPS))
+    assert open_ports(azure, address) == {"30080"}

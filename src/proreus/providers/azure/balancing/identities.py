@@ -6,6 +6,7 @@ network interface, or the model of its whole scale set, would be changed.
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from proreus.cloudprovider.errors import (
@@ -28,6 +29,12 @@ from proreus.providers.azure.instances import BATCH, AzureInstances
 from proreus.providers.azure.machines import node_name, part, properties
 from proreus.providers.azure.reading import Questions
 
+KEPT: Final = timedelta(seconds=30)
+"""The time for which an address is a machine's that Azure has shown there.
+
+Azure gives that of a deleted machine to the next one, maybe another cluster's, which needs longer
+than this until it is a node to which anybody lets clients in.
+"""
 _REMEDY: Final = "start the kubelet with the --provider-id of its own machine, or none"
 
 
@@ -39,7 +46,7 @@ class Identities:
         self._arm = arm
         self._instances = AzureInstances(arm)
         self._proven: set[tuple[str, MachineId]] = set()
-        self._addresses: set[tuple[str, str, str]] = set()
+        self._addresses: dict[tuple[str, str, str], datetime] = {}
 
     async def checked(self, jobs: Sequence[Job], state: State, scene: Scene) -> State:
         """Return the state with the Nodes whose machines are not theirs, or may not be.
@@ -71,6 +78,8 @@ class Identities:
 
     async def _addressed(self, jobs: Sequence[Job], state: State, scene: Scene) -> dict[str, str]:
         """Return why addresses are not those of Nodes' machines, by the Nodes' names."""
+        now = self._arm.context.now()
+        self._addresses = {one: at for one, at in self._addresses.items() if now - at < KEPT}
         wanted: dict[str, set[str]] = {}
         named: dict[str, Node] = {}
         for host, address in _opening(jobs, state, scene):
@@ -87,7 +96,7 @@ class Identities:
                 if reason := _problem(answer) or _strange(name, wanted[name], answer):
                     strangers[name] = reason
                 else:
-                    self._addresses |= {(name, id_, one) for one in wanted[name]}
+                    self._addresses |= {(name, id_, one): now for one in wanted[name]}
         return strangers
 
 

@@ -5,6 +5,7 @@ ports. So whose an address in them is must be known before it is closed, or take
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from proreus.providers.azure.api import Arm
 from proreus.providers.azure.balancing.additional import merged, opening
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
 from proreus.providers.azure.balancing.guard import destinations
+from proreus.providers.azure.balancing.identities import KEPT
 from proreus.providers.azure.balancing.index import index
 from proreus.providers.azure.balancing.parts import Job, Opening, Scene, State
 from proreus.providers.azure.instances import BATCH, AzureInstances
@@ -37,7 +39,7 @@ class Neighbours:
         """Keep the client of Azure."""
         self._arm = arm
         self._instances = AzureInstances(arm)
-        self._confirmed: frozenset[_Pair] = frozenset()
+        self._confirmed: dict[_Pair, datetime] = {}
         self._opened: dict[str, Opening] = {}
 
     async def confirmed(self, state: State, scene: Scene) -> Scene:
@@ -45,8 +47,10 @@ class Neighbours:
 
         A kubelet can claim any address for its Node, and any machine: so Azure must show the
         address at the machine, and the machine must have the Node's name. Azure is only asked about
-        addresses in rules, and about each once.
+        addresses in rules, and about each again once the answer is older than `KEPT`.
         """
+        now = self._arm.context.now()
+        known = {one: at for one, at in self._confirmed.items() if now - at < KEPT}
         named = destinations(state.group)
         pairs: dict[_Pair, str] = {}
         unknown: dict[str, Node] = {}
@@ -54,10 +58,10 @@ class Neighbours:
             for address in {one.address for one in node.status.addresses} & named:
                 pair = node.spec.provider_id, address
                 pairs[pair] = address
-                if pair not in self._confirmed:
+                if pair not in known:
                     unknown[node.metadata.name] = node
-        new = await self._asked(tuple(unknown.values()))
-        self._confirmed = (self._confirmed | new) & pairs.keys()
+        known |= dict.fromkeys(await self._asked(tuple(unknown.values())), now)
+        self._confirmed = {one: at for one, at in known.items() if one in pairs}
         own = frozenset(pairs[one] for one in self._confirmed)
         return msgspec.structs.replace(scene, own_addresses=own, opened=dict(self._opened))
 
