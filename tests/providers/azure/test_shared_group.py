@@ -190,20 +190,29 @@ async def test_an_additional_address_that_another_cluster_gets_later_keeps_its_p
     assert [one for one in rules(azure).values() if one["access"] == "Deny"] == before
 
 
+@pytest.mark.parametrize(("group", "sees_group"), [("", True), ("ips", True), ("ips", False)])
 @pytest.mark.parametrize("port", [80, 443])
 async def test_an_address_that_is_another_cluster_s_by_now_keeps_its_ports(
-    azure: Emulator, port: int
+    azure: Emulator, port: int, group: str, *, sees_group: bool
 ) -> None:
-    """The status of its former Service may show it for a while, such as to a new leader."""
+    """The status of its former Service may show it for a while, such as to a new leader.
+
+    The Service names the address' resource group no more, which the role may not show, either.
+    """
     nodes = machines(azure, 4)
     address = public_ip(azure, "kept")
     public_ip(azure, "next")
-    one, edited = (service(2, {"azure-pip-name": name}) for name in ("kept", "next"))
+    there = {"azure-pip-name": "kept"}
+    if group:
+        seed.move(azure.store, network("publicIPAddresses", "kept"), group)
+        there["azure-load-balancer-resource-group"] = group
+    one, edited = service(2, there), service(2, {"azure-pip-name": "next"})
     async with started(azure, known(nodes[:2], [one])) as provider:
         ips = (await ensure(provider, nodes[:2], one))["web-2"]
         await ensure(provider, nodes[:2], showing(edited, ips))
-        theirs = service(7, {"azure-pip-name": "kept"}, (ServicePort(port, node_port=30443),))
+        theirs = service(7, there, (ServicePort(port, node_port=30443),))
         assert await other_service(azure, nodes[2:], theirs) == address
+    azure.readers_of_group_only = not sees_group
     async with started(azure, known(nodes[:2], [edited])) as provider:
         await ensure(provider, nodes[:2], showing(edited, ips))
     assert open_ports(azure, address) == {str(port)}

@@ -158,7 +158,7 @@ def is_elsewhere(job: Job, address: str, state: State, scene: Scene) -> bool:
     """
     if address in scene.opened.get(job.ref.uid, Opening()).additional:
         return False
-    return any(
+    return address in state.elsewhere or any(
         user_elsewhere(one, scene.place)
         for one in state.addresses.values()
         if part(one, "ipAddress") == address

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
 from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource
+from proreus.providers.azure.balancing.addresses import user_elsewhere
 from proreus.providers.azure.balancing.balancers import listed
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.parts import Job, Scene, State
@@ -60,6 +62,7 @@ class Observer:
             self._vm_sets(jobs),
             self._links(jobs),
         )
+        elsewhere = await self._elsewhere(jobs, addresses) if group is not None else frozenset()
         return State(
             dict(zip(place.balancers, balancers, strict=True)),
             addresses,
@@ -74,6 +77,7 @@ class Observer:
             sets,
             vm_sets=vm_sets,
             links=links,
+            elsewhere=elsewhere,
         )
 
     async def _addresses(
@@ -111,6 +115,35 @@ class Observer:
                 f" {missing[0]}: nothing is changed until they are whole"
             )
         return known | await self._each(operations.PUBLIC_IP_GET, missing)
+
+    async def _elsewhere(
+        self, jobs: Iterable[Job], known: Mapping[str, Resource]
+    ) -> frozenset[str]:
+        """Return the addresses of former public IPs that something else has, or may have, by now.
+
+        A Service names the resource group of such a one no more, so all groups are asked. Without
+        the right to that nothing tells who has it.
+        """
+        place = self._scene.place
+        shown = {
+            point.ip
+            for job in jobs
+            if job.lb is not None
+            for point in job.ref.last_ingress
+            if point.ip and ip_address(point.ip).is_global
+            if point.ip not in job.options.additional
+        } - {str(part(one, "ipAddress") or "") for one in known.values()}
+        if not shown:
+            return frozenset()
+        all_groups = f"/subscriptions/{place.config.network_subscription}{_NETWORK}"
+        try:
+            found = await self._arm.listed(
+                operations.PUBLIC_IP_LIST, f"{all_groups}/publicIPAddresses"
+            )
+        except Unauthenticated:
+            return frozenset(shown)
+        used = (str(part(one, "ipAddress")) for one in found if user_elsewhere(one, place))
+        return frozenset(shown.intersection(used))
 
     async def _interfaces(
         self, jobs: Sequence[Job], pools: Mapping[str, Sequence[str]]

@@ -133,6 +133,8 @@ class State(msgspec.Struct, frozen=True):
             letters, where there are several load balancers of a kind; without machines whose id
             names the set.
         links: Private link services.
+        elsewhere: Addresses that Services show, and that public IPs of other resource groups have
+            which are something else's, or may be.
     """
 
     balancers: Mapping[str, Resource | None] = {}
@@ -145,6 +147,7 @@ class State(msgspec.Struct, frozen=True):
     strangers: Mapping[str, str] = {}
     vm_sets: Mapping[str, str] = {}
     links: Known = {}
+    elsewhere: frozenset[str] = frozenset()
 
     def having(self, **fields: Any) -> "State":
         """Return the state with other values in these fields."""
