@@ -153,6 +153,34 @@ async def test_routes_that_are_not_ours_are_not_listed(aws: StrictAWS) -> None:
     }
 
 
+@pytest.mark.parametrize("tags", [{"Name": "nat"}, {"kubernetes.io/cluster/other": "owned"}])
+async def test_a_route_to_an_instance_of_others_that_a_node_names_is_not_listed(
+    aws: StrictAWS, tags: dict[str, str]
+) -> None:
+    """A kubelet can name any instance of the account on its new Node, which gets a pod CIDR."""
+    network = Network(aws)
+    made = table(network)
+    ids = network.run(2)
+    (nat,) = network.run(tags=tags)
+    nodes = [
+        objects.node(
+            f"node-{number}", f"aws:///us-east-1a/{id_}", pod_cidrs=(f"10.244.{number}.0/24",)
+        )
+        for number, id_ in enumerate((*ids, nat))
+    ]
+    for cidr, id_ in (("10.244.0.0/24", ids[0]), ("10.244.7.0/24", ids[1]), ("10.244.9.0/24", nat)):
+        network.ec2.create_route(RouteTableId=made, DestinationCidrBlock=cidr, InstanceId=id_)
+    with_ = context(nodes=Objects(nodes))
+    async with started(config_text(aws, network.vpc), with_) as provider:
+        assert provider.routes is not None
+        found = await provider.routes.list(CLUSTER, nodes)
+        assert {one.destination for one in found} == {"10.244.0.0/24", "10.244.7.0/24"}
+        stolen = route("10.244.9.0/24", nat)
+        assert await provider.routes.apply(CLUSTER, nodes, (), (stolen,)) == {stolen: Done()}
+    routes = network.ec2.describe_route_tables(RouteTableIds=[made])["RouteTables"][0]["Routes"]
+    assert "10.244.9.0/24" in {one["DestinationCidrBlock"] for one in routes}
+
+
 async def test_the_route_of_a_terminated_instance_is_a_blackhole_and_can_be_replaced(
     aws: StrictAWS,
 ) -> None:

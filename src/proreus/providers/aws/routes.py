@@ -16,7 +16,7 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.lookups import in_parts
 from proreus.cloudprovider.refused import Refused
-from proreus.cloudprovider.routes import Holders, Route
+from proreus.cloudprovider.routes import Holders, Route, network_of
 from proreus.kube.objects import Node
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.identity import TAG_LEGACY, Described, Place, tags_of
@@ -54,7 +54,7 @@ class AWSRoutes:
         self._residents = Residents(api, place)
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """List routes: one call for the table, one about targets that are no nodes, if any."""
+        """List routes: one call for the table, one about targets that no pod CIDR explains."""
         del cluster
         made = list(instance_routes(await self._table()))
         known = {
@@ -62,15 +62,21 @@ class AWSRoutes:
             for node in nodes
             if (id_ := instance_id(node.spec.provider_id)) is not None
         }
+        holders = Holders(nodes, instance_id)
         targets = {target_of(one): _is_blackhole(one) for one in made}
-        strangers = {id_ for id_ in targets if instance_id(id_)} - set(known)
-        machines = await by_id(self._api, strangers) if strangers else {}
-        known |= self._ours(machines)
+        unexplained = {target_of(one) for one in made if not _is_held(one, holders)}
+        asked = {id_ for id_ in unexplained if instance_id(id_)}
+        machines = await by_id(self._api, asked) if asked else {}
+        strange = await self._strange({id_: machines[id_] for id_ in asked & known.keys()})
+        known = {**self._ours(machines), **known}
         others = {id_ for id_, machine in machines.items() if _is_there(machine)}
         lost = {id_ for id_, is_blackhole in targets.items() if is_blackhole} - set(known)
-        others |= await self._interfaces_there(lost - strangers)
-        holders = Holders(nodes, instance_id)
-        listed = (route_of(one, known, others) for one in made)
+        others |= await self._interfaces_there(lost - asked)
+        listed = (
+            route_of(one, known, others)
+            for one in made
+            if target_of(one) not in strange or _is_held(one, holders)
+        )
         return [holders.as_written(one) for one in listed if one is not None]
 
     async def apply(
@@ -150,6 +156,19 @@ class AWSRoutes:
             and self._place.tags.id
             and self._place.tags.has(tags_of(machine))
         }
+
+    async def _strange(self, machines: Mapping[str, Found]) -> set[str]:
+        """Return those machines that Nodes name and that are somebody else's, or may be.
+
+        Raises:
+            CloudError: EC2 gives no usable answer.
+        """
+        there = {id_: one for id_, one in machines.items() if _is_there(one)}
+        described = {id_: one for id_, one in there.items() if isinstance(one, Mapping)}
+        tags = self._place.tags
+        others = {id_ for id_, one in described.items() if tags.is_anothers(tags_of(one))}
+        strange = await self._residents.strangers(described.values())
+        return others | strange.keys() | (there.keys() - described.keys())
 
     async def _interfaces_there(self, ids: Collection[str]) -> set[str]:
         """Return those network interfaces that exist; none without the right to see them.
@@ -327,6 +346,17 @@ def target_of(route: Described) -> str:
     For an instance that is gone, AWS tells only the interface.
     """
     return str(route.get("InstanceId") or route.get("NetworkInterfaceId") or "")
+
+
+def _is_held(route: Described, holders: Holders) -> bool:
+    """Tell whether a route leads to the instance of a Node that has its destination as pod CIDR.
+
+    A Node names its instance itself, so of others its word proves nothing.
+    """
+    destination = _text(route)
+    node = holders.of(target_of(route), destination)
+    cidrs = (node.spec.pod_cidrs or (node.spec.pod_cidr,)) if node is not None else ()
+    return network_of(destination) in map(network_of, cidrs)
 
 
 def _is_blackhole(route: Described) -> bool:
