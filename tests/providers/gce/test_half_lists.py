@@ -1,9 +1,14 @@
 """Lists that lack a zone for a while: load balancers outlive them unchanged."""
 
+import pytest
+
+from proreus.cloudprovider.errors import IdentityConflict
 from proreus.testing import objects
 
+from .cloud.server import Gce
 from .cloud.world import PROJECT, ZONES
 from .lb_site import NAME, NODES, Balancing, lbs
+from .site import config_text, node, started
 
 __all__ = ["lbs"]
 
@@ -27,3 +32,20 @@ async def test_nodes_of_a_zone_that_a_list_lacks_stay_hosts_when_others_join(
     pool = lbs.gce.one("targetPools", NAME)
     hosts = {link.rpartition("/")[2] for link in pool["instances"]}
     assert hosts == {one.metadata.name for one in lbs.nodes}
+
+
+@pytest.mark.parametrize("count", [1, 3, 10])
+async def test_a_node_takes_no_namesake_while_a_list_lacks_the_zone_of_its_own_instance(
+    gce: Gce, count: int
+) -> None:
+    """Such as one of another cluster in the project."""
+    names = [f"worker-{number}" for number in range(count)]
+    for zone in ZONES[:2]:
+        gce.run(*names, zone=zone)
+    nodes = [node(name) for name in names]
+    async with started(config_text(gce)) as provider:
+        assert provider.instances is not None
+        for down in (set(), {ZONES[1]}):
+            gce.world.down = down
+            found = await provider.instances.describe(nodes)
+            assert all(isinstance(one, IdentityConflict) for one in found.values()), found

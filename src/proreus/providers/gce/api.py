@@ -78,6 +78,20 @@ class _Aggregated(msgspec.Struct, frozen=True, rename="camel"):
         return sorted({last_part(one) for one in (*warned, *self.unreachables)})
 
 
+class Listing(msgspec.Struct, frozen=True):
+    """The parts of an aggregated list, and the zones that Google could not reach.
+
+    Attributes:
+        scopes: The parts.
+        pages: The number of pages.
+        lacking: The names of the zones that are not in it.
+    """
+
+    scopes: Sequence[Scope]
+    pages: int
+    lacking: frozenset[str] = frozenset()
+
+
 class Api:
     """A session with the Compute API."""
 
@@ -147,8 +161,8 @@ class Api:
 
     async def aggregated(
         self, operation: str, path: str, query: Query | None = None, *, partial: bool = True
-    ) -> tuple[list[Scope], int]:
-        """Read all pages of an aggregated list; return its parts, and the number of pages.
+    ) -> Listing:
+        """Read all pages of an aggregated list.
 
         If it may be `partial`, zones that Google cannot reach are left out: what is not in the list
         may exist. Else such a zone is an error.
@@ -156,7 +170,7 @@ class Api:
         Raises:
             CloudError: A page could not be read.
         """
-        count = 0
+        count, lacking = 0, set[str]()
 
         async def page(token: str) -> tuple[Iterable[Scope], str]:
             nonlocal count
@@ -165,12 +179,14 @@ class Api:
             if partial:
                 more["returnPartialSuccess"] = "true"
             found = await self._rest.call(_request(operation, path, query=more), _Aggregated)
+            lacking.update(found.lacking)
             if found.lacking and not partial:
                 zones = ", ".join(found.lacking)
                 raise CloudError(f"compute.{operation}: Google cannot reach {zones} at present")
             return found.items.values(), found.next_page_token
 
-        return await pages(f"compute.{operation}", page), count
+        scopes = await pages(f"compute.{operation}", page)
+        return Listing(scopes, count, frozenset(lacking))
 
     async def change(
         self, operation: str, path: str, body: object = None, query: Query | None = None

@@ -28,6 +28,13 @@ AGAIN: Final = 5.0
 """Seconds until a list that lacked what there is may have it."""
 
 
+class _Listed(msgspec.Struct, frozen=True):
+    """The instances of a list, and the zones that it lacks."""
+
+    found: Mapping[Machine, Described]
+    lacking: frozenset[str]
+
+
 class Reader:
     """Reads instances of a project."""
 
@@ -52,8 +59,8 @@ class Reader:
         """
         if len(keys) <= SINGLES * self._pages:
             return await self._singly(keys)
-        listed = await self._all()
-        found = {key: one for key, one in listed.items() if key in keys}
+        listed = await self._list()
+        found = {key: one for key, one in listed.found.items() if key in keys}
         return {**found, **await self._lacking(set(keys) - found.keys())}
 
     async def by_name(
@@ -61,21 +68,28 @@ class Reader:
     ) -> Mapping[str, list[Described] | CloudError]:
         """Read instances by name, in all these zones.
 
+        One that a list shows may be another cluster's, and the node's own in a zone that the list
+        lacks: so there it is asked for by itself.
+
         Raises:
             CloudError: The list could not be read.
         """
         keys = {name: [machine(zone, name) for zone in sorted(zones)] for name in names}
-        listed: Mapping[Machine, Described] = {}
-        ask = self._singly
+        listed, ask = _Listed({}, frozenset(zones)), self._singly
         if len(names) * len(zones) > SINGLES * self._pages:
-            listed, ask = await self._all(), self._lacking
-        found = {
-            name: [one for key in of_name if (one := listed.get(key)) is not None]
+            listed, ask = await self._list(), self._lacking
+        known = {key: one for key, one in listed.found.items() if key.name in keys}
+        left = {
+            key
+            for of_name in keys.values()
+            for key in of_name
+            if key not in known and (key.zone in listed.lacking or known.keys().isdisjoint(of_name))
+        }
+        read = {**known, **await ask(left)}
+        return {
+            name: _one_of((key for key in of_name if key in read), read)
             for name, of_name in keys.items()
         }
-        rest = sorted(name for name, known in found.items() if not known)
-        read = await ask({key for name in rest for key in keys[name]})
-        return {**found, **{name: _one_of(keys[name], read) for name in rest}}
 
     async def tags_of(self, keys: Iterable[Machine]) -> Mapping[Machine, str | CloudError]:
         """Return the tag by which firewall rules name each instance; "" for one without.
@@ -98,11 +112,11 @@ class Reader:
         if not rest:
             return read
         why = doubt(read)
-        again: Mapping[Machine, Described] | CloudError
-        again = await attempt(self._all, whole=True) if why is None else why
+        again: _Listed | CloudError
+        again = await attempt(self._list, whole=True) if why is None else why
         if isinstance(again, CloudError):
             return {**read, **dict.fromkeys(rest, again)}
-        return {**read, **{key: again.get(key) for key in rest}}
+        return {**read, **{key: again.found.get(key) for key in rest}}
 
     async def _singly(
         self, keys: Collection[Machine]
@@ -111,19 +125,20 @@ class Reader:
         answers = await asyncio.gather(*(attempt(self._one, key) for key in ordered))
         return dict(zip(ordered, answers, strict=True))
 
-    async def _all(self, *, whole: bool = False) -> dict[Machine, Described]:
+    async def _list(self, *, whole: bool = False) -> _Listed:
         """List the instances of all zones; if `whole`, it fails where a zone cannot be reached."""
         path = f"projects/{self._project}/aggregated/instances"
-        scopes, self._pages = await self._api.aggregated(
-            "instances.aggregatedList", path, partial=not whole
-        )
+        listing = await self._api.aggregated("instances.aggregatedList", path, partial=not whole)
+        self._pages = listing.pages
         every = (
-            msgspec.json.decode(one, type=Described) for scope in scopes for one in scope.instances
+            msgspec.json.decode(one, type=Described)
+            for scope in listing.scopes
+            for one in scope.instances
         )
         found = {one.key: one for one in every}
         # An instance that is gone may come back with other tags, under the same name.
         self.tags = {key: node_tag(one) for key, one in found.items()}
-        return found
+        return _Listed(found, listing.lacking)
 
     async def _one(self, key: Machine) -> Described | None:
         async with self._slots:

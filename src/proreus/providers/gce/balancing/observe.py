@@ -1,7 +1,7 @@
 """Read the parts of load balancers."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -195,12 +195,11 @@ class Observer:
             }
         )
 
-    async def _zonal(self, kind: Kind, name: str, *, partial: bool = True) -> list[Scope]:
+    async def _zonal(self, kind: Kind, name: str, *, partial: bool = True) -> Sequence[Scope]:
         path = f"projects/{self._place.project}/aggregated/{kind}"
         query = {"filter": f"name={name}"}
         operation = f"{kind}.aggregatedList"
-        scopes, _ = await self._api.aggregated(operation, path, query, partial=partial)
-        return scopes
+        return (await self._api.aggregated(operation, path, query, partial=partial)).scopes
 
     async def _members(self, name: str, zone: str) -> frozenset[Machine]:
         path = f"{self.path(Kind.GROUP, name, zone)}/listInstances"
