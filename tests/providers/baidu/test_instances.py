@@ -132,6 +132,38 @@ async def test_bare_metal_is_found_by_id_name_and_address(emulator: Emulator) ->
         assert not emulator.failures
 
 
+async def test_a_machine_of_bbc_is_not_taken_for_another_one_of_bcc(emulator: Emulator) -> None:
+    """The Node of a living machine would go with that of another cluster."""
+    world = emulator.world
+    here, there = world.add_vpc(), world.add_vpc()
+    called = {"internalIp": "10.0.0.9"}
+    own = world.add_bare_metal("node-1", here, **called)
+    world.add_machines(["node-1"], world.add_subnet(there), **called)
+    async with started(emulator) as provider:
+        found = await describe(provider, node("10.0.0.9"), node("node-1"))
+        assert all(isinstance(one, IdentityConflict) for one in found.values())
+    async with started(emulator, VpcId=here) as provider:
+        found = await describe(provider, node("10.0.0.9"), node("node-1"))
+        assert {one.provider_id for one in found.values()} == {f"cce://{own}"}  # type: ignore[union-attr]
+    async with started(emulator, VpcId=world.add_vpc()) as provider:
+        found = await describe(provider, node("10.0.0.9"), node("node-1"))
+        assert set(found.values()) == {NotFound()}
+
+
+async def test_without_bbc_nodes_are_found_by_their_names_in_bcc(emulator: Emulator) -> None:
+    """Once BBC has answered, what it does not say now may be there."""
+    (id_,) = emulator.world.add_machines(["node-1"], subnet(emulator.world))
+    async with started(emulator) as provider:
+        emulator.fail("listBareMetals", 500)
+        found = (await describe(provider, node("node-1")))["node-1"]
+        assert isinstance(found, Instance)
+        assert found.provider_id == f"cce://{id_}"
+        assert isinstance((await describe(provider, node("node-1")))["node-1"], Instance)
+        emulator.fail("listBareMetals", 500)
+        with pytest.raises(CloudError):
+            await describe(provider, node("node-1"))
+
+
 async def test_nothing_is_gone_before_bbc_has_been_asked(emulator: Emulator) -> None:
     emulator.fail("getBareMetal", 500)
     async with started(emulator) as provider:

@@ -46,6 +46,7 @@ class Machines:
         self._api = api
         self._vpc = vpc
         self._bare_metal = bare_metal
+        self._has_bbc = False
 
     async def by_id(self, ids: Collection[str]) -> dict[str, Described | CloudError | None]:
         """Return machines by their ids; None for those that the cloud says are not there.
@@ -70,8 +71,8 @@ class Machines:
         Raises:
             CloudError: The list could not be read.
         """
-        found = _grouped(await self.all() if names else (), "hostname")
-        return found | await self._bare(set(names) - found.keys(), "hostname")
+        found = await self.all() if names else []
+        return _grouped(await self._with_bare(found, names, "hostname"), "hostname")
 
     async def by_address(self, addresses: Collection[str]) -> dict[str, list[Described]]:
         """Return machines by private addresses: of the VPC, or of all VPCs if none is configured.
@@ -79,8 +80,8 @@ class Machines:
         Raises:
             CloudError: A list could not be read.
         """
-        found = _grouped(await self._at(addresses), "internalIp")
-        return found | await self._bare(set(addresses) - found.keys(), "internalIp")
+        found = await self._at(addresses)
+        return _grouped(await self._with_bare(found, addresses, "internalIp"), "internalIp")
 
     async def _at(self, addresses: Collection[str]) -> list[Described]:
         if not self._vpc:
@@ -101,13 +102,27 @@ class Machines:
     async def _list(self, **query: str) -> list[Described]:
         return await self._api.listed("listInstances", "instances", **query)
 
-    async def _bare(self, missing: Collection[str], field: str) -> dict[str, list[Described]]:
-        """Return machines of BBC, if ids that are asked for are missing among those of BCC."""
-        if not (missing and self._bare_metal):
-            return {}
-        listed = await self._api.listed("listBareMetals", "instances")
-        found = _grouped([bare_metal(one) for one in listed], field)
-        return {name: group for name, group in found.items() if name in missing}
+    async def _with_bare(
+        self, found: list[Described], wanted: Collection[str], field: str
+    ) -> list[Described]:
+        """Add the machines of BBC: of one name with one of BCC, either may be meant.
+
+        Where BBC has never answered, as in a region without it, what BCC has is enough.
+
+        Raises:
+            CloudError: BBC does not answer, and did before, or BCC lacks one that is wanted.
+        """
+        if not (wanted and self._bare_metal):
+            return found
+        query = {"vpcId": self._vpc} if self._vpc else {}
+        try:
+            listed = await self._api.listed("listBareMetals", "instances", **query)
+        except CloudError:
+            if self._has_bbc or not _grouped(found, field).keys() >= set(wanted):
+                raise
+            return found
+        self._has_bbc = True
+        return [*found, *map(bare_metal, listed)]
 
     async def _alone(self, id_: str) -> Described | None:
         answer = await self._api.find(Call("getInstance", (id_,)))

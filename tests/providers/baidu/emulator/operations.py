@@ -127,7 +127,9 @@ def _instance(world: World, ids: list[str], _: Query, __: Json) -> Json:
 
 @does("listBareMetals")
 def _bare_metals(world: World, _: list[str], query: Query, __: Json) -> list[Json]:
-    return chosen(world.bare_metals, internalIp=query.get("internalIp", ""))
+    found = chosen(world.bare_metals, internalIp=query.get("internalIp", ""))
+    vpc = query.get("vpcId", "")
+    return [one for one in found if not vpc or world.bare_vpcs[one["id"]] == vpc]
 
 
 @does("getBareMetal")

@@ -42,6 +42,8 @@ class World:
         self.subnets: dict[str, Json] = {}
         self.instances: dict[str, Json] = {}
         self.bare_metals: dict[str, Json] = {}
+        self.bare_vpcs: dict[str, str] = {}
+        """The VPCs of machines of BBC, which their descriptions do not name."""
         self.volumes: dict[str, Json] = {}
         self.rules: dict[str, Json] = {}
         self.balancers: dict[str, Json] = {}
@@ -104,12 +106,14 @@ class World:
             ids.append(id_)
         return ids
 
-    def add_bare_metal(self, name: str) -> str:
+    def add_bare_metal(self, name: str, vpc: str = "", **fields: Any) -> str:
         """Start a machine of BBC."""
         id_, number = self.new_id("i"), next(self._numbers)
+        self.bare_vpcs[id_] = vpc
         self.bare_metals[id_] = {
             "id": id_, "name": name, "hostname": name, "status": "Running", "flavorId": "BBC-S3-02",
             "internalIp": f"10.2.0.{number}", "zone": "cn-bj-b", "region": "bj", "tags": [],
+            **fields,
         }  # fmt: skip
         return id_
 
