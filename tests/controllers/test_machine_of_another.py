@@ -46,6 +46,39 @@ async def test_a_machine_stays_that_of_its_node_when_another_one_has_its_name_at
             assert (await made.nodes())["new"].spec.provider_id == "cloud://c"
 
 
+class OfTwoForms(Cloud):
+    """A cloud whose former manager wrote one more slash."""
+
+    @staticmethod
+    def machine_of(provider_id: str) -> str:
+        return provider_id.replace(":///", "://")
+
+
+@virtual_time
+async def test_a_machine_stays_that_of_a_node_with_another_form_of_its_provider_id() -> None:
+    """The host was renamed, and another one has the former name."""
+    machines = OneByOne()
+    machines.machines["new"] = machines.machine("c")
+    cloud = OfTwoForms(machines)
+    async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+        made = Cluster(client, machines, cloud.hints)
+        await client.create(
+            NODES, {"metadata": {"name": "renamed"}, "spec": {"providerID": "cloud:///c"}}
+        )
+        await made.add("new")
+        async with leading(server.url, cloud, NODE):
+            await asyncio.sleep(HOUR)
+            new = (await made.nodes())["new"]
+            told = condition(new.status.conditions, CONDITION)
+            assert (new.spec.provider_id, told and told.reason) == ("", "IdentityConflict")
+            assert told is not None
+            assert "node new and node renamed are both cloud://c" in told.message
+
+            await client.delete(NODES, "renamed")
+            await asyncio.sleep(HOUR)
+            assert (await made.nodes())["new"].spec.provider_id == "cloud://c"
+
+
 class Prefixed(Machines):
     """One of several clouds."""
 

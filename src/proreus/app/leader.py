@@ -26,6 +26,7 @@ from proreus.app.status.source import Source
 from proreus.cloudprovider import CloudProvider, ConfigError
 from proreus.cloudprovider.board import Board
 from proreus.containment.faults import Faults, Kind
+from proreus.containment.holders import of_any
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.config import ClientConfig
@@ -255,7 +256,13 @@ def _members(
     if "" in providers:
         return (Member("", provider, process, chosen=chosen),)
     rules = rules_of(process.options)
-    registry = Registry(tuple(providers), rules, process.nodes, process.services)
+    registry = Registry(
+        tuple(providers),
+        rules,
+        process.nodes,
+        process.services,
+        of_any(one.machine_of for one in providers.values()),
+    )
     shared = [one for one in chosen if one.shared(process.settings)]
     undecided = [one for one in chosen if one.undecided]
     own = [one for one in chosen if one not in shared]

@@ -22,7 +22,7 @@ protects from these:
   up that controller until their time (ten minutes) is over.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -131,6 +131,9 @@ class CloudProvider:
             as a load balancer whose address the Service's status has: lists lag.
         left_finalizers: Finalizers that the official manager leaves on Services: they are removed
             with ours, once the load balancer is gone.
+        machine_of: A function without I/O, where one machine's provider id can be written in
+            several ways: it returns what is the same in all of them, or None if a text is none. So
+            a new Node gets no machine that another one has under another spelling.
         watched_files: Files that `start` reads besides the cloud-config, such as one with
             credentials that the cloud-config names; set it in `__init__`. When one changes, a
             new provider is made and started as if the cloud-config had changed.
@@ -163,6 +166,7 @@ class CloudProvider:
     has_cluster_id: bool = True
     confirm: float = 10.0
     left_finalizers: tuple[str, ...] = ()
+    machine_of: Callable[[str], str | None] = staticmethod(str)
     watched_files: tuple[str, ...] = ()
     webhooks: Mapping[str, Webhook] = MappingProxyType({})
     _opened: tuple["_Closable", ...] = ()

@@ -78,6 +78,7 @@ class _Guarded(CloudProvider):
         self.name = provider.name  # type: ignore[misc]  # of the class, but this is of any
         self.has_cluster_id = provider.has_cluster_id
         self.left_finalizers = provider.left_finalizers
+        self.machine_of = provider.machine_of
         if provider.instances is not None:
             self.instances = GuardedInstances(provider.instances, guard)
         if provider.load_balancers is not None:

@@ -31,7 +31,7 @@ from proreus.cloudprovider import (
     confirmed_by,
     scope_of,
 )
-from proreus.containment.holders import MachineHolders
+from proreus.containment.holders import MachineHolders, MachineOf
 from proreus.controllers.service.intake import has_finalizer
 from proreus.kube.objects import Node, Service
 from proreus.runtime.informer import Cache
@@ -43,12 +43,12 @@ _MOVED_AWAY: Final = "ClusterIP"
 class Clouds:
     """The clouds of one manager, and what belongs to each."""
 
-    def __init__(self, names: Sequence[str], rules: Rules) -> None:
-        """Begin with clouds that have not started."""
+    def __init__(self, names: Sequence[str], rules: Rules, machine_of: MachineOf = str) -> None:
+        """Begin with clouds that have not started; `machine_of` knows the ids of all of them."""
         self._rules = rules
         self._recorded: dict[str, str] = {}
         self._started: dict[str, CloudProvider | None] = dict.fromkeys(names)
-        self._holders = MachineHolders()
+        self._holders = MachineHolders(machine_of)
 
     @property
     def started(self) -> Mapping[str, CloudProvider | None]:
@@ -120,10 +120,15 @@ class Registry(Clouds):
     """The clouds of one manager, each with a view of the nodes and Services that are its own."""
 
     def __init__(
-        self, names: Sequence[str], rules: Rules, nodes: Cache[Node], services: Cache[Service]
+        self,
+        names: Sequence[str],
+        rules: Rules,
+        nodes: Cache[Node],
+        services: Cache[Service],
+        machine_of: MachineOf = str,
     ) -> None:
         """Look at the nodes and Services, of which none belongs to a cloud yet."""
-        super().__init__(names, rules)
+        super().__init__(names, rules, machine_of)
         nodes.subscribe(self._holders.on_node)
         services.subscribe(self._note)  # before the views, which depend on it
         every = (*names, UNDECIDED)

@@ -61,7 +61,7 @@ class CloudNodeController:
         # them, and must not look at all nodes.
         self._waiting: dict[str, Node] = {}
         # The inventory knows the machines only of nodes that it was asked about.
-        self._holders = MachineHolders()
+        self._holders = MachineHolders(env.provider.machine_of)
         self._loop = Controller(
             CONTROLLER,
             self,

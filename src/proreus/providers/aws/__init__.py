@@ -16,6 +16,7 @@ from proreus.providers.aws.identity import Place, find_place, find_region
 from proreus.providers.aws.instances import AWSInstances
 from proreus.providers.aws.load_balancers import load_balancers
 from proreus.providers.aws.metadata import Metadata
+from proreus.providers.aws.names import last_part
 from proreus.providers.aws.routes import AWSRoutes
 from proreus.providers.aws.tagging import Tagging
 from proreus.providers.aws.volumes import AWSVolumes
@@ -30,6 +31,7 @@ class AWSCloud(CloudProvider):
     """A region of AWS as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "aws"
+    machine_of = staticmethod(last_part)
     config_type: ClassVar[type[msgspec.Struct] | None] = AWSConfig
     needs: frozenset[str] = frozenset({"nodes"})
 

@@ -18,6 +18,7 @@ from proreus.providers.azure.api import Arm
 from proreus.providers.azure.balancing.load_balancers import AzureLoadBalancers
 from proreus.providers.azure.config import AzureConfig
 from proreus.providers.azure.flags import FLAGS, config_secret, config_source
+from proreus.providers.azure.ids import machine_of
 from proreus.providers.azure.instances import AzureInstances
 from proreus.providers.azure.routes import AzureRoutes
 from proreus.providers.azure.volumes import AzureVolumes
@@ -32,6 +33,7 @@ class AzureCloud(CloudProvider):
     """A subscription of Azure, as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "azure"
+    machine_of = staticmethod(machine_of)
     config_type: ClassVar[type[msgspec.Struct] | None] = AzureConfig
     config_environment: ClassVar[Mapping[str, str]] = MappingProxyType(
         {

@@ -69,6 +69,12 @@ def machine_id(provider_id: str) -> MachineId | None:
     )  # fmt: skip
 
 
+def machine_of(provider_id: str) -> str | None:
+    """Return the machine in a provider id, in small letters; None if it is of another form."""
+    found = machine_id(provider_id)
+    return found.resource if found is not None else None
+
+
 def provider_id(id_: str) -> str:
     """Write a provider id as the official manager does, with a small resource group."""
     found = _RESOURCE.fullmatch(id_)

@@ -17,6 +17,7 @@ from proreus.providers.baidu.api import Api
 from proreus.providers.baidu.balancing.load_balancers import BaiduLoadBalancers
 from proreus.providers.baidu.config import BaiduConfig
 from proreus.providers.baidu.instances import BaiduInstances, Machines
+from proreus.providers.baidu.names import parsed
 from proreus.providers.baidu.routes import BaiduRoutes
 from proreus.providers.baidu.volumes import BaiduVolumes
 
@@ -31,6 +32,7 @@ class BaiduCloud(CloudProvider):
 
     name: ClassVar[str] = "cce"
     names: ClassVar[tuple[str, ...]] = ("baidu", "baiducloud")
+    machine_of = staticmethod(parsed)
     needs: frozenset[str] = frozenset({"endpoint_slices", "nodes"})
     config_type: ClassVar[type[msgspec.Struct] | None] = BaiduConfig
 

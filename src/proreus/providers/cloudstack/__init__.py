@@ -17,6 +17,7 @@ from proreus.providers.cloudstack.api import Api
 from proreus.providers.cloudstack.balancing.load_balancers import CloudStackLoadBalancers
 from proreus.providers.cloudstack.config import CloudStackConfig
 from proreus.providers.cloudstack.instances import CloudStackInstances, Machines
+from proreus.providers.cloudstack.names import parsed
 from proreus.providers.cloudstack.routes import ROUTES_SINCE, CloudStackRoutes
 from proreus.providers.cloudstack.volumes import CloudStackVolumes
 
@@ -31,6 +32,7 @@ class CloudStackCloud(CloudProvider):
 
     name: ClassVar[str] = "cloudstack"
     names: ClassVar[tuple[str, ...]] = ("external-cloudstack",)
+    machine_of = staticmethod(parsed)
     needs: frozenset[str] = frozenset({"endpoint_slices", "nodes"})
     config_type: ClassVar[type[msgspec.Struct] | None] = CloudStackConfig
 

@@ -25,6 +25,7 @@ from proreus.providers.gce.flags import FLAGS, RANGES, RBS_DEFAULT
 from proreus.providers.gce.identity import NEED, ClusterId
 from proreus.providers.gce.instances import GCEInstances
 from proreus.providers.gce.metadata import TIMEOUT, Metadata
+from proreus.providers.gce.names import plain_id
 from proreus.providers.gce.place import find_place
 from proreus.providers.gce.pod_cidrs import GCEPodCIDRs
 from proreus.providers.gce.reading import Reader
@@ -42,6 +43,7 @@ class GCECloud(CloudProvider):
     """A project of Google Cloud, and one region of it, as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "gce"
+    machine_of = staticmethod(plain_id)
     config_type: ClassVar[type[msgspec.Struct] | None] = GCEConfig
     needs: frozenset[str] = frozenset({NEED, "nodes", "services"})
     may_need: ClassVar[frozenset[str]] = frozenset({"endpoint_slices"})

@@ -22,7 +22,7 @@ from proreus.providers.openstack.api import Api, user_agent_part
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.credentials import CloudOf, login
 from proreus.providers.openstack.instances import OpenStackInstances
-from proreus.providers.openstack.names import servers_of
+from proreus.providers.openstack.names import machine_of, servers_of
 from proreus.providers.openstack.octavia.load_balancers import OctaviaLoadBalancers
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia
@@ -44,6 +44,7 @@ class OpenStackCloud(CloudProvider):
     """A project in one region of OpenStack, as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "openstack"
+    machine_of = staticmethod(machine_of)
     config_type: ClassVar[type[msgspec.Struct] | None] = OpenStackConfig
     needs: frozenset[str] = frozenset({"nodes"})
     flags: ClassVar[Mapping[str, ProviderFlag]] = MappingProxyType(

@@ -32,6 +32,12 @@ def parsed(text: str) -> tuple[str, str] | None:
     return (match["region"], match["id"].lower()) if match else None
 
 
+def machine_of(text: str) -> str | None:
+    """Return the server in a provider id of any region; None if it is not of OpenStack."""
+    found = parsed(text)
+    return found[1] if found is not None else None
+
+
 def nodes_by_server(nodes: Iterable[KubeObject]) -> dict[str, frozenset[str]]:
     """Return the names of the Nodes that name a server, by the server's id."""
     found: dict[str, frozenset[str]] = {}

@@ -18,7 +18,7 @@ from proreus.providers.ovirt.addresses import selection
 from proreus.providers.ovirt.config import OVirtConfig
 from proreus.providers.ovirt.engine import Engine
 from proreus.providers.ovirt.instances import OVirtInstances
-from proreus.providers.ovirt.names import EXTERNAL, IN_TREE
+from proreus.providers.ovirt.names import EXTERNAL, IN_TREE, parsed
 from proreus.providers.ovirt.places import Places
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class OVirtCloud(CloudProvider):
 
     name: ClassVar[str] = "ovirt"
     names: ClassVar[tuple[str, ...]] = ("ovirt-cloud-provider",)
+    machine_of = staticmethod(parsed)
     config_type: ClassVar[type[msgspec.Struct] | None] = OVirtConfig
     config_environment: ClassVar[Mapping[str, str]] = MappingProxyType(
         {

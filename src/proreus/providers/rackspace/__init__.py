@@ -17,6 +17,7 @@ from proreus.providers.rackspace.api import Api
 from proreus.providers.rackspace.balancing.load_balancers import RackspaceLoadBalancers
 from proreus.providers.rackspace.config import RackspaceConfig
 from proreus.providers.rackspace.instances import RackspaceInstances, RackspaceServers
+from proreus.providers.rackspace.names import parsed
 from proreus.providers.rackspace.volumes import RackspaceVolumes
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class RackspaceCloud(CloudProvider):
     """An account in one region of Rackspace, as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "rackspace"
+    machine_of = staticmethod(parsed)
     config_type: ClassVar[type[msgspec.Struct] | None] = RackspaceConfig
     needs: frozenset[str] = frozenset({"endpoint_slices", "nodes"})
 

@@ -17,6 +17,7 @@ from proreus.providers.rancher.api import Api
 from proreus.providers.rancher.balancing.load_balancers import RancherLoadBalancers
 from proreus.providers.rancher.config import VARIABLES, RancherConfig
 from proreus.providers.rancher.instances import Hosts, RancherInstances
+from proreus.providers.rancher.names import parsed
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -28,6 +29,7 @@ class RancherCloud(CloudProvider):
     """An environment of a Rancher server, as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "rancher"
+    machine_of = staticmethod(parsed)
     needs: frozenset[str] = frozenset({"endpoint_slices", "nodes"})
     config_type: ClassVar[type[msgspec.Struct] | None] = RancherConfig
     config_environment: ClassVar[Mapping[str, str]] = VARIABLES

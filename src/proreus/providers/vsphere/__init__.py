@@ -21,6 +21,7 @@ from proreus.providers.vsphere.addresses import selection
 from proreus.providers.vsphere.config import VCenter, VSphereConfig, vcenters
 from proreus.providers.vsphere.instances import Place, VSphereInstances
 from proreus.providers.vsphere.inventory import Inventory
+from proreus.providers.vsphere.names import parsed
 from proreus.providers.vsphere.news import News
 from proreus.providers.vsphere.nsxt.credentials import secret_files as nsxt_secret_files
 from proreus.providers.vsphere.nsxt.network import Network
@@ -40,6 +41,7 @@ class VSphereCloud(CloudProvider):
     """One or more vCenters as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "vsphere"
+    machine_of = staticmethod(parsed)
     config_type: ClassVar[type[msgspec.Struct] | None] = VSphereConfig
     config_environment: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
