@@ -21,6 +21,8 @@ class MachineHolders:
 
     def on_node(self, old: Node | None, new: Node | None) -> None:
         """Note a change of the node cache."""
+        if old is not None and new is not None and old.spec.provider_id == new.spec.provider_id:
+            return
         before = self._machine(old.spec.provider_id) if old is not None else ""
         after = self._machine(new.spec.provider_id) if new is not None else ""
         if old is not None and before != after and before in self._names:
