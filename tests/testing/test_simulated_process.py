@@ -3,10 +3,13 @@
 import asyncio
 import json
 import signal
+import socket
 import sys
 from pathlib import Path
 
-from proreus.testing.simulated import Admin
+import pytest
+
+from proreus.testing.simulated import Admin, SimulatedCloudProcess
 from proreus.testing.waiting import until
 
 TIMEOUT = 30.0
@@ -64,6 +67,17 @@ async def test_a_cloud_tied_to_its_parent_does_not_outlive_it(tmp_path: Path) ->
         return not await listens(host, int(port))
 
     await until("the cloud is gone", is_gone)
+
+
+async def test_nobody_gets_the_port_of_a_killed_cloud_until_it_is_back() -> None:
+    async with SimulatedCloudProcess() as cloud:
+        host, _, port = cloud.endpoint.removeprefix("http://").rpartition(":")
+        await cloud.kill()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((host, int(port)))
+        assert not await listens(host, int(port))
+        await cloud.restart()
+        assert await listens(host, int(port))
 
 
 async def listens(host: str, port: int) -> bool:

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import socket
 import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,6 +42,7 @@ class SimulatedCloudProcess:
         self._settings = settings or Settings()
         self._tokens = dict(tokens or {"default": "token"})
         self._process: programs.Program | None = None
+        self._port = ExitStack()
         self.token = next(iter(self._tokens.values()))
         self.endpoint = ""
         self.admin = Admin("")
@@ -74,20 +77,26 @@ class SimulatedCloudProcess:
         return self._process.pid
 
     async def kill(self) -> None:
-        """Kill the process with SIGKILL; the state on disk stays."""
+        """Kill the process with SIGKILL; the state on disk stays, and nobody gets its port."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
+            self._port.enter_context(_kept(self._address))
 
     async def restart(self) -> None:
         """Start the process again on the same port, state and settings."""
         await self.kill()
-        await self._start(self.endpoint.removeprefix("http://"))
+        await self._start(self._address)
+
+    @property
+    def _address(self) -> str:
+        return self.endpoint.removeprefix("http://")
 
     async def _start(self, listen: str) -> None:
         ready = Path(self._directory.name) / "ready.json"
         ready.unlink(missing_ok=True)
         tokens = (f"--token={name}={token}" for name, token in self._tokens.items())
+        self._port.close()
         self._process = await programs.start(
             "proreus.testing.simulated",
             f"--listen={listen}",
@@ -110,4 +119,17 @@ class SimulatedCloudProcess:
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             await self._process.wait()
+        self._port.close()
         self._directory.cleanup()
+
+
+def _kept(address: str) -> socket.socket:
+    """Return a socket at a host and port that refuses connections.
+
+    Else the system gives the port to the next server, such as that of another test, which answers.
+    """
+    host, _, port = address.rpartition(":")
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind((host, int(port)))
+    return kept
