@@ -243,7 +243,7 @@ STAGES: Final = (
         "cloudstack",
         "200 nodes live on an emulated CloudStack; a cluster moves there and back",
         tests("tests/providers/cloudstack"),
-        150,
+        200,
         _cloud("cloudstack"),
         ci=True,
     ),
