@@ -11,7 +11,7 @@ from proreus.testing.volumes import labels_of
 from proreus.testing.waiting import until
 
 from ..surroundings import Clock, Objects  # noqa: TID252 - pytest imports tests by path
-from .site import PATIENT, Network, config_text, context, node_of, started
+from .site import PATIENT, Network, config_text, context, node, node_of, started
 from .strict.process import StrictAWS
 
 TAGGING = f"""
@@ -122,6 +122,32 @@ async def test_a_volume_that_another_machine_has_by_now_keeps_its_tags(aws: Stri
         await describe(provider, third)
         await until("its own volume has lost them", lambda: not volume_tags(network, gone))
         assert of_volume() == WANTED
+
+
+async def test_a_machine_keeps_its_tags_when_another_node_that_named_it_goes(
+    aws: StrictAWS,
+) -> None:
+    """Such as one of a kubelet that names another's instance, or that of a former host name."""
+    network = Network(aws)
+    ids = network.run(5)
+    claimed, gone, first, second, third = ids
+    other = node("other", node_of(claimed).spec.provider_id)
+    nodes, clock = Objects([*map(node_of, ids), other]), Clock()
+    text = config_text(aws, network.vpc, sections=TAGGING)
+    async with started(text, context(nodes=nodes, clock=clock)) as provider:
+        assert provider.instances is not None
+        await describe(provider, claimed, gone)
+        await provider.instances.describe([other])
+        await until("tagged", lambda: volume_tags(network, gone) == WANTED)
+        await until("tagged", lambda: volume_tags(network, claimed) == WANTED)
+        del nodes.by_key["other"], nodes.by_key[f"node-{gone}"]
+        await pass_for(provider, network, first)
+        await pass_for(provider, network, second)  # by its end the first one has ended
+        clock.ahead += timedelta(minutes=6)
+        await describe(provider, third)
+        await until("the other one has lost them", lambda: not volume_tags(network, gone))
+        assert volume_tags(network, claimed) == WANTED
+        assert tags(network.describe(claimed)).items() >= WANTED.items()
 
 
 @pytest.mark.parametrize("mark", [{"kubernetes.io/cluster/other": "owned"}, {"app": "database"}])

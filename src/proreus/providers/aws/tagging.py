@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.lookups import in_parts
 from proreus.cloudprovider.refused import Refused
+from proreus.kube.objects import Node
 from proreus.providers.aws import metrics
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.config import Resource
 from proreus.providers.aws.config import Tagging as Settings
 from proreus.providers.aws.identity import Described, tags_of
 from proreus.providers.aws.instances import MOST_VALUES
+from proreus.providers.aws.names import instance_id
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.listers import Lister
@@ -126,13 +128,14 @@ class Tagging:
             self._due.difference_update(part)
 
     async def _untag(self) -> None:
-        """Take the tags from instances whose Node is gone, and from their volumes."""
+        """Take the tags from instances whose Node is gone, and from their volumes.
+
+        Several Nodes may name an instance: it keeps them while there is any.
+        """
         now = self._api.context.now()
-        self._gone = {
-            id_: self._gone.get(id_, now)
-            for id_, name in self._nodes_of.items()
-            if self._nodes.get(name) is None
-        }
+        lost = [id_ for id_, name in self._nodes_of.items() if self._nodes.get(name) is None]
+        left = self._named() if lost else frozenset()
+        self._gone = {id_: self._gone.get(id_, now) for id_ in lost if id_ not in left}
         late = [id_ for id_, since in self._gone.items() if now - since >= GRACE]
         tags = [{"Key": key, "Value": value} for key, value in self._desired.items()]
         for part in in_parts(late, MOST_RESOURCES):
@@ -141,6 +144,11 @@ class Tagging:
             for id_ in part:
                 self._tagged.pop(id_, None)
                 self._nodes_of.pop(id_, None)
+
+    def _named(self) -> frozenset[str]:
+        """Return the ids of the instances that Nodes name."""
+        every = (one.spec.provider_id for one in self._nodes.all() if isinstance(one, Node))
+        return frozenset(id_ for one in every if (id_ := instance_id(one)) is not None)
 
     async def _volumes_left(self, instances: Collection[str]) -> list[str]:
         """Return the volumes of instances that no other instance uses by now."""
