@@ -176,6 +176,29 @@ async def test_machines_of_others_get_no_tags_and_lose_none(
     assert tags(network.describe(other)) == theirs
 
 
+async def test_a_machine_that_is_another_clusters_by_now_loses_no_tags(aws: StrictAWS) -> None:
+    network = Network(aws)
+    ids = network.run(5)
+    moved, gone, first, second, third = ids
+    nodes, clock = Objects(map(node_of, ids)), Clock()
+    text = config_text(aws, network.vpc, sections=TAGGING)
+    async with started(text, context(nodes=nodes, clock=clock)) as provider:
+        await describe(provider, moved, gone)
+        await until("tagged", lambda: volume_tags(network, gone) == WANTED)
+        await until("tagged", lambda: volume_tags(network, moved) == WANTED)
+        del nodes.by_key[f"node-{moved}"], nodes.by_key[f"node-{gone}"]
+        network.ec2.delete_tags(Resources=[moved], Tags=[{"Key": "kubernetes.io/cluster/test"}])
+        owned = {"Key": "kubernetes.io/cluster/other", "Value": "owned"}
+        network.ec2.create_tags(Resources=[moved], Tags=[owned])
+        await pass_for(provider, network, first)
+        await pass_for(provider, network, second)  # by its end the first one has ended
+        clock.ahead += timedelta(minutes=6)
+        await describe(provider, third)
+        await until("the other one has lost them", lambda: not volume_tags(network, gone))
+        assert volume_tags(network, moved) == WANTED
+        assert tags(network.describe(moved)).items() >= WANTED.items()
+
+
 async def test_nothing_is_tagged_unless_asked_for(aws: StrictAWS) -> None:
     network = Network(aws)
     (id_,) = network.run()

@@ -55,7 +55,7 @@ class AWSCloud(CloudProvider):
         if api is None:
             raise CloudError("the session with AWS was not opened")
         self.has_cluster_id = bool(place.tags.id)
-        self._tagging = Tagging(api, self._config.tagging, context.listers["nodes"])
+        self._tagging = Tagging(api, self._config.tagging, context.listers["nodes"], place.tags)
         seen = self._tagging.seen if self._config.tagging.tags else None
         self.instances = AWSInstances(api, place, self._config.global_, seen)
         self.load_balancers = load_balancers(api, place, self._config, confirm=self.confirm)

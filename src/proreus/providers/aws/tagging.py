@@ -9,7 +9,7 @@ volumes that no other instance has.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,8 @@ from proreus.providers.aws import metrics
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.config import Resource
 from proreus.providers.aws.config import Tagging as Settings
-from proreus.providers.aws.identity import Described, tags_of
-from proreus.providers.aws.instances import MOST_VALUES
+from proreus.providers.aws.identity import ClusterTags, Described, tags_of
+from proreus.providers.aws.instances import MOST_VALUES, instances
 from proreus.providers.aws.names import instance_id
 
 if TYPE_CHECKING:
@@ -44,15 +44,19 @@ _ATTEMPTS = 3
 class Tagging:
     """The task that tags machines in the background; it logs failures and tries again."""
 
-    def __init__(self, api: Api, settings: Settings, nodes: "Lister[KubeObject]") -> None:
+    def __init__(
+        self, api: Api, settings: Settings, nodes: "Lister[KubeObject]", cluster: ClusterTags
+    ) -> None:
         """Keep the tags and the clients of AWS; nothing happens before `start`.
 
         Args:
             api: The client of AWS.
             settings: The settings that say which tags go on what.
             nodes: All nodes of the cluster.
+            cluster: The tags by which instances are known to be the cluster's.
         """
         self._api = api
+        self._cluster = cluster
         self._desired = settings.desired_tags
         self._instances = Resource.INSTANCE in settings.resources
         self._volumes = Resource.VOLUME in settings.resources
@@ -130,7 +134,8 @@ class Tagging:
     async def _untag(self) -> None:
         """Take the tags from instances whose Node is gone, and from their volumes.
 
-        Several Nodes may name an instance: it keeps them while there is any.
+        Several Nodes may name an instance: it keeps them while there is any. So does one that is
+        another cluster's by now.
         """
         now = self._api.context.now()
         lost = [id_ for id_, name in self._nodes_of.items() if self._nodes.get(name) is None]
@@ -139,7 +144,8 @@ class Tagging:
         late = [id_ for id_, since in self._gone.items() if now - since >= GRACE]
         tags = [{"Key": key, "Value": value} for key, value in self._desired.items()]
         for part in in_parts(late, MOST_RESOURCES):
-            for ids in in_parts([*part, *await self._volumes_left(part)], MOST_RESOURCES):
+            own = await self._own(part)
+            for ids in in_parts([*own, *await self._volumes_left(own)], MOST_RESOURCES):
                 await self._change("DeleteTags", ids, tags)
             for id_ in part:
                 self._tagged.pop(id_, None)
@@ -150,10 +156,17 @@ class Tagging:
         every = (one.spec.provider_id for one in self._nodes.all() if isinstance(one, Node))
         return frozenset(id_ for one in every if (id_ := instance_id(one)) is not None)
 
-    async def _volumes_left(self, instances: Collection[str]) -> list[str]:
+    async def _own(self, ids: Sequence[str]) -> list[str]:
+        """Return the instances that are not another cluster's by now."""
+        filters = [{"Name": "instance-id", "Values": ids}]
+        found = await instances(self._api, Filters=filters)
+        theirs = {one["InstanceId"] for one in found if self._cluster.is_anothers(tags_of(one))}
+        return [id_ for id_ in ids if id_ not in theirs]
+
+    async def _volumes_left(self, ids: Collection[str]) -> list[str]:
         """Return the volumes of instances that no other instance uses by now."""
         found: list[str] = []
-        volumes = {volume for instance in instances for volume in self._tagged[instance]}
+        volumes = {volume for id_ in ids for volume in self._tagged[id_]}
         for part in in_parts(volumes, MOST_VALUES):
             filters = [{"Name": "volume-id", "Values": part}]
             shown = await self._api.pages("ec2", "DescribeVolumes", "Volumes", Filters=filters)
@@ -161,7 +174,7 @@ class Tagging:
                 attached = {
                     str(attachment["InstanceId"]) for attachment in volume.get("Attachments") or ()
                 }
-                if attached <= set(instances):
+                if attached <= set(ids):
                     found.append(str(volume["VolumeId"]))
         return found
 
