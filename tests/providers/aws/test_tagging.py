@@ -199,6 +199,24 @@ async def test_a_machine_that_is_another_clusters_by_now_loses_no_tags(aws: Stri
         assert tags(network.describe(moved)).items() >= WANTED.items()
 
 
+async def test_where_only_volumes_are_tagged_a_machine_keeps_its_own_tags(aws: StrictAWS) -> None:
+    network = Network(aws)
+    (gone,) = network.run(tags={"kubernetes.io/cluster/test": "owned", "team": "storage"})
+    first, second, third = network.run(3)
+    nodes, clock = Objects(map(node_of, (gone, first, second, third))), Clock()
+    sections = TAGGING.replace("Resources = instance\n", "")
+    text = config_text(aws, network.vpc, sections=sections)
+    async with started(text, context(nodes=nodes, clock=clock)) as provider:
+        await pass_for(provider, network, gone)
+        del nodes.by_key[f"node-{gone}"]
+        await pass_for(provider, network, first)
+        await pass_for(provider, network, second)  # by its end the first one has ended
+        clock.ahead += timedelta(minutes=6)
+        await describe(provider, third)
+        await until("the volume has lost them", lambda: not volume_tags(network, gone))
+        assert tags(network.describe(gone))["team"] == "storage"
+
+
 async def test_nothing_is_tagged_unless_asked_for(aws: StrictAWS) -> None:
     network = Network(aws)
     (id_,) = network.run()

@@ -145,7 +145,8 @@ class Tagging:
         tags = [{"Key": key, "Value": value} for key, value in self._desired.items()]
         for part in in_parts(late, MOST_RESOURCES):
             own = await self._own(part)
-            for ids in in_parts([*own, *await self._volumes_left(own)], MOST_RESOURCES):
+            tagged = [*(own if self._instances else ()), *await self._volumes_left(own)]
+            for ids in in_parts(tagged, MOST_RESOURCES):
                 await self._change("DeleteTags", ids, tags)
             for id_ in part:
                 self._tagged.pop(id_, None)
