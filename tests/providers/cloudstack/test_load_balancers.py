@@ -346,6 +346,29 @@ def forwarded(site: LBSite, ip_id: str) -> None:
 
 
 @pytest.mark.parametrize("tells_rules", [True, False])
+async def test_an_address_that_becomes_a_machines_while_the_service_goes_stays(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, *, tells_rules: bool
+) -> None:
+    """By static NAT, which CloudStack allows once no load balancer rule is there any more."""
+    async with lb_site(emulator) as site:
+        site.world.tells_rules = tells_rules
+        desired = site.desired()
+        (point,) = (await site.made(desired)).ingress
+        id_ = site.address(point.ip)["id"]
+        remove = site.world.remove
+
+        def taken(kind: str, rule: str) -> None:
+            remove(kind, rule)
+            if not site.world.rules:
+                site.world.ips[id_]["isstaticnat"] = True
+
+        monkeypatch.setattr(site.world, "remove", taken)
+        assert isinstance(await site.deleted(desired), Done)
+        assert site.allocated() == {point.ip}
+        assert not site.world.tags.get(("PublicIpAddress", id_))
+
+
+@pytest.mark.parametrize("tells_rules", [True, False])
 async def test_an_address_on_which_somebody_has_made_rules_outlives_the_service(
     emulator: Emulator, *, tells_rules: bool
 ) -> None:

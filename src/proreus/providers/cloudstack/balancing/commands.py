@@ -137,8 +137,8 @@ class Commands:
                 raise Working("CloudStack deletes a rule of the load balancer")
             # The job has failed, and has left the rule in its last state.
             return DropRule(step.rule)
-        if isinstance(step, Release) and await self._reader.has_rules(step.id):
-            # The Service's own are gone by now: somebody has made others, which would go, too.
+        if isinstance(step, Release) and await self._reader.is_in_use(step.id):
+            # The Service's own rules are gone by now: somebody else uses it, and would lose it.
             return HandOver(step.id)
         return step
 

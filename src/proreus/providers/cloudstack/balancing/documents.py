@@ -165,11 +165,16 @@ def free(addresses: Iterable[Described], taken: Collection[str]) -> list[str]:
     return sorted(one for one in found if one not in taken)
 
 
+def is_kept(address: Described) -> bool:
+    """Tell whether an address is a network's way out, or one machine's by static NAT."""
+    return bool(address.get("issourcenat") or address.get("isstaticnat"))
+
+
 def is_bare(address: Described, network: Network) -> bool:
     """Tell whether an address was acquired for a network, and shows no tags or rules."""
     if address.get("state") == FREE or address.get("hasrules") or address.get("tags"):
         return False
-    if address.get("issourcenat") or address.get("isstaticnat"):
+    if is_kept(address):
         return False
     there = address.get("associatednetworkid")
     is_here = there == network.id if there else bool(address.get("vpcid"))

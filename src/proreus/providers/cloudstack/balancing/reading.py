@@ -164,18 +164,18 @@ class Reader:
         mine = {one.id for one in rules}
         return [one for one in await self._rules({"publicipid": address}) if id_of(one) not in mine]
 
-    async def has_rules(self, address: str) -> bool:
-        """Tell whether there is any rule on an address, such as one of port forwarding.
+    async def is_in_use(self, address: str) -> bool:
+        """Tell whether an address is a machine's, or has any rule, such as one of port forwarding.
 
-        Older releases of CloudStack do not say it. There the address' firewall tells of those that
-        clients can reach; in a VPC, which has none, nothing does.
+        Older releases of CloudStack do not tell of rules. There the address' firewall tells of
+        those that clients can reach; in a VPC, which has none, nothing does.
 
         Raises:
             CloudError: CloudStack gives no usable answer.
         """
         found = await self._addresses({"id": address})
-        if all("hasrules" in one for one in found):
-            return any(one["hasrules"] for one in found)
+        if all("hasrules" in one or documents.is_kept(one) for one in found):
+            return any(one.get("hasrules") or documents.is_kept(one) for one in found)
         return bool(await self._firewall(address))
 
     def forget(self, uid: str) -> None:
@@ -241,8 +241,8 @@ class Reader:
         shown = {one.ip for one in ref.last_ingress}
         if not ip or ip not in shown or ip == ref.service.spec.load_balancer_ip:
             return None
-        is_kept = found[0].get("issourcenat") or found[0].get("isstaticnat")
-        if is_kept or owners.owners_of(found[0]) or await self.users(id_, rules):
+        is_others = documents.is_kept(found[0]) or owners.owners_of(found[0])
+        if is_others or await self.users(id_, rules):
             return None
         return Address(ip, id_, is_adopted=True)
 
@@ -359,8 +359,7 @@ class Reader:
         return await self._claims.is_proof(ref, network, str(one["ipaddress"]))
 
     async def _spare(self, one: Described, rules: list[Rule]) -> Address:
-        is_kept = bool(one.get("issourcenat") or one.get("isstaticnat"))
-        is_shared = is_kept or bool(await self.users(id_of(one), rules))
+        is_shared = documents.is_kept(one) or bool(await self.users(id_of(one), rules))
         return Address(str(one["ipaddress"]), id_of(one), is_ours=True, is_shared=is_shared)
 
     async def _own(self, ref: LoadBalancerRef) -> list[Described]:
