@@ -1,10 +1,15 @@
 """An HTTP server that answers who it is and who called: what runs behind node ports in tests."""
 
+import asyncio
 import json
+import socket
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from aiohttp import web
+
+_TURNS: Final = 3
+"""Turns of the event loop after which what was accepted is a connection that can be closed."""
 
 
 class EchoServer:
@@ -23,13 +28,16 @@ class EchoServer:
         self.healthy = True
         self._node = node or address
         self._runner: web.AppRunner | None = None
+        self._socket: socket.socket | None = None
 
     async def __aenter__(self) -> Self:
         app = web.Application()
         app.router.add_get("/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self.address, self.port).start()
+        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+        self._socket = socket.create_server((self.address, self.port), family=family, backlog=128)
+        await web.SockSite(self._runner, self._socket).start()
         self.port = self._runner.addresses[0][1]
         return self
 
@@ -39,6 +47,11 @@ class EchoServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._socket is not None:
+            # asyncio leaves a connection open that it accepted right before its server was closed.
+            asyncio.get_running_loop().remove_reader(self._socket)
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
         if self._runner is not None:
             await self._runner.cleanup()
 
