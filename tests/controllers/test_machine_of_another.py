@@ -22,6 +22,20 @@ class OneByOne(Machines):
     batch_size = 1
 
 
+async def waits_for(holder: str, client: Client, made: Cluster) -> None:
+    """The Node `new` says whose machine c is, and gets it once that Node is gone."""
+    await asyncio.sleep(HOUR)
+    new = (await made.nodes())["new"]
+    told = condition(new.status.conditions, CONDITION)
+    assert (new.spec.provider_id, told and told.reason) == ("", "IdentityConflict")
+    assert told is not None
+    assert f"node new and node {holder} are both cloud://c" in told.message
+
+    await client.delete(NODES, holder)
+    await asyncio.sleep(HOUR)
+    assert (await made.nodes())["new"].spec.provider_id == "cloud://c"
+
+
 @virtual_time
 async def test_a_machine_stays_that_of_its_node_when_another_one_has_its_name_at_a_start() -> None:
     """The new one is asked about first."""
@@ -34,16 +48,7 @@ async def test_a_machine_stays_that_of_its_node_when_another_one_has_its_name_at
             await add(client, name, "True", is_initialised=True)
         await made.add("new")
         async with leading(server.url, cloud, NODE):
-            await asyncio.sleep(HOUR)
-            new = (await made.nodes())["new"]
-            told = condition(new.status.conditions, CONDITION)
-            assert (new.spec.provider_id, told and told.reason) == ("", "IdentityConflict")
-            assert told is not None
-            assert "node new and node c are both cloud://c" in told.message
-
-            await client.delete(NODES, "c")
-            await asyncio.sleep(HOUR)
-            assert (await made.nodes())["new"].spec.provider_id == "cloud://c"
+            await waits_for("c", client, made)
 
 
 class OfTwoForms(Cloud):
@@ -67,16 +72,7 @@ async def test_a_machine_stays_that_of_a_node_with_another_form_of_its_provider_
         )
         await made.add("new")
         async with leading(server.url, cloud, NODE):
-            await asyncio.sleep(HOUR)
-            new = (await made.nodes())["new"]
-            told = condition(new.status.conditions, CONDITION)
-            assert (new.spec.provider_id, told and told.reason) == ("", "IdentityConflict")
-            assert told is not None
-            assert "node new and node renamed are both cloud://c" in told.message
-
-            await client.delete(NODES, "renamed")
-            await asyncio.sleep(HOUR)
-            assert (await made.nodes())["new"].spec.provider_id == "cloud://c"
+            await waits_for("renamed", client, made)
 
 
 class Prefixed(Machines):
@@ -109,14 +105,7 @@ async def test_a_node_of_which_no_cloud_is_known_gets_no_machine_of_another_node
         async with leading(server.url, Several(clouds), NODE, cloud_provider=names):
             await asyncio.sleep(HOUR)
             await made.add("new")
-            await asyncio.sleep(HOUR)
-            new = (await made.nodes())["new"]
-            told = condition(new.status.conditions, CONDITION)
-            assert (new.spec.provider_id, told and told.reason) == ("", "IdentityConflict")
-
-            await client.delete(NODES, "c")
-            await asyncio.sleep(HOUR)
-            assert (await made.nodes())["new"].spec.provider_id == "cloud://c"
+            await waits_for("c", client, made)
 
 
 @virtual_time
