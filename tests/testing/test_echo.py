@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import socket
+from contextlib import suppress
 
 import pytest
 
@@ -23,3 +24,21 @@ def test_a_connection_that_comes_right_before_the_end_is_closed(turns: int) -> N
     with socket.socket() as client:
         asyncio.run(serve())
     gc.collect()  # what was left open is a ResourceWarning now, which fails the test
+
+
+@pytest.mark.parametrize("turns", range(20))
+def test_a_server_that_is_cancelled_while_it_starts_or_ends_is_closed(turns: int) -> None:
+    async def live() -> None:
+        async with EchoServer("127.0.0.1"):
+            pass
+
+    async def cancel() -> None:
+        life = asyncio.create_task(live())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        life.cancel()
+        with suppress(asyncio.CancelledError):
+            await life
+
+    asyncio.run(cancel())
+    gc.collect()

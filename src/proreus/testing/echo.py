@@ -31,14 +31,11 @@ class EchoServer:
         self._socket: socket.socket | None = None
 
     async def __aenter__(self) -> Self:
-        app = web.Application()
-        app.router.add_get("/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
-        self._socket = socket.create_server((self.address, self.port), family=family, backlog=128)
-        await web.SockSite(self._runner, self._socket).start()
-        self.port = self._runner.addresses[0][1]
+        try:
+            await self._start()
+        except BaseException:
+            await self._end()
+            raise
         return self
 
     async def __aexit__(
@@ -47,6 +44,24 @@ class EchoServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        ending = asyncio.create_task(self._end())
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            await ending
+            raise
+
+    async def _start(self) -> None:
+        app = web.Application()
+        app.router.add_get("/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+        self._socket = socket.create_server((self.address, self.port), family=family, backlog=128)
+        await web.SockSite(self._runner, self._socket).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def _end(self) -> None:
         if self._socket is not None:
             # asyncio leaves a connection open that it accepted right before its server was closed.
             asyncio.get_running_loop().remove_reader(self._socket)
@@ -54,6 +69,8 @@ class EchoServer:
                 await asyncio.sleep(0)
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._socket is not None:
+            self._socket.close()  # aiohttp does not if it was cancelled while it started
 
     async def _answer(self, request: web.Request) -> web.Response:
         peer = request.transport.get_extra_info("peername") if request.transport else None
