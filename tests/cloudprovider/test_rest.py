@@ -32,6 +32,7 @@ from proreus.cloudprovider import (
     Throttled,
     Unauthenticated,
     bearer,
+    configured_tls,
     form_body,
     json_body,
     retry_after,
@@ -466,6 +467,22 @@ def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=next(iter(given.values()))):
             tls_context(**given)  # type: ignore[arg-type]
+
+
+def test_what_a_config_leaves_as_it_is_reads_no_authorities(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    assert configured_tls() is None
+    insecure = configured_tls(verify=False)
+    assert insecure is not None
+    assert insecure.verify_mode is ssl.CERT_NONE
+    (tmp_path / "ca.pem").write_bytes(authority.certificate)
+    ours = configured_tls(ca_file=str(tmp_path / "ca.pem"))
+    assert ours is not None
+    assert ours.verify_mode is ssl.CERT_REQUIRED
+    with pytest.raises(ConfigError, match=r"own\.crt"):
+        configured_tls(ca_file=str(tmp_path / "ca.pem"), cert_file=str(tmp_path / "own.crt"))
 
 
 async def test_a_proxy_of_the_environment_is_used_but_not_on_the_link(

@@ -142,7 +142,7 @@ from proreus.cloudprovider.requests import (
     json_body,
     xml_body,
 )
-from proreus.cloudprovider.rest import RestClient, tls_context
+from proreus.cloudprovider.rest import RestClient, configured_tls, tls_context
 from proreus.cloudprovider.routes import Route, Routes
 from proreus.cloudprovider.standby import Standby
 from proreus.cloudprovider.steps import (
@@ -261,6 +261,7 @@ __all__ = [
     "change_rules",
     "cloud_error",
     "config_text",
+    "configured_tls",
     "confirmed_by",
     "converge",
     "default_load_balancer_name",

@@ -73,9 +73,11 @@ def tls_context(
     """
     named = ca_file or system_authorities()
     try:
-        # Only the authority that is named, not the system's beside it.
-        made = ssl.create_default_context(cafile=(named or None) if verify else None)
-        if not verify:
+        if verify:
+            # Only the authority that is named, not the system's beside it.
+            made = ssl.create_default_context(cafile=named or None)
+        else:
+            made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
         if cert_file:
             named = cert_file
@@ -84,6 +86,27 @@ def tls_context(
         reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
         raise ConfigError((f"{named}: cannot be used for TLS: {reason}",)) from error
     return made
+
+
+def configured_tls(
+    *, ca_file: str = "", cert_file: str = "", key_file: str = "", verify: bool = True
+) -> ssl.SSLContext | None:
+    """Make the TLS settings that a cloud-config names; None where it leaves all as they are.
+
+    `RestClient` reads the system's authorities then, once a request needs them.
+
+    Args:
+        ca_file: As `tls_context` has it, as the others.
+        cert_file: Our own certificate, PEM, or "".
+        key_file: The file with its key, where it is in another file.
+        verify: Whether the cloud's certificate is verified.
+
+    Raises:
+        ConfigError: A file cannot be read or used.
+    """
+    if verify and not ca_file and not cert_file:
+        return None
+    return tls_context(ca_file=ca_file, cert_file=cert_file, key_file=key_file, verify=verify)
 
 
 class RestClient:

@@ -16,7 +16,7 @@ from proreus.cloudprovider.errors import CloudError, Throttled, Unauthenticated
 from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.requests import Request, json_body
-from proreus.cloudprovider.rest import RestClient, tls_context
+from proreus.cloudprovider.rest import RestClient, configured_tls
 from proreus.providers.baidu.config import BaiduConfig
 from proreus.providers.baidu.errors import read_error
 from proreus.providers.baidu.operations import OPERATIONS
@@ -73,7 +73,7 @@ class Api:
             read_error=read_error,
             timeout=timeout,
             connect_timeout=timeout,
-            tls=tls_context(ca_file=config.ca_file) if config.ca_file else None,
+            tls=configured_tls(ca_file=config.ca_file),
         )
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ from proreus.cloudprovider.load_balancers import Pending
 from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.refused import ErrorBody, Reason, cloud_error
 from proreus.cloudprovider.requests import Request, form_body
-from proreus.cloudprovider.rest import RestClient, tls_context
+from proreus.cloudprovider.rest import RestClient, configured_tls
 from proreus.providers.cloudstack.config import CloudStackConfig
 from proreus.providers.cloudstack.errors import error_body, read_error
 from proreus.providers.cloudstack.operations import ALL
@@ -68,7 +68,9 @@ class Api:
             read_error=read_error,
             timeout=timeout,
             connect_timeout=timeout,
-            tls=tls_context(ca_file=config.client.ca_file, verify=not self._settings.ssl_no_verify),
+            tls=configured_tls(
+                ca_file=config.client.ca_file, verify=not self._settings.ssl_no_verify
+            ),
         )
 
     async def close(self) -> None:

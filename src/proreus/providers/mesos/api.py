@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from proreus.cloudprovider.errors import CloudError, ConfigError, Throttled, Unauthenticated
 from proreus.cloudprovider.refused import ErrorBody, Refused
 from proreus.cloudprovider.requests import Answer, Request, json_body
-from proreus.cloudprovider.rest import RestClient, tls_context
+from proreus.cloudprovider.rest import RestClient, configured_tls
 from proreus.providers.mesos.agents import (
     AgentsAnswer,
     FlagsAnswer,
@@ -78,7 +78,7 @@ class Api:
             read_error=_read_error,
             timeout=timeout,
             connect_timeout=timeout,
-            tls=tls_context(
+            tls=configured_tls(
                 ca_file=client.ca_file, cert_file=client.cert_file, key_file=client.key_file
             )
             if client.tls

@@ -12,7 +12,7 @@ from keystoneauth1.access import AccessInfoV3
 from proreus.cloudprovider.credential import Issued
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.requests import Request, json_body
-from proreus.cloudprovider.rest import USER_AGENT, tls_context
+from proreus.cloudprovider.rest import USER_AGENT, configured_tls
 from proreus.providers.nova.errors import read_error
 from proreus.providers.nova.services import Services
 from proreus.providers.openstack import metrics
@@ -64,7 +64,7 @@ class Api(Services[AccessInfoV3]):
             "read_error": read_error,
             "observe": lambda request: metrics.observed(request.name.partition(".")[2]),
             "timeout": timeout,
-            "tls": tls_context(
+            "tls": configured_tls(
                 ca_file=login.ca_file,
                 cert_file=login.cert_file,
                 key_file=login.key_file,

@@ -12,7 +12,7 @@ from proreus.cloudprovider.logins import Logins
 from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.requests import Request, form_body
-from proreus.cloudprovider.rest import RestClient, tls_context
+from proreus.cloudprovider.rest import RestClient, configured_tls
 from proreus.providers.ovirt.config import OVirtConfig
 from proreus.providers.ovirt.errors import BAD_CREDENTIALS, read_error, read_sso_error
 from proreus.providers.ovirt.machines import Machine, machine, machines
@@ -57,7 +57,7 @@ class Engine:
         self._credential: Credential[str] = Credential(self._login, now=context.now, headers=bearer)
         common: dict[str, Any] = {
             "timeout": config.client.timeout.total_seconds(),
-            "tls": tls_context(
+            "tls": configured_tls(
                 ca_file=self._connection.cafile, verify=not self._connection.insecure
             ),
         }

@@ -19,7 +19,7 @@ from proreus.cloudprovider.operations import finished
 from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.refused import Refused, cloud_error
 from proreus.cloudprovider.requests import Form, Request
-from proreus.cloudprovider.rest import RestClient, tls_context
+from proreus.cloudprovider.rest import RestClient, configured_tls
 from proreus.providers.photon.config import PhotonConfig
 from proreus.providers.photon.documents import (
     Auth,
@@ -81,7 +81,7 @@ class Api:
         self._networks = NETWORKS
         self._lightwave: Lightwave | None = None
         timeout = config.client.timeout.total_seconds()
-        tls = tls_context(ca_file=config.client.ca_file, verify=config.verifies)
+        tls = configured_tls(ca_file=config.client.ca_file, verify=config.verifies)
         credential = None
         if login is not None:
             self._lightwave = Lightwave(context, login, self._auth, tls=tls, timeout=timeout)

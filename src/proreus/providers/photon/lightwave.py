@@ -79,7 +79,7 @@ class Lightwave:
         login: Login,
         where: Callable[[], Awaitable[Auth]],
         *,
-        tls: "ssl.SSLContext",
+        tls: "ssl.SSLContext | None",
         timeout: float,
     ) -> None:
         """Keep the settings; send nothing yet.
@@ -88,7 +88,7 @@ class Lightwave:
             context: The framework's gate.
             login: The user whose tokens are issued.
             where: Returns where Lightwave is, by asking Photon Controller.
-            tls: The TLS settings of `tls_context`.
+            tls: The TLS settings of `configured_tls`.
             timeout: Seconds for a connection, and for an answer.
         """
         self._now = context.now

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from proreus.cloudprovider.credential import Issued
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.requests import Request, json_body
-from proreus.cloudprovider.rest import tls_context
+from proreus.cloudprovider.rest import configured_tls
 from proreus.providers.nova.services import Services
 from proreus.providers.rackspace.config import RackspaceConfig
 from proreus.providers.rackspace.errors import read_error
@@ -34,11 +34,10 @@ class Api(Services[Access]):
             ConfigError: A certificate or key file cannot be used.
         """
         self._settings = config.global_
-        ca_file = config.client.ca_file
         options: Mapping[str, Any] = {
             "read_error": read_error,
             "timeout": config.client.timeout.total_seconds(),
-            "tls": tls_context(ca_file=ca_file) if ca_file else None,
+            "tls": configured_tls(ca_file=config.client.ca_file),
         }
         url = identity_url(config.global_)
         super().__init__(context, url, lambda access: access.token.id, options)

@@ -13,7 +13,7 @@ from proreus.cloudprovider.errors import CloudError, ConfigError
 from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.requests import Request
-from proreus.cloudprovider.rest import RestClient, tls_context
+from proreus.cloudprovider.rest import RestClient, configured_tls
 from proreus.providers.rancher.config import RancherConfig
 from proreus.providers.rancher.errors import read_error
 from proreus.providers.rancher.versions import NEWEST_FIRST, V1, Version
@@ -53,7 +53,7 @@ class Api:
             read_error=read_error,
             timeout=timeout,
             connect_timeout=timeout,
-            tls=tls_context(ca_file=config.client.ca_file),
+            tls=configured_tls(ca_file=config.client.ca_file),
         )
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from proreus.cloudprovider.credential import Credential
 from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.requests import Request, json_body
-from proreus.cloudprovider.rest import RestClient, tls_context
+from proreus.cloudprovider.rest import RestClient, configured_tls
 from proreus.providers.vsphere.nsxt.config import Nsxt
 from proreus.providers.vsphere.nsxt.credentials import CloudToken, Password
 from proreus.providers.vsphere.nsxt.errors import read_error
@@ -48,7 +48,7 @@ class Api:
         Raises:
             ConfigError: A file that the cloud-config names cannot be used.
         """
-        tls = tls_context(
+        tls = configured_tls(
             ca_file=config.ca_file,
             cert_file=config.client_auth_cert_file,
             key_file=config.client_auth_key_file,

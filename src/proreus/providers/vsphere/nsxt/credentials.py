@@ -61,7 +61,7 @@ class Password:
     """
 
     def __init__(
-        self, config: Nsxt, context: "Context", *, timeout: float, tls: ssl.SSLContext
+        self, config: Nsxt, context: "Context", *, timeout: float, tls: ssl.SSLContext | None
     ) -> None:
         """Read the files of the Secret, if it holds the credentials.
 
