@@ -27,6 +27,7 @@ from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.kube.objects import KubeObject, Service
 
 EVERY_NAMESPACE: Final = "*"
 """The word for any namespace in the allow-list."""
@@ -244,3 +245,21 @@ def refusal(
             " the cloud-config asks for"
         )
     return ""
+
+
+def shown_by_others(
+    address: str, ref: LoadBalancerRef, services: Iterable[KubeObject]
+) -> list[Owner]:
+    """Return the Services of other namespaces that have an address by their status.
+
+    An address without a mark is not in use at every moment: their load balancer may be made anew.
+    """
+    if any(point.ip == address for point in ref.last_ingress):
+        return []
+    return [
+        Owner(ref.cluster.uid, "", one.metadata.namespace, one.metadata.name, one.metadata.uid)
+        for one in services
+        if isinstance(one, Service)
+        and one.metadata.namespace != ref.namespace
+        and any(point.ip == address for point in one.status.load_balancer.ingress)
+    ]

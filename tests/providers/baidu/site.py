@@ -21,13 +21,17 @@ CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
 
 
 def context(
-    cluster: ClusterIdentity = CLUSTER, events: Events | None = None, nodes: Iterable[Node] = ()
+    cluster: ClusterIdentity = CLUSTER,
+    events: Events | None = None,
+    nodes: Iterable[Node] = (),
+    services: Objects | None = None,
 ) -> Context:
+    every = {name: Objects() for name in BaiduCloud.needs}
     return Context(
         cluster,
         now=lambda: datetime.now(UTC),
         events=events or Events(),
-        listers={name: Objects(nodes if name == "nodes" else ()) for name in BaiduCloud.needs},
+        listers={**every, "nodes": Objects(nodes), "services": services or Objects()},
     )
 
 
@@ -42,13 +46,14 @@ async def started(
     cluster: ClusterIdentity = CLUSTER,
     events: Events | None = None,
     nodes: Iterable[Node] = (),
+    services: Objects | None = None,
     **config: Any,
 ) -> AsyncIterator[BaiduCloud]:
     """A started provider that speaks to the emulator."""
     provider = cloud(emulator.config(**config))
     provider.confirm = 1.0
     try:
-        await provider.start(context(cluster, events, nodes))
+        await provider.start(context(cluster, events, nodes, services))
         yield provider
     finally:
         await provider.close()

@@ -11,6 +11,7 @@ from proreus.kube.objects import ClientIPConfig, SessionAffinityConfig
 from proreus.providers.baidu.balancing.annotations import ADDED_EIP, ADDED_ID
 from proreus.testing.clock import virtual_time
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .emulator.server import LOST, Emulator, served
 from .lb_site import DNS, HTTP, HTTPS, NAME, UID, LBSite, lb_site
 from .site import CLUSTER, node, started
@@ -236,6 +237,36 @@ async def test_a_requested_address_that_cannot_be_had_is_refused(
         assert isinstance(answer, InvalidRequest)
         assert "spec.loadBalancerIP" in str(answer)
         assert not emulator.world.balancers
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+@virtual_time
+async def test_an_address_of_another_namespace_is_refused_while_nothing_holds_it(
+    *, is_listed: bool
+) -> None:
+    """It is unbound from one load balancer before it is bound to the next, and has no mark."""
+    known = Objects()
+    async with served() as emulator:
+        kept = emulator.world.add_eip()
+        allowed: Any = {"Tenants": {"Allow": [f"bank={kept}"]}} if is_listed else {}
+        async with lb_site(emulator, services=known, **allowed) as site:
+            await site.made(site.desired(load_balancer_ip=kept))
+            first = site.balancer()["blbId"]
+            asked = {"load-balancer-id": emulator.world.add_balancer(site.subnet, "mine")}
+            moving = site.desired(asked=asked, shown=kept, load_balancer_ip=kept)
+            theirs = site.desired(
+                HTTPS, uid=OTHER_UID, name="other", namespace="bank", load_balancer_ip=kept
+            )
+            known.by_key = {"shop/web": moving.service, "bank/other": theirs.service}
+            while emulator.world.eips[kept]["instanceId"] == first:
+                await site.wait(await site.ensure(moving))
+            answer = await site.settled(theirs)
+            if is_listed:
+                assert isinstance(answer, Ensured)
+                return
+            assert isinstance(answer, InvalidRequest)
+            assert "shop/web" in str(answer)
+            assert (await site.made(moving)).ingress[0].ip == kept
 
 
 async def test_the_bandwidth_is_changed_only_where_it_is_asked_for_and_ours(

@@ -33,7 +33,7 @@ class BaiduCloud(CloudProvider):
     name: ClassVar[str] = "cce"
     names: ClassVar[tuple[str, ...]] = ("baidu", "baiducloud")
     machine_of = staticmethod(parsed)
-    needs: frozenset[str] = frozenset({"endpoint_slices", "nodes"})
+    needs: frozenset[str] = frozenset({"endpoint_slices", "nodes", "services"})
     config_type: ClassVar[type[msgspec.Struct] | None] = BaiduConfig
 
     def __init__(self, config: msgspec.Struct | None) -> None:
@@ -63,7 +63,12 @@ class BaiduCloud(CloudProvider):
         self.instances = BaiduInstances(machines, region=config.region)
         self.load_balancers = from_verbs(
             BaiduLoadBalancers(
-                api, machines, config, context.listers["nodes"], confirm=self.confirm
+                api,
+                machines,
+                config,
+                context.listers["nodes"],
+                context.listers["services"],
+                confirm=self.confirm,
             )
         )
         self.routes = BaiduRoutes(

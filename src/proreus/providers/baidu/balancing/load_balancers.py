@@ -81,10 +81,11 @@ class BaiduLoadBalancers:
         machines: Machines,
         config: BaiduConfig,
         nodes: Lister[KubeObject],
+        services: Lister[KubeObject],
         *,
         confirm: float,
     ) -> None:
-        """Keep the client of the cloud, the reader of machines, the cloud-config, and all nodes.
+        """Keep the client of the cloud, machines, the cloud-config, all nodes and all Services.
 
         `confirm` is the provider's.
         """
@@ -92,7 +93,7 @@ class BaiduLoadBalancers:
         self._nodes = nodes
         self._config = config
         self._inputs = (config.cluster_id, config.subnet_id, config.vpc_id, config.tenants)
-        self._reader = Reader(api, config)
+        self._reader = Reader(api, config, services)
         self._hosts = Recent(machines.by_id)
         self._work = Work(api, self._hosts)
         self._missed = Missed(confirm)

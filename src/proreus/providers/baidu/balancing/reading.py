@@ -8,8 +8,10 @@ import msgspec
 from msgspec.structs import replace
 
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.cloudprovider.ownership import Verdict, refusal
+from proreus.cloudprovider.ownership import Verdict, refusal, shown_by_others
+from proreus.kube.objects import KubeObject
 from proreus.providers.baidu.api import Api, Described
 from proreus.providers.baidu.balancing import documents, owners
 from proreus.providers.baidu.balancing.annotations import PREFIX
@@ -58,10 +60,11 @@ class Made(msgspec.Struct):
 class Reader:
     """A reader of load balancers and their parts."""
 
-    def __init__(self, api: Api, config: BaiduConfig) -> None:
-        """Keep the client of the cloud, and the cloud-config."""
+    def __init__(self, api: Api, config: BaiduConfig, services: Lister[KubeObject]) -> None:
+        """Keep the client of the cloud, the cloud-config, and all Services."""
         self._api = api
         self._config = config
+        self._services = services
 
     async def balancers(self) -> list[Described]:
         """Return all load balancers of the region."""
@@ -207,6 +210,7 @@ class Reader:
         if holder in {str(one["blbId"]) for one in balancers}:
             return
         whose = owners.eip_owners(found, ref, self._config.cluster_id)
+        whose += shown_by_others(ip, ref, self._services.all())
         if why := refusal(whose, ref, self._config.tenants, (ip,)):
             raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
         if holder:

@@ -5,8 +5,8 @@ from typing import Final
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.cloudprovider.ownership import Owner, Tenants, refusal
-from proreus.kube.objects import KubeObject, Service
+from proreus.cloudprovider.ownership import Tenants, refusal, shown_by_others
+from proreus.kube.objects import KubeObject
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.annotations import SUBNET
 from proreus.providers.gce.balancing.desired import Desired, family_of
@@ -59,28 +59,10 @@ def check(
         problem = f"{others[0]} has it"
     else:
         owners = [one for one in (naming.owner_in(reserved.description),) if one is not None]
-        owners += _shown_by_others(asked, ref, services)
+        owners += shown_by_others(asked, ref, services)
         problem = refusal(owners, ref, tenants, (asked, reserved.name))
     if problem:
         raise InvalidRequest(f"spec.loadBalancerIP: {asked}: {problem}")
-
-
-def _shown_by_others(
-    address: str, ref: LoadBalancerRef, services: Iterable[KubeObject]
-) -> list[Owner]:
-    """Return the Services of other namespaces that have an address by their status.
-
-    Nothing uses a reserved address for the moment in which their forwarding rule is made anew.
-    """
-    if any(point.ip == address for point in ref.last_ingress):
-        return []
-    return [
-        Owner(ref.cluster.uid, "", one.metadata.namespace, one.metadata.name, one.metadata.uid)
-        for one in services
-        if isinstance(one, Service)
-        and one.metadata.namespace != ref.namespace
-        and any(point.ip == address for point in one.status.load_balancer.ingress)
-    ]
 
 
 def check_subnetworks(
