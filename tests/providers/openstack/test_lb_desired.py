@@ -19,8 +19,8 @@ from proreus.providers.openstack.octavia.annotations import (
     selector,
 )
 from proreus.providers.openstack.octavia.desired import desired_balancer
-from proreus.providers.openstack.octavia.networks import matching
 from proreus.providers.openstack.octavia.parts import Listener, Monitor
+from proreus.providers.openstack.octavia.subnets import matching
 
 from .wire import CLUSTER, node, uuid
 

@@ -28,7 +28,7 @@ from .balancing import (
     lives,
     of_a_namesake,
 )
-from .wire import CLUSTER, Json, started, uuid
+from .wire import CLUSTER, Json, context, started, uuid
 
 OTHER = ClusterIdentity("prod", "0b5e3a1c-0000-4000-8000-000000000002")
 NAMESAKE = ClusterIdentity(CLUSTER.name, OTHER.uid)
@@ -571,6 +571,47 @@ async def test_of_two_namespaces_that_name_one_address_at_once_none_takes_it_fro
         Ensured if isinstance(one, Ensured) else InvalidRequest for one in first
     ]
     assert site.octavia.of["floatingips"][id_]["port_id"] == holder
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+@virtual_time
+async def test_an_address_of_another_namespace_is_refused_while_its_load_balancer_is_made_anew(
+    *, is_listed: bool
+) -> None:
+    """Who deletes a load balancer frees its floating IP, and one made by hand has no mark."""
+    async with balancing() as site:
+        id_ = kept_address(site, "for the shop")
+        own = known(site.service(load_balancer_ip=ADDRESS), ADDRESS)
+        theirs = site.service(name="c", namespace="thief", load_balancer_ip=ADDRESS)
+        sections = f"[Tenants]\nallow = thief={ADDRESS}\n" if is_listed else ""
+        config = site.wire.config(sections=sections)
+        async with started(config, context(services=[own, theirs])) as provider:
+            await lives(site, provider, own)
+            assert isinstance(await site.ensure(provider, theirs), InvalidRequest)
+            for kind in ("loadbalancers", "listeners"):
+                site.octavia.of[kind].clear()
+            site.octavia.of["floatingips"][id_]["port_id"] = None
+            answer = await site.ensure(provider, theirs)
+            if is_listed:
+                assert isinstance(answer, Ensured)
+                return
+            assert isinstance(answer, InvalidRequest)
+            assert "it belongs to the Service shop/web" in str(answer)
+            assert (await site.ensure(provider, own)).ingress[0].ip == ADDRESS
+
+
+async def test_an_internal_address_of_another_namespace_is_refused_while_nothing_has_it(
+    site: Balancing,
+) -> None:
+    """Its load balancer was deleted by hand, and is made anew."""
+    own = known(site.service({INTERNAL: "true"}), "10.0.0.77")
+    asked = {"name": "c", "namespace": "thief", "load_balancer_ip": "10.0.0.77"}
+    theirs = site.service({INTERNAL: "true"}, **asked)
+    async with started(site.wire.config(), context(services=[own, theirs])) as provider:
+        answer = await site.ensure(provider, theirs)
+    assert isinstance(answer, InvalidRequest)
+    assert "10.0.0.77: it belongs to the Service shop/web" in str(answer)
+    assert not site.octavia.of["loadbalancers"]
 
 
 async def test_an_address_that_the_status_shows_stays_whosesoever_it_is(site: Balancing) -> None:

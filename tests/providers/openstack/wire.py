@@ -22,7 +22,7 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.refused import cloud_error
 from proreus.cloudprovider.requests import Answer, Request
-from proreus.kube.objects import KubeObject, Node
+from proreus.kube.objects import KubeObject, Node, Service
 from proreus.providers.nova.errors import read_error
 from proreus.providers.openstack import OpenStackCloud
 from proreus.providers.openstack.config import OpenStackConfig
@@ -538,12 +538,14 @@ async def served(
 
 
 def context(
-    now: Any = None, flags: Mapping[str, Any] | None = None, nodes: Iterable[Node] = ()
+    now: Any = None,
+    flags: Mapping[str, Any] | None = None,
+    nodes: Iterable[Node] = (),
+    services: Iterable[Service] = (),
 ) -> Context:
     now = now or (lambda: datetime.now(UTC))
-    return Context(
-        CLUSTER, now=now, events=Events(), listers={"nodes": Objects(nodes)}, flags=flags or {}
-    )
+    listers = {"nodes": Objects(nodes), "services": Objects(services)}
+    return Context(CLUSTER, now=now, events=Events(), listers=listers, flags=flags or {})
 
 
 def cloud(text: str) -> OpenStackCloud:

@@ -46,7 +46,7 @@ class OpenStackCloud(CloudProvider):
     name: ClassVar[str] = "openstack"
     machine_of = staticmethod(machine_of)
     config_type: ClassVar[type[msgspec.Struct] | None] = OpenStackConfig
-    needs: frozenset[str] = frozenset({"nodes"})
+    needs: frozenset[str] = frozenset({"nodes", "services"})
     flags: ClassVar[Mapping[str, ProviderFlag]] = MappingProxyType(
         {
             "user-agent": ProviderFlag(
@@ -94,7 +94,8 @@ class OpenStackCloud(CloudProvider):
         )
         self.volumes = per_volume(OpenStackVolumes(self._api).labels)
         if self._config.load_balancer.enabled:
-            networks = Networks(self._api, reader, self._config.tenants)
+            services = context.listers["services"]
+            networks = Networks(self._api, reader, self._config.tenants, services)
             groups = SecurityGroups(self._api, reader, self._config.load_balancer)
             nodes = context.listers["nodes"]
 

@@ -1,15 +1,15 @@
 """Find networks and subnets for load balancers in Neutron, and keep floating IPs."""
 
-import fnmatch
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.lookups import most_first
-from proreus.cloudprovider.ownership import Tenants, refusal
+from proreus.cloudprovider.ownership import Tenants, refusal, shown_by_others
 from proreus.cloudprovider.refused import Reason, Refused
+from proreus.kube.objects import KubeObject
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.services import Parameters
 from proreus.providers.openstack.api import Api
@@ -25,6 +25,7 @@ from proreus.providers.openstack.octavia.floating import (
     owner,
 )
 from proreus.providers.openstack.octavia.owners import reserved_for
+from proreus.providers.openstack.octavia.subnets import matching
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
 _VERSIONS = {"IPv4": 4, "IPv6": 6}
@@ -38,11 +39,14 @@ _FLOATING = ("floating-network-id", _FLOATING_SUBNET)
 class Networks:
     """The part of Neutron that load balancers need."""
 
-    def __init__(self, api: Api, reader: Reader, tenants: Tenants) -> None:
-        """Keep the client of Neutron, and `tenants`, by which Services may name objects."""
+    def __init__(
+        self, api: Api, reader: Reader, tenants: Tenants, services: Lister[KubeObject]
+    ) -> None:
+        """Keep the client of Neutron, who may name what (`tenants`), and all Services."""
         self._api = api
         self._reader = reader
         self._tenants = tenants
+        self._services = services
         self._versions: dict[str, int] = {}
 
     async def subnet(self, lb: LoadBalancer, options: Options, family: str) -> str:
@@ -197,7 +201,8 @@ class Networks:
         address = lb.requested_address
         for floating in found:
             mark = owner(floating)
-            owners, names = (mark,) if mark is not None else (), (id_of(floating), address)
+            owners, names = [mark] if mark is not None else [], (id_of(floating), address)
+            owners += shown_by_others(address, lb.ref, self._services.all())
             problem = ""
             if not is_shown(floating, lb.ref):
                 problem = refusal(owners, lb.ref, self._tenants, names)
@@ -247,14 +252,18 @@ class Networks:
             raise InvalidRequest("; ".join(problems))
 
     async def check_address(self, lb: LoadBalancer, address: str, network: str) -> None:
-        """Refuse an address that a Service asks for in a network where others answer for it.
+        """Refuse an address that a Service asks for in a network where it is others'.
 
         Raises:
-            InvalidRequest: It is a virtual address of somebody's port.
+            InvalidRequest: It is a virtual address of somebody's port, or in the status of another
+                namespace's Service.
             CloudError: Neutron gives no usable answer.
         """
-        is_listed = self._tenants.lists(lb.ref.namespace, (address,))
-        if not is_listed and (problem := await self._virtual(network, (address,))):
+        if self._tenants.lists(lb.ref.namespace, (address,)):
+            return
+        others = shown_by_others(address, lb.ref, self._services.all())
+        problem = refusal(others, lb.ref, self._tenants, (address,)) if others else ""
+        if problem := problem or await self._virtual(network, (address,)):
             raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
 
     async def _virtual_port(self, lb: LoadBalancer, port: Described) -> str:
@@ -373,28 +382,3 @@ def _subnet_of(wires: Wires, address: str) -> str:
     fixed_ips = (fixed for port in ports for fixed in port.get("fixed_ips") or ())
     same = (str(one["subnet_id"]) for one in fixed_ips if str(one["ip_address"]) == address)
     return next(same, "")
-
-
-def matching(subnets: Iterable[Described], floating: Floating) -> list[Described]:
-    """Return the subnets whose name or tags match, in the order of their names.
-
-    A name is a pattern with `*` and `?`, or after `~` a regular expression; `!` in front of either
-    means all others. Tags are separated by commas: all of them, or after `!` all but these.
-    """
-    ordered = sorted(subnets, key=lambda subnet: str(subnet.get("name", "")))
-    return [subnet for subnet in ordered if _matches(subnet, floating)]
-
-
-def _matches(subnet: Described, floating: Floating) -> bool:
-    if floating.subnet:
-        pattern = floating.subnet
-        is_other = pattern.startswith("!")
-        pattern = pattern.removeprefix("!")
-        if pattern.startswith("~"):
-            found = re.search(pattern[1:], str(subnet.get("name", ""))) is not None
-        else:
-            found = fnmatch.fnmatchcase(str(subnet.get("name", "")), pattern)
-        return found != is_other
-    tags = floating.subnet_tags
-    desired = {tag.strip() for tag in tags.removeprefix("!").split(",") if tag.strip()}
-    return (desired <= set(subnet.get("tags") or ())) != tags.startswith("!")
