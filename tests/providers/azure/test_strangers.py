@@ -276,6 +276,32 @@ async def test_an_internal_address_that_is_shared_already_is_shared_on(azure: Em
         assert isinstance(found["web-3"], InvalidRequest)
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_an_internal_address_of_another_namespace_is_refused_while_nothing_has_it(
+    azure: Emulator, *, is_listed: bool
+) -> None:
+    """Its load balancer was deleted by hand, and Services get another one by and by."""
+    nodes = machines(azure)
+    inner = {"azure-load-balancer-internal": "true", "azure-load-balancer-ipv4": "10.9.0.77"}
+    inner["azure-load-balancer-internal-subnet"] = "apps"
+    first = service(annotations=inner, ingress=["10.9.0.77"])
+    thief = service(2, inner, [ServicePort(443, "https", node_port=30443)], namespace="other")
+    services = Objects()
+    known = context(nodes=nodes)
+    known.listers = {**known.listers, "services": services}
+    tenants = {"tenants": {"allow": ["other=10.9.0.77"]}} if is_listed else {}
+    async with started(azure, known, **tenants) as provider:
+        await ensure(provider, nodes, service(3, {"azure-load-balancer-internal": "true"}))
+        services.by_key = {"shop/web-1": first, "other/web-2": thief}
+        found = await answers(provider, nodes, thief)
+        if is_listed:
+            assert isinstance(found["web-2"], Ensured)
+            return
+        assert isinstance(found["web-2"], InvalidRequest)
+        assert "shop" in str(found["web-2"])
+        assert await ensure(provider, nodes, first) == {"web-1": ["10.9.0.77"]}
+
+
 async def test_an_internal_address_that_outlives_its_service_is_its_users_still(
     azure: Emulator,
 ) -> None:
