@@ -21,13 +21,17 @@ SCHEME = "rackspace://"
 
 
 def context(
-    hooks: CallHooks | None = None, cluster: ClusterIdentity = CLUSTER, nodes: Iterable[Node] = ()
+    hooks: CallHooks | None = None,
+    cluster: ClusterIdentity = CLUSTER,
+    nodes: Iterable[Node] = (),
+    services: Objects | None = None,
 ) -> Context:
+    every = {name: Objects() for name in RackspaceCloud.needs}
     return Context(
         cluster,
         now=lambda: datetime.now(UTC),
         events=Events(),
-        listers={name: Objects(nodes if name == "nodes" else ()) for name in RackspaceCloud.needs},
+        listers={**every, "nodes": Objects(nodes), "services": services or Objects()},
         hooks=hooks,
     )
 
@@ -44,12 +48,14 @@ async def started(
     cluster: ClusterIdentity = CLUSTER,
     region: str = REGION,
     nodes: Iterable[Node] = (),
+    *,
+    services: Objects | None = None,
 ) -> AsyncIterator[RackspaceCloud]:
     """A started provider that speaks to the emulator; the calls of its start are forgotten."""
     provider = cloud(emulator.config(sections, region))
     provider.confirm = 1.0
     try:
-        await provider.start(context(cluster=cluster, nodes=nodes))
+        await provider.start(context(cluster=cluster, nodes=nodes, services=services))
         emulator.calls.clear()
         yield provider
     finally:

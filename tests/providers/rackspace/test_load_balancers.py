@@ -13,6 +13,7 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest, Throttled, 
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ServicePort
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .emulator.faults import LOST
 from .emulator.server import Emulator, served
 from .lb_site import DNS, HTTP, HTTPS, NAME, UID, LBSite, lb_site
@@ -361,6 +362,32 @@ async def test_of_two_namespaces_that_name_one_address_at_once_the_first_one_has
         first = await asyncio.gather(*map(site.settled, rivals))
         assert {type(one) for one in first} == {Ensured, InvalidRequest}
         assert len(site.shown()) == 2
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_an_address_of_another_namespace_is_refused_while_its_load_balancers_are_made_anew(
+    emulator: Emulator, *, is_listed: bool
+) -> None:
+    """Somebody has deleted them by hand; the one that was made by hand has no mark."""
+    known = Objects()
+    site = LBSite(emulator)
+    ip = site.by_hand()["virtualIps"][0]["address"]
+    site.clb.finish()
+    sections = f"[Tenants]\nallow = bank={ip}\n" if is_listed else ""
+    async with started(emulator, sections, services=known) as site.provider:
+        await site.made(site.desired(HTTP, load_balancer_ip=ip))
+        own = site.desired(HTTP, load_balancer_ip=ip, shown=[ip])
+        other = "5e000000-0000-4000-8000-000000000002"
+        theirs = site.desired(HTTPS, uid=other, namespace="bank", load_balancer_ip=ip)
+        known.by_key = {"shop/web": own.service, "bank/web": theirs.service}
+        site.by_name(TCP80)["status"] = "DELETED"
+        answer = await site.settled(theirs)
+        if is_listed:
+            assert isinstance(answer, Ensured)
+            return
+        assert isinstance(answer, InvalidRequest)
+        assert "it belongs to the Service shop/web" in str(answer)
+        assert (await site.made(own)).ingress[0].ip == ip
 
 
 async def test_no_address_comes_with_a_named_one_that_others_use(emulator: Emulator) -> None:

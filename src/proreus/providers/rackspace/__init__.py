@@ -32,7 +32,7 @@ class RackspaceCloud(CloudProvider):
     name: ClassVar[str] = "rackspace"
     machine_of = staticmethod(parsed)
     config_type: ClassVar[type[msgspec.Struct] | None] = RackspaceConfig
-    needs: frozenset[str] = frozenset({"endpoint_slices", "nodes"})
+    needs: frozenset[str] = frozenset({"endpoint_slices", "nodes", "services"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config.
@@ -63,6 +63,11 @@ class RackspaceCloud(CloudProvider):
         if self._config.cloud_load_balancers.enabled:
             self.load_balancers = from_verbs(
                 RackspaceLoadBalancers(
-                    api, servers, self._config, context.listers["nodes"], confirm=self.confirm
+                    api,
+                    servers,
+                    self._config,
+                    context.listers["nodes"],
+                    context.listers["services"],
+                    confirm=self.confirm,
                 )
             )

@@ -34,7 +34,7 @@ from proreus.cloudprovider.load_balancers import (
 )
 from proreus.cloudprovider.lookups import check_nodes_shown, check_shown
 from proreus.cloudprovider.mark_forms import owner_of
-from proreus.cloudprovider.ownership import refusal
+from proreus.cloudprovider.ownership import refusal, shown_by_others
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.cloudprovider.waits import Missed, Waits, Working
 from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
@@ -100,15 +100,17 @@ class RackspaceLoadBalancers:
         servers: Servers,
         config: RackspaceConfig,
         nodes: Lister[KubeObject],
+        services: Lister[KubeObject],
         *,
         confirm: float,
     ) -> None:
-        """Keep the client of Rackspace, the reader of servers, the cloud-config, and all nodes.
+        """Keep the client of Rackspace, servers, the cloud-config, all nodes and all Services.
 
         `confirm` is the provider's.
         """
         self._servers = servers
         self._nodes = nodes
+        self._services = services
         self._missed = Missed(confirm)
         self._balancers = Balancers(api)
         self._config = config
@@ -266,16 +268,23 @@ class RackspaceLoadBalancers:
         if new := {vip.id for vip in of_kind} - ours:
             # Who has another address of that load balancer need not have the one that is named.
             users = (one for one in listed if not new.isdisjoint(vip.id for vip in vips(one)))
-            await self._check_users(lb, holders, users)
+            await self._check_users(lb, holders, users, {vip.address for vip in of_kind})
         return frozenset(vip.id for vip in of_kind)
 
     async def _check_users(
-        self, lb: LoadBalancer, holders: Iterable[Described], users: Iterable[Described]
+        self,
+        lb: LoadBalancer,
+        holders: Iterable[Described],
+        users: Iterable[Described],
+        ips: Iterable[str],
     ) -> None:
         """Refuse addresses that a Service may not begin to use, being those of others."""
         details = (await self._balancers.details(int(one["id"]) for one in users)).values()
         found = [owner_of(marks_of(one)) for one in details if one is not None]
         named = [one for one in found if one is not None]
+        # Load balancers with marks may be missing: deleted by hand, and to be made anew.
+        for ip in ips:
+            named += shown_by_others(ip, lb.ref, self._services.all())
         names = (lb.requested_address, *(str(one["id"]) for one in holders))
         if why := refusal(named, lb.ref, self._config.tenants, names):
             raise InvalidRequest(
