@@ -269,6 +269,24 @@ async def test_an_address_of_another_namespace_is_refused_while_nothing_holds_it
             assert (await site.made(moving)).ingress[0].ip == kept
 
 
+@pytest.mark.parametrize("verb", ["made", "deleted"])
+async def test_an_address_that_somebody_binds_elsewhere_at_that_very_moment_stays_there(
+    verb: str, emulator: Emulator
+) -> None:
+    async with lb_site(emulator) as site:
+        former, kept = emulator.world.add_eip(), emulator.world.add_eip()
+        machine = site.machines[0]
+
+        def moved() -> None:
+            emulator.world.let_go(former)
+            emulator.world.hold(former, machine)
+
+        await site.made(site.desired(load_balancer_ip=former))
+        emulator.meanwhile["createTCPListener" if verb == "made" else "listEips"] = moved
+        await getattr(site, verb)(site.desired(HTTP, HTTPS, load_balancer_ip=kept))
+        assert emulator.world.eips[former]["instanceId"] == machine
+
+
 async def test_the_bandwidth_is_changed_only_where_it_is_asked_for_and_ours(
     emulator: Emulator,
 ) -> None:

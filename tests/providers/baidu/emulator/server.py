@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -67,6 +67,8 @@ class Emulator:
         self.calls: Counter[str] = Counter()
         self.log: list[tuple[str, list[str], Mapping[str, str], Json]] = []
         self.failures: dict[str, Failure] = {}
+        self.meanwhile: dict[str, Callable[[], object]] = {}
+        """What somebody else does right after the next request of an operation."""
         self.missing: set[str] = set()
         """Requests that are no operation."""
         self._interval = (0.0, 0)
@@ -98,6 +100,8 @@ class Emulator:
             if failure is not None and not failure.after_effect:
                 raise Refusal(failure.status, failure.code)
             answer = self._answer(operation, ids, request, content)
+            if meanwhile := self.meanwhile.pop(operation, None):
+                meanwhile()
             if failure is not None:
                 raise Refusal(failure.status, failure.code)
         except Refusal as refusal:

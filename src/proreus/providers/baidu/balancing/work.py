@@ -64,16 +64,30 @@ class Work:
             Working: The step's effect takes a while, or the cloud is busy with another change.
             CloudError: The cloud refuses, or does not answer.
         """
-        del observed
         call = step.call
         if isinstance(call, Wait):
             raise Working(call.reason)
         # Changes of one load balancer are not made side by side: the cloud refuses some of them.
         async with self._turns.setdefault(uid, asyncio.Lock()):
+            if call.operation == "unbindEip":
+                await self._check_holder(call.ids[0], observed)
             await self.send(uid, call)
         if OPERATIONS[call.operation].settles:
             raise Working(f"the cloud works on {call.operation}")
         return step.after
+
+    async def _check_holder(self, ip: str, observed: Observed) -> None:
+        """Look once more at what has an address: whatever that is, the cloud unbinds it.
+
+        Raises:
+            Working: Somebody has bound it to something else since it was observed.
+            CloudError: The cloud does not answer.
+        """
+        before = observed.eip(ip)
+        for one in await self._api.listed("listEips", "eipList", eip=ip):
+            holder = str(one.get("instanceId") or "")
+            if before is not None and holder not in {before.holder, ""}:
+                raise Working(f"somebody else has bound {ip}: it is looked up once more")
 
     async def send(self, uid: str, call: Call) -> None:
         """Make a call for a Service; to delete a part that is gone already is no error.
