@@ -720,6 +720,30 @@ async def test_of_two_namespaces_that_name_one_port_at_once_the_first_one_has_it
     assert site.octavia.only("loadbalancers")["vip_port_id"] == free["id"]
 
 
+@pytest.mark.parametrize("kept", ["another tenant's", "nobody's", "nobody's, but shown", "own"])
+async def test_a_port_with_a_floating_address_of_others_is_refused(
+    site: Balancing, kept: str
+) -> None:
+    """A port that was given outlives its load balancer, and a floating IP that is kept stays on."""
+    free = {**site.wire.ports[0], "id": uuid(802), "device_id": "", "device_owner": ""}
+    site.wire.ports.append(free)
+    text = {"another tenant's": kept_by("bank", "db"), "own": kept_by("shop", "old")}
+    id_ = kept_address(site, text.get(kept, "for whoever needs it"), free["id"])
+    before = dict(site.octavia.of["floatingips"][id_])
+    theirs = known(site.service(name="db", namespace="bank"), ADDRESS)
+    services = [theirs] if kept == "nobody's, but shown" else []
+    async with started(site.wire.config(), context(services=services)) as provider:
+        answer = await site.ensure(provider, site.service({f"{P}port-id": free["id"]}))
+    if kept in {"nobody's", "own"}:
+        assert [one.ip for one in answer.ingress] == [ADDRESS]
+        return
+    assert isinstance(answer, InvalidRequest)
+    assert f"{P}port-id" in str(answer)
+    assert "it belongs to the Service bank/db" in str(answer)
+    assert not site.octavia.of["loadbalancers"]
+    assert site.octavia.only("floatingips") == before
+
+
 MARKED: Mapping[str, tuple[list[str], bool]] = {
     "nobody's": ([], True),
     "the cluster's": ([f"proreus/cluster-uid={CLUSTER.uid}"], True),

@@ -245,7 +245,7 @@ class Networks:
                     user = described.get("device_owner") or "a device"
                     problem = f"port {id_} is in use by {user}: give a free port"
                 if not problem and name == "port-id":
-                    problem = await self._virtual_port(lb, described)
+                    problem = await self._reached_at(lb, described)
             if problem:
                 problems.append(f"annotation {PREFIX}{name}: {problem}")
         if problems:
@@ -266,11 +266,25 @@ class Networks:
         if problem := problem or await self._virtual(network, (address,)):
             raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
 
-    async def _virtual_port(self, lb: LoadBalancer, port: Described) -> str:
-        if self._tenants.lists(lb.ref.namespace, (id_of(port),)):
+    async def _reached_at(self, lb: LoadBalancer, port: Described) -> str:
+        """Return why a Service may not be reached at a free port: its addresses are others'.
+
+        A port that was given outlives its load balancer, and a floating IP may stay at it.
+        """
+        names, owners = [id_of(port)], []
+        if self._tenants.lists(lb.ref.namespace, names):
             return ""
         addresses = [str(one["ip_address"]) for one in port.get("fixed_ips") or ()]
-        return await self._virtual(str(port.get("network_id") or ""), addresses)
+        if problem := await self._virtual(str(port.get("network_id") or ""), addresses):
+            return problem
+        if (floating := await self.at_port(id_of(port))) is not None:
+            addresses.append(str(floating["floating_ip_address"]))
+            names += (id_of(floating), addresses[-1])
+            mark = owner(floating)
+            owners = [mark] if mark is not None and not is_shown(floating, lb.ref) else []
+        for one in addresses:
+            owners += shown_by_others(one, lb.ref, self._services.all())
+        return refusal(owners, lb.ref, self._tenants, names) if owners else ""
 
     async def _virtual(self, network: str, addresses: Collection[str]) -> str:
         """Return why nobody may have one of these addresses; "" if a load balancer may.
