@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.load_balancers import Done
+from proreus.cloudprovider.load_balancers import Done, Ensured
 from proreus.kube.objects import (
     LoadBalancerIngress,
     LoadBalancerStatus,
@@ -163,6 +163,26 @@ async def test_an_address_of_another_namespace_is_refused_while_its_rule_is_made
         assert isinstance(answer, InvalidRequest)
         assert "shop/web" in str(answer)
         assert (await lbs.ensured(lbs.desired(edited))).ingress[0].ip == address
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_an_internal_address_of_another_namespace_is_refused_while_nothing_has_it(
+    gce: Gce, *, is_listed: bool
+) -> None:
+    """It need not be reserved; somebody has deleted the forwarding rule, which is made anew."""
+    known = Objects()
+    sections = PATIENT + (f"[Tenants]\nallow = bank={ASKED}\n" if is_listed else "")
+    async with balancing(gce, "", sections, services=known) as lbs:
+        own = shown(lbs.service(annotations=INTERNAL, load_balancer_ip=ASKED), ASKED)
+        theirs = of_bank(lbs.service(annotations=INTERNAL, load_balancer_ip=ASKED, **SECOND))
+        known.by_key = {"shop/web": own, "bank/second": theirs}
+        answer = await lbs.answer(lbs.desired(theirs))
+        if is_listed:
+            assert isinstance(answer, Ensured)
+            return
+        assert isinstance(answer, InvalidRequest)
+        assert "shop/web" in str(answer)
+        assert (await lbs.ensured(lbs.desired(own))).ingress[0].ip == ASKED
 
 
 def keep_elsewhere(lbs: Balancing, address: str) -> None:

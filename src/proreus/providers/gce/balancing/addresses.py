@@ -45,10 +45,11 @@ def check(
     rule, reserved = observed.rule(want.name), observed.reserved.get(want.family)
     if rule is not None and rule.ip == asked:
         return
+    shown, problem = shown_by_others(asked, ref, services), ""
     if desired.internal and reserved is None:
-        return  # any free address of the subnetwork will do
-    problem = ""
-    if reserved is None:
+        # Any free address of the subnetwork will do.
+        problem = refusal(shown, ref, tenants, (asked,)) if shown else ""
+    elif reserved is None:
         problem = "it is not reserved in the region: reserve it, or leave the field out"
     elif want.network_tier not in {"", reserved.network_tier}:
         problem = (
@@ -59,8 +60,7 @@ def check(
         problem = f"{others[0]} has it"
     else:
         owners = [one for one in (naming.owner_in(reserved.description),) if one is not None]
-        owners += shown_by_others(asked, ref, services)
-        problem = refusal(owners, ref, tenants, (asked, reserved.name))
+        problem = refusal([*owners, *shown], ref, tenants, (asked, reserved.name))
     if problem:
         raise InvalidRequest(f"spec.loadBalancerIP: {asked}: {problem}")
 
