@@ -20,13 +20,17 @@ CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
 
 
 def context(
-    hooks: CallHooks | None = None, cluster: ClusterIdentity = CLUSTER, nodes: Iterable[Node] = ()
+    hooks: CallHooks | None = None,
+    cluster: ClusterIdentity = CLUSTER,
+    nodes: Iterable[Node] = (),
+    services: Objects | None = None,
 ) -> Context:
+    every = {name: Objects() for name in CloudStackCloud.needs}
     return Context(
         cluster,
         now=lambda: datetime.now(UTC),
         events=Events(),
-        listers={name: Objects(nodes if name == "nodes" else ()) for name in CloudStackCloud.needs},
+        listers={**every, "nodes": Objects(nodes), "services": services or Objects()},
         hooks=hooks,
     )
 
@@ -43,12 +47,14 @@ async def started(
     sections: str = "",
     cluster: ClusterIdentity = CLUSTER,
     nodes: Iterable[Node] = (),
+    *,
+    services: Objects | None = None,
 ) -> AsyncIterator[CloudStackCloud]:
     """A started provider that speaks to the emulator; the calls of its start are forgotten."""
     provider = cloud(emulator.config(extra, sections))
     provider.confirm = 1.0
     try:
-        await provider.start(context(cluster=cluster, nodes=nodes))
+        await provider.start(context(cluster=cluster, nodes=nodes, services=services))
         emulator.calls.clear()
         yield provider
     finally:

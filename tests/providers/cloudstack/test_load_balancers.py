@@ -30,6 +30,7 @@ from proreus.kube.objects import (
 from proreus.providers.cloudstack.balancing.annotations import ASSOCIATED
 from proreus.providers.cloudstack.balancing.owners import CLAIM
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .emulator.refusals import Refusal
 from .emulator.server import Emulator, served
 from .lb_site import DNS, HTTP, HTTPS, NAME, UID, LBSite, lb_site
@@ -334,6 +335,34 @@ async def test_an_address_that_two_services_share_goes_with_the_last_one(
         assert marks[MARK_SERVICE_UID] == OTHER_UID
         await site.deleted(second)
         assert site.is_empty()
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["given up", "asked for"])
+async def test_a_port_of_a_shared_address_stays_a_service_s_while_its_rule_is_made_anew(
+    emulator: Emulator, *, is_asked: bool
+) -> None:
+    """Before 4.22 CloudStack changes no sources; an address that was made by hand has no mark."""
+    emulator.world.version, ip, known = "4.20.1.0", "203.0.113.7", Objects()
+    site = LBSite(emulator)
+    site.give(ip)
+    async with started(emulator, services=known) as site.provider:
+        await site.made(site.desired(load_balancer_ip=ip))
+        theirs = site.desired(uid=OTHER_UID, namespace="evil", load_balancer_ip=ip)
+        assert "conflicts" in str(await site.settled(theirs))
+        own = site.desired(asked={"source-cidrs": "192.0.2.0/24"}, load_balancer_ip=ip, shown=ip)
+        emulator.fail("createLoadBalancerRule")
+        assert isinstance(await site.settled(own), CloudError)
+        assert not site.rules()
+        left = own if is_asked else site.desired(HTTPS, load_balancer_ip=ip, shown=ip)
+        known.by_key = {"shop/web": left.service, "evil/web": theirs.service}
+        answer = await site.settled(theirs)
+        if not is_asked:
+            assert isinstance(answer, Ensured)
+            return
+        assert isinstance(answer, CloudError)
+        assert f"port 80 of {ip} is that of the Service shop/" in str(answer)
+        await site.made(own)
+        assert set(site.rules()) == {f"{own.ref.name}-tcp-80"}
 
 
 def forwarded(site: LBSite, ip_id: str) -> None:

@@ -33,7 +33,7 @@ class CloudStackCloud(CloudProvider):
     name: ClassVar[str] = "cloudstack"
     names: ClassVar[tuple[str, ...]] = ("external-cloudstack",)
     machine_of = staticmethod(parsed)
-    needs: frozenset[str] = frozenset({"endpoint_slices", "nodes"})
+    needs: frozenset[str] = frozenset({"endpoint_slices", "nodes", "services"})
     config_type: ClassVar[type[msgspec.Struct] | None] = CloudStackConfig
 
     def __init__(self, config: msgspec.Struct | None) -> None:
@@ -67,7 +67,12 @@ class CloudStackCloud(CloudProvider):
         )
         self.load_balancers = from_verbs(
             CloudStackLoadBalancers(
-                api, machines, self._config, context.listers["nodes"], confirm=self.confirm
+                api,
+                machines,
+                self._config,
+                context.listers["nodes"],
+                context.listers["services"],
+                confirm=self.confirm,
             )
         )
         self.volumes = per_volume(CloudStackVolumes(api, region=self._config.global_.region).labels)

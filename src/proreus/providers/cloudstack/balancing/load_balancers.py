@@ -6,10 +6,11 @@ moment is answered with `Pending`.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import MARK_FINGERPRINT, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
@@ -26,6 +27,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.cloudprovider.lookups import Recent, check_nodes_shown
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.cloudprovider.ports import Key, Ports
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge
 from proreus.cloudprovider.waits import Missed, Working
@@ -45,8 +47,8 @@ from proreus.providers.cloudstack.balancing.desired import (
     placed,
 )
 from proreus.providers.cloudstack.balancing.elsewhere import check_elsewhere
-from proreus.providers.cloudstack.balancing.parts import Address, Desired, Observed
-from proreus.providers.cloudstack.balancing.plan import deletion, plan
+from proreus.providers.cloudstack.balancing.parts import Address, Desired, Observed, Rule
+from proreus.providers.cloudstack.balancing.plan import REVOKED, deletion, plan
 from proreus.providers.cloudstack.balancing.preview import after, part_changes
 from proreus.providers.cloudstack.balancing.reading import Reader
 from proreus.providers.cloudstack.config import CloudStackConfig
@@ -106,16 +108,18 @@ class CloudStackLoadBalancers:
         machines: Machines,
         config: CloudStackConfig,
         nodes: Lister[KubeObject],
+        services: Lister[KubeObject],
         *,
         confirm: float,
     ) -> None:
-        """Keep the client of CloudStack, the reader of machines, the config, and all nodes.
+        """Keep the client of CloudStack, machines, the config, all nodes and all Services.
 
         `confirm` is the provider's.
         """
         self._api = api
         self._machines = machines
         self._nodes = nodes
+        self._ports = Ports(services)
         self._inputs = (config.tenants,)
         claims = Claims(api)
         self._reader = Reader(api, config.tenants, claims)
@@ -178,6 +182,7 @@ class CloudStackLoadBalancers:
                 by_service.setdefault(uids.pop(), []).append(one)
         for uid, described in by_service.items():
             rules = [documents.rule(one, _ref(cluster, uid), ()) for one in described]
+            self._ports.note(uid, _ports(rules))
             made_from, _, shown = owners.record_of(described).partition(".")
             is_valid = bool(shown) and shown == documents.visible(rules)
             service = owners.service_of(described)
@@ -201,6 +206,7 @@ class CloudStackLoadBalancers:
         take = functools.partial(self._commands.take, lb.ref, case.desired.network)
         steps = functools.partial(plan, case.desired)
         observed = await converge(case.observed, steps, take, before=record.kept.clear)
+        self._ports.note(lb.ref.uid, _ports(observed.rules))
         address = observed.address or Address("")
         ingress = (_ingress(options, address.ip),)
         is_named = address.is_ours and address.ip == lb.requested_address
@@ -216,6 +222,7 @@ class CloudStackLoadBalancers:
         check(lb, options, version)
         described = await self._reader.rules(lb.ref)
         rules = await self._reader.with_members(described, lb.ref)
+        self._ports.note(lb.ref.uid, _ports(rules))
         ids = {parsed(host.provider_id) for host in lb.hosts} - {None}
         machines = await self._hosts.find([id_ for id_ in ids if id_])
         place = placed(lb, machines, rules)
@@ -227,7 +234,31 @@ class CloudStackLoadBalancers:
             check_move(await self._reader.network(min(former)), network)
         desired = desired_balancer(lb, options, place, network, version)
         observed = await self._reader.observe(lb, rules, network)
+        if observed.address is not None:
+            self._check_ports(lb, observed.address, rules)
         return _Case(desired, observed, place, described)
+
+    def _check_ports(self, lb: LoadBalancer, address: Address, rules: Iterable[Rule]) -> None:
+        """Refuse ports that another Service had, and still asks for.
+
+        Raises:
+            CloudError: A port is another's; names it.
+        """
+
+        def asks(service: Service) -> bool:
+            shown = {point.ip for point in service.status.load_balancer.ingress}
+            return address.ip in {*shown, service.spec.load_balancer_ip}
+
+        own, uid = {*_ports(rules)}, lb.ref.uid
+        for one in lb.frontends:
+            key = one.protocol, one.port
+            other = self._ports.holder(uid, address.id, key, asks)
+            if other is not None and (address.id, key) not in own:
+                raise CloudError(
+                    f"port {one.port} of {address.ip} is that of the Service"
+                    f" {other.metadata.namespace}/{other.metadata.name}, whose rule is made anew:"
+                    " give another port or address"
+                )
 
     async def _keep(
         self, ref: LoadBalancerRef, observed: Observed, record: "_Record", made_from: str
@@ -255,9 +286,16 @@ class CloudStackLoadBalancers:
         if ref.last_ingress and not was_there:
             await check_nodes_shown(self._nodes.all(), parsed, self._machines.by_id)
         self._deleted.discard(ref.uid)
+        self._ports.forget(ref.uid)
         self._reader.forget(ref.uid)
         self._works.waits.done(ref.uid)
         return Done(found=was_there)
+
+
+def _ports(rules: Iterable[Rule]) -> Iterator[tuple[str, Key]]:
+    """Return the ports of addresses that rules have, by the ids of these."""
+    there = (one for one in rules if one.address and one.state != REVOKED)
+    return ((one.address, (one.key[0].upper(), one.port)) for one in there)
 
 
 def _ref(cluster: ClusterIdentity, uid: str) -> LoadBalancerRef:
