@@ -15,7 +15,7 @@ from proreus.providers.openstack.octavia import owners
 from proreus.testing.clock import virtual_time
 
 from .balancing import SUBNET, SUBNET_V6, Balancing, P, balancing, known
-from .wire import CLUSTER, Json, started
+from .wire import CLUSTER, Json, context, started
 
 NAME = "kube_service_test_shop_"
 OTHER = ClusterIdentity("test", "another-uid")
@@ -141,6 +141,33 @@ async def test_one_that_somebody_has_made_is_used_and_left_as_it_was(site: Balan
         kind: set(of) for kind, of in before.items()
     }
     assert made["tags"] == []
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["given up", "asked for"])
+async def test_a_port_stays_a_service_s_while_its_listener_is_made_anew(
+    site: Balancing, *, is_asked: bool
+) -> None:
+    """Octavia changes no protocol; one that was made by hand is everybody's to share."""
+    made = by_hand(site)
+    names = by_id(made["id"])
+    own = site.service({**names, f"{P}x-forwarded-for": "true"})
+    theirs = site.service(names, name="c", namespace="thief")
+    asking = own if is_asked else site.service(names, ports=DNS)
+    async with started(site.wire.config(), context(services=[asking, theirs])) as provider:
+        await lives(site, provider, site.service(names))
+        assert isinstance(await site.ensure(provider, theirs), InvalidRequest)
+        assert provider.load_balancers is not None
+        site.octavia.works = 1
+        while listeners(site):
+            await provider.load_balancers.ensure([site.desired(provider, own)])
+        answer = await site.ensure(provider, theirs)
+        if not is_asked:
+            assert isinstance(answer, Ensured)
+            return
+        assert isinstance(answer, InvalidRequest)
+        assert "port 80/TCP" in str(answer)
+        await lives(site, provider, own)
+    assert listeners(site) == {80: {"web"}}
 
 
 async def test_the_parts_of_others_stand_whoever_deletes_when_tags_are_lost(

@@ -9,6 +9,8 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import refusal
+from proreus.cloudprovider.ports import Ports
+from proreus.kube.objects import Service
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.octavia import owners
@@ -72,6 +74,7 @@ class Cases:
 
     def __init__(self, octavia: Octavia, networks: Networks, config: OpenStackConfig) -> None:
         """Keep the clients of Octavia and Neutron, and the cloud-config."""
+        self._ports = Ports(networks.services)
         self._octavia = octavia
         self._networks = networks
         self._settings = config.load_balancer
@@ -159,12 +162,31 @@ class Cases:
             shown = found
             if at_work and found.get("provisioning_status") in _AT_WORK:
                 shown = {**found, "provisioning_status": ACTIVE}
-            observed = await self._octavia.observe(shown, lb.ref)
+            observed = self._with_kept(await self._octavia.observe(shown, lb.ref), lb.ref, desired)
             on_it = tags if is_own else owners.of_sharer(lb.marks, lb.ref)
             labels = {"tags": owners.with_tags(found, on_it, lb.ref)}
             fields = {**desired.fields, **labels} if is_own else labels
             desired = msgspec.structs.replace(desired, fields=fields)
         return Case(family, found, is_own, desired, observed, tags, subnet, members)
+
+    def _with_kept(self, observed: Balancer, ref: LoadBalancerRef, desired: Balancer) -> Balancer:
+        """Return a load balancer with the ports taken that others had, and still ask for.
+
+        A listener of another protocol is made anew.
+        """
+
+        def asks(service: Service) -> bool:
+            return service.metadata.annotations.get(f"{PREFIX}load-balancer-id") == observed.id
+
+        own = {one.key for one in observed.listeners}
+        self._ports.note(ref.uid, ((observed.id, key) for key in own))
+        new = {one.key for one in desired.listeners} - own
+        kept = {key for key in new if self._ports.holder(ref.uid, observed.id, key, asks)}
+        return msgspec.structs.replace(observed, taken=observed.taken | kept)
+
+    def forget(self, uid: str) -> None:
+        """Forget the ports of a Service that is gone."""
+        self._ports.forget(uid)
 
     async def next_step(
         self, lb: LoadBalancer, options: Options, case: Case, observed: Balancer | None

@@ -92,10 +92,7 @@ class OctaviaLoadBalancers:
         *,
         confirm: float,
     ) -> None:
-        """Keep the clients of Octavia and Neutron, the cloud-config, and `check` of the account.
-
-        `confirm` is the provider's.
-        """
+        """Keep the clients, the cloud-config, `check` of the account, the provider's `confirm`."""
         self._octavia = octavia
         self._groups = groups
         self._settings = config.load_balancer
@@ -222,6 +219,7 @@ class OctaviaLoadBalancers:
         self._waits.done(ref.uid)
         if (pending := await self._groups.remove(ref)) is not None:
             return pending
+        self._cases.forget(ref.uid)
         # What has not got its last step may only be missing in the list; addresses prove nothing.
         return Done(found=self._going.pop(ref.uid, None) == set())
 

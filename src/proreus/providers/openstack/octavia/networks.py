@@ -46,7 +46,7 @@ class Networks:
         self._api = api
         self._reader = reader
         self._tenants = tenants
-        self._services = services
+        self.services = services
         self._versions: dict[str, int] = {}
 
     async def subnet(self, lb: LoadBalancer, options: Options, family: str) -> str:
@@ -202,7 +202,7 @@ class Networks:
         for floating in found:
             mark = owner(floating)
             owners, names = [mark] if mark is not None else [], (id_of(floating), address)
-            owners += shown_by_others(address, lb.ref, self._services.all())
+            owners += shown_by_others(address, lb.ref, self.services.all())
             problem = ""
             if not is_shown(floating, lb.ref):
                 problem = refusal(owners, lb.ref, self._tenants, names)
@@ -261,7 +261,7 @@ class Networks:
         """
         if self._tenants.lists(lb.ref.namespace, (address,)):
             return
-        others = shown_by_others(address, lb.ref, self._services.all())
+        others = shown_by_others(address, lb.ref, self.services.all())
         problem = refusal(others, lb.ref, self._tenants, (address,)) if others else ""
         if problem := problem or await self._virtual(network, (address,)):
             raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
@@ -283,7 +283,7 @@ class Networks:
             mark = owner(floating)
             owners = [mark] if mark is not None and not is_shown(floating, lb.ref) else []
         for one in addresses:
-            owners += shown_by_others(one, lb.ref, self._services.all())
+            owners += shown_by_others(one, lb.ref, self.services.all())
         return refusal(owners, lb.ref, self._tenants, names) if owners else ""
 
     async def _virtual(self, network: str, addresses: Collection[str]) -> str:
