@@ -8,6 +8,8 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # Tests start hundreds of Python processes: without bytecode each one compiles for half a second.
 unexport PYTHONDONTWRITEBYTECODE
+# The control planes of tests live for minutes: a larger heap costs less than its collection.
+export GOGC ?= 400
 # Tests wait more than they compute, so there are three workers for a processor; each has a
 # control plane of its own, of about 400 MB.
 WORKERS ?= $(shell n=$$(( 3 * $$(nproc 2>/dev/null || echo 2) )); echo $$(( n < 8 ? n : 8 )))

@@ -1,13 +1,14 @@
-"""Longest first: the order in which workers take the files of tests.
+"""Longest first, shorter ones in between: the order in which workers take the files of tests.
 
 A file's tests stay together and in their order, so that what lives for a module lives once. Files
 begin by how long they took when `durations.json` was recorded, so that no worker is left with a
-long one when the others have ended.
+long one when the others have ended. Those that take longest mostly wait: the others keep the
+processors busy meanwhile.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,27 @@ SHORT = 1.0
 
 
 def sort(items: list[pytest.Item]) -> None:
-    """Bring those of the longest files to the front, in place."""
+    """Bring the files of the tests into their order, in place."""
     recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
-    items.sort(key=lambda item: (-recorded.get(file_of(item.nodeid), 0), file_of(item.nodeid)))
+    places = {file: place for place, file in enumerate(ordered(map(_file, items), recorded))}
+    items.sort(key=lambda item: places[_file(item)])
+
+
+def ordered(files: Iterable[str], recorded: Mapping[str, float]) -> list[str]:
+    """Return the files, each once, from the longest to the shortest of both halves in turn.
+
+    Both halves take as long, so they come to their ends together.
+    """
+    seconds = {file: recorded.get(file, SHORT / 2) for file in files}
+    longest = sorted(seconds, key=lambda file: (-seconds[file], file))
+    half = sum(seconds.values()) / 2
+    places: dict[str, tuple[float, int]] = {}
+    spent = 0.0
+    for file in longest:
+        is_short = spent >= half
+        places[file] = (spent - half * is_short, is_short)
+        spent += seconds[file]
+    return sorted(longest, key=places.__getitem__)
 
 
 def record(reports: Iterable[pytest.TestReport]) -> None:
@@ -33,9 +52,9 @@ def seconds(reports: Iterable[pytest.TestReport]) -> dict[str, int]:
     """Whole seconds by file, of those that take longer than `SHORT`."""
     taken: dict[str, float] = defaultdict(float)
     for report in reports:
-        taken[file_of(report.nodeid)] += report.duration
+        taken[_file(report)] += report.duration
     return {file: round(sum_) for file, sum_ in taken.items() if sum_ > SHORT}
 
 
-def file_of(nodeid: str) -> str:
-    return nodeid.partition("::")[0]
+def _file(of: pytest.Item | pytest.TestReport) -> str:
+    return of.nodeid.partition("::")[0]
