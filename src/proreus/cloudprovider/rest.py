@@ -91,12 +91,13 @@ def tls_context(
 def configured_tls(
     *, ca_file: str = "", cert_file: str = "", key_file: str = "", verify: bool = True
 ) -> ssl.SSLContext | None:
-    """Make the TLS settings that a cloud-config names; None where it leaves all as they are.
+    """Make the TLS settings of a cloud-config; None if it names none.
 
-    `RestClient` reads the system's authorities then, once a request needs them.
+    With None `RestClient` reads the system's authorities once a request needs them, so not for
+    `http://`.
 
     Args:
-        ca_file: As `tls_context` has it, as the others.
+        ca_file: The file of the authorities that may have signed the cloud's certificate, or "".
         cert_file: Our own certificate, PEM, or "".
         key_file: The file with its key, where it is in another file.
         verify: Whether the cloud's certificate is verified.
