@@ -19,6 +19,7 @@ stricter, and may let single namespaces name single objects.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Final
 
 import msgspec
@@ -254,12 +255,20 @@ def shown_by_others(
 
     An address without a mark is not in use at every moment: their load balancer may be made anew.
     """
-    if any(point.ip == address for point in ref.last_ingress):
+    if any(_is_same(point.ip, address) for point in ref.last_ingress):
         return []
     return [
         Owner(ref.cluster.uid, "", one.metadata.namespace, one.metadata.name, one.metadata.uid)
         for one in services
         if isinstance(one, Service)
         and one.metadata.namespace != ref.namespace
-        and any(point.ip == address for point in one.status.load_balancer.ingress)
+        and any(_is_same(point.ip, address) for point in one.status.load_balancer.ingress)
     ]
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Tell whether two texts are one address; IPv6 has several forms of each."""
+    try:
+        return ip_address(one) == ip_address(other)
+    except ValueError:
+        return False

@@ -614,6 +614,21 @@ async def test_an_internal_address_of_another_namespace_is_refused_while_nothing
     assert not site.octavia.of["loadbalancers"]
 
 
+@pytest.mark.parametrize("written", ["2001:DB8::4D", "2001:db8:0:0::004d"])
+async def test_an_address_of_ipv6_of_another_namespace_is_refused_in_any_form(
+    site: Balancing, written: str
+) -> None:
+    """Neutron takes all forms of an address, and so does the API server."""
+    own = known(site.service(ip_families=("IPv6",)), "2001:db8::4d")
+    asked = {"name": "c", "namespace": "thief", "load_balancer_ip": written}
+    theirs = site.service({INTERNAL: "true"}, ip_families=("IPv6",), **asked)
+    async with started(site.wire.config(), context(services=[own, theirs])) as provider:
+        answer = await site.ensure(provider, theirs)
+    assert isinstance(answer, InvalidRequest)
+    assert "it belongs to the Service shop/web" in str(answer)
+    assert not site.octavia.of["loadbalancers"]
+
+
 async def test_an_address_that_the_status_shows_stays_whosesoever_it_is(site: Balancing) -> None:
     async with started(site.wire.config()) as provider:
         service = site.service(load_balancer_ip=ADDRESS)
