@@ -254,6 +254,7 @@ def shown_by_others(
     """Return the Services of other namespaces that have an address by their status.
 
     An address without a mark is not in use at every moment: their load balancer may be made anew.
+    Of a Service whose status shows a host name only its spec tells the address.
     """
     if any(_is_same(point.ip, address) for point in ref.last_ingress):
         return []
@@ -262,7 +263,10 @@ def shown_by_others(
         for one in services
         if isinstance(one, Service)
         and one.metadata.namespace != ref.namespace
-        and any(_is_same(point.ip, address) for point in one.status.load_balancer.ingress)
+        and any(
+            _is_same(point.ip or one.spec.load_balancer_ip, address)
+            for point in one.status.load_balancer.ingress
+        )
     ]
 
 

@@ -12,7 +12,13 @@ from proreus.cloudprovider import Ensured, InvalidRequest, Pending, RetryAfter
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done
 from proreus.controllers.service.leaks import due, leaks
-from proreus.kube.objects import LoadBalancerStatus, Service, ServicePort, ServiceStatus
+from proreus.kube.objects import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Service,
+    ServicePort,
+    ServiceStatus,
+)
 from proreus.providers.openstack import OpenStackCloud
 from proreus.testing.clock import virtual_time
 
@@ -627,6 +633,32 @@ async def test_an_address_of_ipv6_of_another_namespace_is_refused_in_any_form(
     assert isinstance(answer, InvalidRequest)
     assert "it belongs to the Service shop/web" in str(answer)
     assert not site.octavia.of["loadbalancers"]
+
+
+@pytest.mark.parametrize("is_internal", [False, True])
+@virtual_time
+async def test_an_address_of_another_namespace_is_refused_while_its_status_shows_a_host_name(
+    *, is_internal: bool
+) -> None:
+    """Nothing has it while its load balancer, which was deleted by hand, is made anew."""
+    async with balancing() as site:
+        annotations = {INTERNAL: "true"} if is_internal else {}
+        address = "10.0.0.77" if is_internal else ADDRESS
+        if not is_internal:
+            kept_address(site, "for the shop")
+        named = {**annotations, f"{P}hostname": "shop.example.org"}
+        shown = LoadBalancerStatus((LoadBalancerIngress(hostname="shop.example.org"),))
+        own = msgspec.structs.replace(
+            site.service(named, load_balancer_ip=address), status=ServiceStatus(shown)
+        )
+        asked = {"name": "c", "namespace": "thief", "load_balancer_ip": address}
+        theirs = site.service(annotations, **asked)
+        async with started(site.wire.config(), context(services=[own, theirs])) as provider:
+            answer = await site.ensure(provider, theirs)
+            assert isinstance(answer, InvalidRequest)
+            assert f"{address}: it belongs to the Service shop/web" in str(answer)
+            mine = await site.ensure(provider, own)
+            assert [one.hostname for one in mine.ingress] == ["shop.example.org"]
 
 
 async def test_an_address_that_the_status_shows_stays_whosesoever_it_is(site: Balancing) -> None:
