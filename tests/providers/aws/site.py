@@ -107,12 +107,13 @@ def context(
     nodes: Objects | None = None,
     events: Events | None = None,
     clock: Clock | None = None,
+    services: Objects | None = None,
 ) -> Context:
     return Context(
         CLUSTER,
         now=clock or Clock(),
         events=events or Events(),
-        listers={"nodes": nodes or Objects()},
+        listers={"nodes": nodes or Objects(), "services": services or Objects()},
         hooks=hooks,
     )
 

@@ -6,8 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from proreus.cloudprovider import CloudError, Done, Ensured, InvalidRequest, LoadBalancer
+from proreus.cloudprovider import (
+    CloudError,
+    Done,
+    Ensured,
+    InvalidRequest,
+    LoadBalancer,
+    Pending,
+)
 from proreus.cloudprovider.identity import ClusterIdentity, marks
+from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner
 from proreus.kube.objects import ServicePort
 from proreus.providers.aws.identity import ClusterTags
@@ -165,6 +173,52 @@ def subnet(site: LBSite, number: int, tags: Mapping[str, str]) -> str:
         TagSpecifications=pairs(tags, "subnet"),
     )  # fmt: skip
     return str(made["Subnet"]["SubnetId"])
+
+
+def of_bank(desired: LoadBalancer) -> LoadBalancer:
+    """The same of a Service in another namespace."""
+    ref = msgspec.structs.replace(desired.ref, namespace="bank", uid=OTHER_UID)
+    metadata = msgspec.structs.replace(desired.service.metadata, namespace="bank")
+    service = msgspec.structs.replace(desired.service, metadata=metadata)
+    own = marks(CLUSTER, ref.key, ref.uid)
+    return msgspec.structs.replace(desired, ref=ref, service=service, marks=own)
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+@pytest.mark.parametrize("annotation", ["eip-allocations", "private-ipv4-addresses"])
+async def test_addresses_of_another_namespace_are_refused_while_nothing_has_them(
+    aws: StrictAWS, annotation: str, *, is_listed: bool
+) -> None:
+    """Who deletes a load balancer by hand frees its addresses, and it is made anew with them."""
+    site, known = LBSite(aws), Objects()
+    ids = site.machines(1)
+    is_internal = annotation == "private-ipv4-addresses"
+    named = "10.0.0.77,10.0.1.77,10.0.2.77" if is_internal else addresses(site, {})
+    asked = {annotation: named, "internal": "true"} if is_internal else {annotation: named}
+    allowed = "".join(f"Allow = bank={one}\n" for one in named.split(","))
+    sections = f"\n[Tenants]\n{allowed}" if is_listed else ""
+    config = config_text(aws, site.network.vpc, sections)
+    async with started(config, context(services=known)) as provider:
+        site.provider = provider
+        own = await site.made(site.desired(ids, asked=asked))
+        mine = site.desired(ids, asked=asked, shown=own.ingress[0].hostname)
+        theirs = of_bank(site.desired(ids, asked=asked, uid=OTHER_UID))
+        # Whoever only names them later, with another load balancer, holds nobody up.
+        classic = f"{default_load_balancer_name(OTHER_UID)}-1.us-east-1.elb.amazonaws.com"
+        later = of_bank(site.desired(ids, asked=asked, uid=OTHER_UID, shown=classic))
+        known.by_key = {"shop/web": mine.service, "bank/web": later.service}
+        found = site.described()
+        assert found is not None
+        site.elb.delete_load_balancer(LoadBalancerArn=found["LoadBalancerArn"])
+        answer = await site.ensure(theirs)
+        if is_listed:
+            assert isinstance(answer, Ensured | Pending)
+            return
+        assert isinstance(answer, InvalidRequest)
+        assert f"{annotation}: {named.split(',')[0]}: it belongs to the Service shop/" in str(
+            answer
+        )
+        assert isinstance(await site.made(mine), Ensured)
 
 
 @pytest.mark.parametrize("kind", ["", "nlb"])

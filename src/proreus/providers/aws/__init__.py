@@ -33,7 +33,7 @@ class AWSCloud(CloudProvider):
     name: ClassVar[str] = "aws"
     machine_of = staticmethod(last_part)
     config_type: ClassVar[type[msgspec.Struct] | None] = AWSConfig
-    needs: frozenset[str] = frozenset({"nodes"})
+    needs: frozenset[str] = frozenset({"nodes", "services"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config; what it leaves out, this machine's metadata tell.

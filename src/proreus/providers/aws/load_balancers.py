@@ -29,7 +29,7 @@ from proreus.providers.aws.groups import HostGroups
 from proreus.providers.aws.identity import Place
 from proreus.providers.aws.instances import by_id
 from proreus.providers.aws.listeners import check
-from proreus.providers.aws.names import instance_id
+from proreus.providers.aws.names import NETWORK_HOST, instance_id
 from proreus.providers.aws.network.balancers import NetworkBalancers
 from proreus.providers.aws.network.observe import find_balancer
 from proreus.providers.aws.network.steps import NETWORK
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from proreus.providers.aws.config import AWSConfig
 
 _CLASSIC_HOST: Final = re.compile(r".*\.[a-z0-9-]+\.elb\.amazonaws\.com(\.cn)?")
-_NETWORK_HOST: Final = re.compile(r".*\.elb\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
 
 
 def load_balancers(
@@ -175,7 +174,7 @@ class Verbs:
             InvalidRequest: The annotation has changed.
             CloudError: AWS does not answer.
         """
-        other = _CLASSIC_HOST if kind is Kind.NETWORK else _NETWORK_HOST
+        other = _CLASSIC_HOST if kind is Kind.NETWORK else NETWORK_HOST
         for point in lb.ref.last_ingress:
             if point.hostname and other.fullmatch(point.hostname):
                 raise _cannot_change(point.hostname)

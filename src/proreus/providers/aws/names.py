@@ -14,6 +14,9 @@ PREFIX = "aws://"
 FARGATE = "fargate-"
 """Prefix of a Fargate pod's node name, and of the last part of its provider id."""
 
+NETWORK_HOST = re.compile(r".*\.elb\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
+"""The host names of network load balancers."""
+
 _ID = re.compile(r"i-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")
 _PROVIDER_ID = re.compile(r"aws://(?P<path>[^/]*/.*)")
 _FARGATE_ADDRESS = re.compile(r"ip-(\d+-\d+-\d+-\d+)(?:\..*)?")

@@ -13,7 +13,9 @@ from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import MARK_SERVICE
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.mark_forms import owner_of
+from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner, Tenants, refusal
+from proreus.kube.objects import KubeObject, Service
 from proreus.providers.aws.annotations import PREFIX, Options
 from proreus.providers.aws.identity import (
     TAG_SERVICE,
@@ -23,6 +25,8 @@ from proreus.providers.aws.identity import (
     owning_clusters,
     tags_of,
 )
+from proreus.providers.aws.names import NETWORK_HOST
+from proreus.providers.aws.network.observe import find_balancer
 from proreus.providers.aws.subnets import TAG_INTERNAL, TAG_PUBLIC, Subnet
 
 if TYPE_CHECKING:
@@ -66,6 +70,7 @@ class Named:
         self._cluster = place.tags
         self._subnet = place.subnet
         self._tenants = tenants
+        self._services = api.context.listers["services"]
 
     async def check(
         self,
@@ -105,14 +110,46 @@ class Named:
             by_id = {group["GroupId"]: group for group in found}
             for name, new in given.items():
                 problems += self._wrong(ref, name, new, by_id)
-        if is_new and options.allocations:
+        if is_new:
+            problems += await self._wrong_addresses(ref, options)
+        if problems:
+            raise InvalidRequest("; ".join(problems))
+
+    async def _wrong_addresses(self, ref: LoadBalancerRef, options: Options) -> list[str]:
+        """Return which addresses a new load balancer may not have, and why."""
+        problems = []
+        if options.allocations:
             answer = await self._api.call(
                 "ec2", "DescribeAddresses", AllocationIds=list(options.allocations)
             )
             by_id = {address["AllocationId"]: address for address in answer["Addresses"]}
-            problems += self._wrong(ref, "eip-allocations", options.allocations, by_id)
-        if problems:
-            raise InvalidRequest("; ".join(problems))
+            lost = await self._lost(ref, "eip-allocations", options.allocations)
+            problems += self._wrong(ref, "eip-allocations", options.allocations, by_id, lost)
+        if lost := await self._lost(ref, "private-ipv4-addresses", options.private_addresses):
+            problems += self._wrong(ref, "private-ipv4-addresses", lost, {}, lost)
+        return problems
+
+    async def _lost(
+        self, ref: LoadBalancerRef, annotation: str, ids: Collection[str]
+    ) -> Mapping[str, Sequence[Owner]]:
+        """Return whose addresses are that nothing has now, since the load balancer is missing.
+
+        It was deleted by hand, and is made anew with the same. No status shows an address here, so
+        the annotations of other namespaces' Services tell whose status shows a network load
+        balancer. While there is one, AWS tells what it has.
+        """
+        found: dict[str, list[Owner]] = {}
+        for one in self._services.all() if ids else ():
+            meta, name = one.metadata, default_load_balancer_name(one.metadata.uid)
+            text = meta.annotations.get(PREFIX + annotation, "")
+            named = {part.strip() for part in text.split(",")}.intersection(ids)
+            if meta.namespace == ref.namespace or not named or not _has_shown(one, name):
+                continue
+            if await find_balancer(self._api, name) is None:
+                owner = Owner(ref.cluster.uid, "", meta.namespace, meta.name, meta.uid)
+                for id_ in named:
+                    found.setdefault(id_, []).append(owner)
+        return found
 
     def _wrong_places(
         self,
@@ -152,11 +189,21 @@ class Named:
         annotation: str,
         ids: Iterable[str],
         found: Mapping[str, Mapping[str, Any]],
+        lost: Mapping[str, Sequence[Owner]] = {},
     ) -> list[str]:
         problems = []
         for id_ in ids:
-            owners = owners_of(found.get(id_, {}), self._cluster)
+            owners = (*owners_of(found.get(id_, {}), self._cluster), *lost.get(id_, ()))
             names = (id_, str(found.get(id_, {}).get("PublicIp", "")))
             if problem := refusal(owners, ref, self._tenants, names):
                 problems.append(f"annotation {PREFIX}{annotation}: {id_}: {problem}")
         return problems
+
+
+def _has_shown(service: KubeObject, name: str) -> bool:
+    """Tell whether a Service's status shows the network load balancer of a name."""
+    return isinstance(service, Service) and any(
+        point.hostname.removeprefix("internal-").startswith(f"{name}-")
+        and NETWORK_HOST.fullmatch(point.hostname)
+        for point in service.status.load_balancer.ingress
+    )
