@@ -229,3 +229,28 @@ async def test_no_service_puts_a_link_in_front_of_another_namespace_s(azure: Emu
         given = {**shared, "azure-pls-create": "true"}
         await ensure(provider, nodes, service(2, given, [port], namespace="other"))
     assert list(links(azure)) == ["own"]
+
+
+async def test_no_link_takes_an_address_of_another_namespace_while_nothing_has_it(
+    azure: Emulator,
+) -> None:
+    """Its load balancer was deleted by hand, and Services get another one by and by."""
+    nodes = machines(azure)
+    inner = {
+        "azure-load-balancer-internal": "true",
+        "azure-load-balancer-ipv4": "10.9.0.77",
+        "azure-load-balancer-internal-subnet": "apps",
+    }
+    first = service(2, inner, ingress=["10.9.0.77"], namespace="bank")
+    services, known = Objects(), context(nodes=nodes)
+    known.listers = {**known.listers, "services": services}
+    async with started(azure, known) as provider:
+        await ensure(provider, nodes, service(3, {"azure-load-balancer-internal": "true"}))
+        services.by_key = {"bank/web-2": first}
+        asked = asking(ip_configuration_ip_address="10.9.0.77")
+        found = (await answers(provider, nodes, asked))["web-1"]
+        assert isinstance(found, InvalidRequest)
+        assert "azure-pls-ip-configuration-ip-address: 10.9.0.77 cannot be had" in str(found)
+        assert "bank" in str(found)
+        assert not links(azure)
+        assert await ensure(provider, nodes, first) == {"web-2": ["10.9.0.77"]}

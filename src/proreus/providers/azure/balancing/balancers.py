@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.ownership import Owner, Tenants, refusal
+from proreus.cloudprovider.ownership import Tenants
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.addresses import (
     Chosen,
@@ -15,6 +15,7 @@ from proreus.providers.azure.balancing.addresses import (
     extended,
     may_share,
 )
+from proreus.providers.azure.balancing.claims import check_shown
 from proreus.providers.azure.balancing.desired import (
     SHARED_PROBE,
     Ends,
@@ -188,28 +189,12 @@ def _inner_spot(
                 raise InvalidRequest(f"the address that is asked for cannot be shared: {reason}")
         return Spot(id_)
     if asked not in there:
-        _check_shown(job, asked, scene)
+        check_shown(job, asked, scene, "the address that is asked for")
     is_there = any(name in names for names in there.values())
     if not is_there:
         subnet = "azure-load-balancer-internal-subnet"
         check_place(subnet, job.options.subnet, job.ref, scene.place)
     return Spot(f"{base}/{name}", name, _inside(job, family, scene, is_there=is_there))
-
-
-def _check_shown(job: Job, address: str, scene: Scene) -> None:
-    """Refuse an internal address that another namespace's Service has by its status.
-
-    Nothing has it while the load balancer is made anew.
-    """
-    shown = {point.ip for point in job.ref.last_ingress}
-    owners = [
-        Owner(job.ref.cluster.uid, namespace=claim.namespace)
-        for claim in scene.claims.get(address, ())
-        if claim.is_opened and claim.namespace != job.ref.namespace and address not in shown
-    ]
-    tenants = scene.place.config.tenants
-    if owners and (reason := refusal(owners, job.ref, tenants, (address,))):
-        raise InvalidRequest(f"the address that is asked for cannot be had: {reason}")
 
 
 def _public_spot(

@@ -6,11 +6,13 @@ Nodes send what comes for an address in a Service's spec or status to that Servi
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 
+from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.cloudprovider.ownership import Owner, refusal
 from proreus.kube.objects import KubeObject, ObjectMeta, Service
 from proreus.providers.azure.balancing.annotations import PREFIX, additional_in
 from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, ports_by_protocol
-from proreus.providers.azure.balancing.parts import Claim, Job
+from proreus.providers.azure.balancing.parts import Claim, Job, Scene
 
 _AT_NODES = f"{PREFIX}azure-disable-load-balancer-floating-ip"
 _INTERNAL = f"{PREFIX}azure-load-balancer-internal"
@@ -35,6 +37,25 @@ def claims(services: Iterable[KubeObject], jobs: Sequence[Job]) -> Mapping[str, 
         for address, claim in _of(service):
             found.setdefault(address, []).append(claim)
     return found
+
+
+def check_shown(job: Job, address: str, scene: Scene, what: str) -> None:
+    """Refuse an address inside that another namespace's Service has by its status.
+
+    Nothing has it while the load balancer is made anew.
+
+    Raises:
+        InvalidRequest: Another one has it; `what` says for what the Service asks for it.
+    """
+    shown = {point.ip for point in job.ref.last_ingress}
+    owners = [
+        Owner(job.ref.cluster.uid, namespace=claim.namespace)
+        for claim in scene.claims.get(address, ())
+        if claim.is_opened and claim.namespace != job.ref.namespace and address not in shown
+    ]
+    tenants = scene.place.config.tenants
+    if owners and (reason := refusal(owners, job.ref, tenants, (address,))):
+        raise InvalidRequest(f"{what} cannot be had: {reason}")
 
 
 def denies_at_nodes(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bool:

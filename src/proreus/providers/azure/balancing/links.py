@@ -14,14 +14,16 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.addresses import Known, check_place, extended
 from proreus.providers.azure.balancing.annotations import ANNOTATION_LINK, PREFIX, Link
+from proreus.providers.azure.balancing.claims import check_shown
 from proreus.providers.azure.balancing.desired import Place
 from proreus.providers.azure.balancing.documents import named_ids, with_properties
-from proreus.providers.azure.balancing.parts import Document, Job
+from proreus.providers.azure.balancing.parts import Document, Job, Scene
 from proreus.providers.azure.balancing.steps import Step, put_link
 from proreus.providers.azure.ids import last
 from proreus.providers.azure.machines import Resource, part
 
 FRONTENDS = "loadBalancerFrontendIpConfigurations"
+_CONFIGURATIONS = "ipConfigurations"
 _LONGEST = 80
 
 
@@ -106,6 +108,22 @@ def check_alone(job: Job, frontend: str, links: Known, namespaces: Collection[st
         )
 
 
+def check_addresses(job: Job, frontend: str, links: Known, scene: Scene) -> None:
+    """Refuse addresses for a private link service that other namespaces' Services have.
+
+    Raises:
+        InvalidRequest: One has an address that the private link service has not yet.
+    """
+    observed = by_frontend(links).get(frontend.lower(), {})
+    own = {
+        one["properties"].get("privateIPAddress") for one in part(observed, _CONFIGURATIONS) or ()
+    }
+    for address in job.options.link.addresses if job.options.link is not None else ():
+        if address not in own:
+            what = f"annotation {PREFIX}azure-pls-ip-configuration-ip-address: {address}"
+            check_shown(job, address, scene, what)
+
+
 def _is_ours(observed: Resource, ref: LoadBalancerRef) -> bool:
     """Tell whether a private link service was made for a Service, by our mark or the official."""
     own, found = marks.owner(observed), marks.tags(observed)
@@ -150,7 +168,7 @@ def _document(link: Link, job: Job, frontend: str, observed: Resource, place: Pl
     if link.proxies is not bool(part(observed, "enableProxyProtocol")):
         desired["enableProxyProtocol"] = link.proxies
     if not _has(observed, addresses):
-        desired["ipConfigurations"] = addresses
+        desired[_CONFIGURATIONS] = addresses
     for key in ("fqdns", "visibility", "autoApproval"):
         given = desired[key] if key == "fqdns" else desired[key]["subscriptions"]
         known = part(observed, key) if key == "fqdns" else part(observed, key, "subscriptions")
@@ -207,4 +225,4 @@ def _has(observed: Resource, desired: Iterable[Mapping[str, Any]]) -> bool:
             listed.append(_Address(address, subnet, bool(given.get("primary"))))
         return sorted(listed)
 
-    return seen(part(observed, "ipConfigurations") or ()) == seen(desired)
+    return seen(part(observed, _CONFIGURATIONS) or ()) == seen(desired)

@@ -33,6 +33,7 @@ from proreus.providers.azure.balancing.homes import settled
 from proreus.providers.azure.balancing.index import Index, frontend_address, index
 from proreus.providers.azure.balancing.links import (
     by_frontend,
+    check_addresses,
     check_alone,
     connections,
     is_of_cluster,
@@ -72,6 +73,7 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
         spot = where.get((job.ref.uid, "IPv4"))
         if job.options.link is not None and spot is not None:
             check_alone(job, spot.id, state.links, _namespaces(spot.id, state, scene))
+            check_addresses(job, spot.id, state.links, scene)
     if first := _addresses(where, state):
         return first
     staying, names = leaving(jobs, state, scene), scene.place.balancers
