@@ -191,6 +191,21 @@ async def test_an_address_with_a_zone_is_no_other_address(azure: Emulator) -> No
             await answers(provider, nodes, thief)
 
 
+@pytest.mark.parametrize("written", ["2A01:111::9", "2a01:111:0:0::0009"])
+async def test_an_external_ip_of_another_namespace_is_known_in_every_form(
+    azure: Emulator, written: str
+) -> None:
+    """The API server takes all forms of an address, and nodes know them for one."""
+    nodes = machines(azure)
+    other = service(1, namespace="kube", external_ips=(written,))
+    thief = service(2, {ADDITIONAL: "2a01:111::9"})
+    async with started(azure, known(nodes, [other, thief])) as provider:
+        found = await answers(provider, nodes, thief)
+        assert isinstance(found["web-2"], InvalidRequest), found
+        assert "kube" in str(found["web-2"])
+    assert open_ports(azure, "2a01:111::9") == set()
+
+
 async def test_an_address_in_two_forms_is_one(azure: Emulator) -> None:
     """Nodes take an IPv4 address in the form of IPv6 for what it stands for."""
     nodes = machines(azure)

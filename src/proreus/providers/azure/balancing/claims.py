@@ -94,13 +94,21 @@ def _is_true(meta: ObjectMeta, annotation: str) -> bool:
 
 def _of(service: Service) -> Iterator[tuple[str, Claim]]:
     spec, status = service.spec, service.status.load_balancer
-    shown = {spec.cluster_ip, *spec.cluster_ips, *spec.external_ips}
-    shown |= {point.ip for point in status.ingress}
+    shown = set(map(_plain, (spec.cluster_ip, *spec.cluster_ips, *spec.external_ips)))
+    shown |= {_plain(point.ip) for point in status.ingress}
     asked = {*additional_in(service)} if spec.type == "LoadBalancer" else set[str]()
-    opened = {point.ip for point in status.ingress}
+    opened = {_plain(point.ip) for point in status.ingress}
     for address in (shown | asked) - {"", "None"}:
         is_opened = address in opened
         yield address, _claim(service, is_shown=address in shown, is_opened=is_opened)
+
+
+def _plain(text: str) -> str:
+    """Return an address as it is compared: IPv6 has several forms of each."""
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return text
 
 
 def _claim(service: Service, *, is_shown: bool, is_opened: bool) -> Claim:
