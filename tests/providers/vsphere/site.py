@@ -1,6 +1,6 @@
 """Simulated vCenters behind gateways, and providers and Nodes to try on them."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +14,13 @@ from proreus.cloudprovider.config import read
 from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.instances import Instance
-from proreus.kube.objects import Node, NodeStatus, NodeSystemInfo
+from proreus.kube.objects import Node, NodeStatus, NodeSystemInfo, Service
 from proreus.providers.vsphere import VSphereCloud
 from proreus.providers.vsphere.config import VSphereConfig
 from proreus.testing import objects
 from proreus.testing.controlplane.certificates import Authority
+
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 
 CLUSTER = ClusterIdentity("test", "cluster-uid")
 
@@ -64,8 +66,11 @@ async def site(
         yield Site(simulator, gateway, directory)
 
 
-def context(gate: Callable[[], None] = lambda: None) -> Context:
-    return Context(CLUSTER, now=lambda: datetime.now(UTC), events=Events(), listers={}, gate=gate)
+def context(gate: Callable[[], None] = lambda: None, services: Iterable[Service] = ()) -> Context:
+    listers = {"services": Objects(services)}
+    return Context(
+        CLUSTER, now=lambda: datetime.now(UTC), events=Events(), listers=listers, gate=gate
+    )
 
 
 def cloud(text: str, source: str = "vsphere.conf") -> VSphereCloud:

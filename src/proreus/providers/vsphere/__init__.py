@@ -43,6 +43,7 @@ class VSphereCloud(CloudProvider):
     name: ClassVar[str] = "vsphere"
     machine_of = staticmethod(parsed)
     config_type: ClassVar[type[msgspec.Struct] | None] = VSphereConfig
+    needs: frozenset[str] = frozenset({"services"})
     config_environment: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "VSPHERE_VCENTER": "global.server",

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from proreus.cloudprovider import CloudProvider, LoadBalancer
+from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.kube.objects import LoadBalancerIngress, Node, ServicePort
@@ -52,11 +53,12 @@ class LBSite(Balancing):
         shown: str = "",
         nodes: Sequence[Node] = NODES,
         cluster: ClusterIdentity = CLUSTER,
+        namespace: str = "shop",
         **spec: Any,
     ) -> LoadBalancer:
         service = objects.service(
             name=name,
-            namespace="shop",
+            namespace=namespace,
             uid=uid,
             annotations=dict(annotations or {}),
             ingress=[LoadBalancerIngress(ip=shown)] if shown else [],
@@ -133,6 +135,8 @@ def as_tags(found: Mapping[str, str]) -> list[Json]:
 
 
 @asynccontextmanager
-async def lb_site(nsxt: Emulator, text: str = MANAGED, **changed: Any) -> AsyncIterator[LBSite]:
-    async with started(nsxt, text, **changed) as provider:
+async def lb_site(
+    nsxt: Emulator, text: str = MANAGED, with_: Context | None = None, **changed: Any
+) -> AsyncIterator[LBSite]:
+    async with started(nsxt, text, with_, **changed) as provider:
         yield LBSite(nsxt, provider)

@@ -41,6 +41,7 @@ class NsxtCloud(CloudProvider):
     """NSX-T without the vCenter of the provider `vsphere`."""
 
     name: ClassVar[str] = "vsphere"
+    needs: frozenset[str] = frozenset({"services"})
     config_type: ClassVar[type[msgspec.Struct] | None] = VSphereConfig
 
     async def start(self, context: Context) -> None:

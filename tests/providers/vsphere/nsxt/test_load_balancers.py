@@ -26,7 +26,8 @@ from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.vsphere.nsxt.balancing.desired import ANNOTATION
 from proreus.providers.vsphere.nsxt.credentials import LOGINS
 
-from ..site import CLUSTER  # noqa: TID252 - pytest imports tests by path
+from ...surroundings import Objects  # noqa: TID252 - pytest imports tests by path
+from ..site import CLUSTER, context  # noqa: TID252
 from .emulator import world
 from .emulator.server import Emulator, Fault
 from .emulator.world import GATEWAY
@@ -476,6 +477,30 @@ async def test_an_allocation_that_somebody_has_deleted_is_claimed_again_and_host
         nsxt.now = lambda: ahead() + 121
         assert await site.address(fewer) == ip
         assert len(site.own("ip-allocations")) == 1
+
+
+async def test_an_address_of_another_namespace_is_refused_while_its_allocation_is_gone(
+    nsxt: Emulator,
+) -> None:
+    """Somebody has deleted it, and NSX-T keeps the address for the pool's release delay."""
+    known = context()
+    async with lb_site(nsxt, with_=known) as site:
+        desired = site.desired(HTTP)
+        ip = await site.address(desired)
+        own = site.desired(HTTP, shown=ip)
+        asked: dict[str, Any] = {"uid": OTHER_UID, "namespace": "bank", "load_balancer_ip": ip}
+        theirs = site.desired(HTTPS, name="other", **asked)
+        known.listers = {"services": Objects([own.service, theirs.service])}
+    async with lb_site(nsxt, with_=known) as site:
+        nsxt.remove(site.own("ip-allocations")[0]["path"])
+        assert isinstance(await site.ensure(own), CloudError)
+        ahead = nsxt.now
+        nsxt.now = lambda: ahead() + 121
+        answer = await site.ensure(theirs)
+        assert isinstance(answer, InvalidRequest)
+        assert f"{ip} belongs to the Service shop/web" in str(answer)
+        assert await site.address(own) == ip
+        assert len(site.own("lb-virtual-servers")) == 1
 
 
 async def test_a_port_that_comes_back_is_made_while_the_old_one_is_not_purged(

@@ -34,7 +34,10 @@ class Network:
         self.routes: Routes | None = None
         if config.balances:
             own = config.load_balancer_class
-            balancing = NsxtLoadBalancers(self._api, config.load_balancer, own, confirm=confirm)
+            services = context.listers["services"]
+            balancing = NsxtLoadBalancers(
+                self._api, config.load_balancer, own, services, confirm=confirm
+            )
             self.load_balancers = from_verbs(balancing)
         if config.route.router_path:
             self.routes = NsxtRoutes(self._api, config.route.router_path)

@@ -1,13 +1,14 @@
 """Decide which load balancer of NSX-T a Service should have. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer
-from proreus.kube.objects import Service
+from proreus.cloudprovider.ownership import shown_by_others
+from proreus.kube.objects import KubeObject, Service
 from proreus.providers.vsphere.nsxt.balancing import owners
 from proreus.providers.vsphere.nsxt.balancing.parts import (
     HTTP_MONITOR,
@@ -189,6 +190,21 @@ def check_address(desired: Desired, observed: Observed) -> None:
             f"spec.ipFamilies: the IP pool of the class {desired.class_name!r} has given {given},"
             f" which is no {desired.family} address: name another class with the annotation"
             f" {ANNOTATION}, or another family"
+        )
+
+
+def check_requested(lb: LoadBalancer, services: Iterable[KubeObject]) -> None:
+    """Refuse an address that another namespace's Service has by its status.
+
+    Its allocation may be missing: deleted by hand, and to be made anew once NSX-T lets go of it.
+
+    Raises:
+        InvalidRequest: Another one has the address; names it.
+    """
+    if others := shown_by_others(lb.requested_address, lb.ref, services):
+        raise InvalidRequest(
+            f"spec.loadBalancerIP: {lb.requested_address} belongs to {others[0]}: give another"
+            " address, or none"
         )
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import MARK_SERVICE_UID, ClusterIdentity, OwnedObject
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
@@ -28,7 +29,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.cloudprovider.waits import Missed, Waits, Working
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
 from proreus.providers.vsphere.nsxt.api import Api
 from proreus.providers.vsphere.nsxt.balancing import desired, owners, steps
 from proreus.providers.vsphere.nsxt.balancing.catalog import Catalog
@@ -65,6 +66,7 @@ class NsxtLoadBalancers:
         api: Api,
         section: LoadBalancerSection,
         own: Mapping[str, ClassSection],
+        services: Lister[KubeObject],
         *,
         confirm: float,
     ) -> None:
@@ -74,10 +76,12 @@ class NsxtLoadBalancers:
             api: The client of NSX-T.
             section: The section [LoadBalancer].
             own: The sections [LoadBalancerClass].
+            services: All Services.
             confirm: The provider's.
         """
         self._api = api
         self._section = section
+        self._services = services
         self._classes = classes(section, own)
         self._catalog = Catalog(api, self._classes.values())
         self._reader = Reader(api, section)
@@ -208,6 +212,8 @@ class NsxtLoadBalancers:
         material = await self._catalog.material(chosen, protocols)
         pools = {*await self._catalog.pools(), material.pool}
         observed = await self._reader.observe(lb.ref, pools)
+        if not (observed.address or observed.of(ALLOCATIONS)):
+            desired.check_requested(lb, self._services.all())
         wanted = desired.desired_balancer(lb, chosen, material, self._section, str(uuid.uuid4()))
         return wanted, observed
 
