@@ -320,6 +320,29 @@ async def test_an_address_of_another_namespaces_service_is_refused(emulator: Emu
     assert "shop/" in str(refused)
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_an_address_of_another_namespace_is_refused_while_it_is_free(
+    emulator: Emulator, *, is_listed: bool
+) -> None:
+    """Somebody has released it by hand, and its Service acquires it anew."""
+    ip, known, site = "203.0.113.7", Objects(), LBSite(emulator)
+    text = f"[Tenants]\nallow = bank={ip}\n" if is_listed else ""
+    async with started(emulator, sections=text, services=known) as site.provider:
+        await site.made(site.desired(load_balancer_ip=ip))
+        own = site.desired(load_balancer_ip=ip, shown=ip)
+        theirs = site.desired(HTTPS, uid=OTHER_UID, namespace="bank", load_balancer_ip=ip)
+        known.by_key = {"shop/web": own.service, "bank/web": theirs.service}
+        site.world.release(site.address(ip)["id"])
+        answer = await site.settled(theirs)
+        if is_listed:
+            assert isinstance(answer, Ensured)
+            return
+        assert isinstance(answer, InvalidRequest)
+        assert "it belongs to the Service shop/" in str(answer)
+        assert not site.allocated()
+        assert (await site.made(own)).ingress[0].ip == ip
+
+
 async def test_an_address_that_two_services_share_goes_with_the_last_one(
     emulator: Emulator,
 ) -> None:

@@ -1,7 +1,9 @@
 """Read which Services claim addresses, by tags on networks."""
 
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.cloudprovider.ownership import Owner
+from proreus.cloudprovider.ownership import Owner, shown_by_others
+from proreus.kube.objects import KubeObject
 from proreus.providers.cloudstack.api import Api
 from proreus.providers.cloudstack.balancing import owners
 from proreus.providers.cloudstack.balancing.parts import Network
@@ -10,9 +12,10 @@ from proreus.providers.cloudstack.balancing.parts import Network
 class Claims:
     """A reader of claims, with a memory of those that prove nothing."""
 
-    def __init__(self, api: Api) -> None:
-        """Keep the client of CloudStack; begin without any refusal."""
+    def __init__(self, api: Api, services: Lister[KubeObject]) -> None:
+        """Keep the client of CloudStack, and all Services; begin without any refusal."""
         self._api = api
+        self._services = services
         self._refused: set[tuple[str, str]] = set()
 
     def tried(self, ref: LoadBalancerRef, ip: str, *, is_refused: bool) -> None:
@@ -45,10 +48,14 @@ class Claims:
                 return str(one.get("resourceid", "")), ip
         return "", ""
 
-    async def by_others(self, ref: LoadBalancerRef, network: Network, ip: str) -> list[Owner]:
+    async def by_others(
+        self, ref: LoadBalancerRef, network: Network, ip: str, *, is_free: bool = False
+    ) -> list[Owner]:
         """Return the other Services that claim an address which rules of a network can be on.
 
-        The tiers of a VPC share its addresses, so a claim on any of them counts.
+        The tiers of a VPC share its addresses, so a claim on any of them counts. An address that is
+        free is also that of another namespace's Service whose status shows it: somebody has
+        released it by hand, and it is acquired anew.
 
         Raises:
             CloudError: CloudStack gives no usable answer.
@@ -59,4 +66,5 @@ class Claims:
             claims += [
                 claim for one in tiers for claim in owners.claims_of(owners.tags_of(one)).items()
             ]
-        return owners.claimants(claims, ref, ip)
+        shown = shown_by_others(ip, ref, self._services.all()) if is_free else []
+        return [*owners.claimants(claims, ref, ip), *shown]

@@ -121,7 +121,7 @@ class CloudStackLoadBalancers:
         self._nodes = nodes
         self._ports = Ports(services)
         self._inputs = (config.tenants,)
-        claims = Claims(api)
+        claims = Claims(api, services)
         self._reader = Reader(api, config.tenants, claims)
         self._hosts = Recent(machines.by_id)
         self._works = Works(api)

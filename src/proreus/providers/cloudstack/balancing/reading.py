@@ -261,9 +261,10 @@ class Reader:
                 f" and the nodes' network {network.id} is in another"
             )
         one, names = here[0], (id_of(here[0]), ip)
-        others = await self._claims.by_others(lb.ref, network, ip)
+        is_free = one.get("state") == documents.FREE
+        others = await self._claims.by_others(lb.ref, network, ip, is_free=is_free)
         why = refusal(others, lb.ref, self._tenants, names) if others else ""
-        if not why and one.get("state") == documents.FREE:
+        if not why and is_free:
             return Address(ip)
         if not why and claim == ip and await self._is_acquired(lb.ref, network, one):
             return Address(ip, id_of(one))
