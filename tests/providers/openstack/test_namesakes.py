@@ -82,3 +82,20 @@ async def test_a_node_takes_no_server_of_another_cluster_by_its_name(wire: Wire,
         wire.fail("server_get", failure())
         found = await one(provider, objects.node("worker-1", system_uuid=uuid(2)))
         assert isinstance(found, CloudError)
+
+
+async def test_a_new_node_waits_while_its_server_may_be_in_a_cell_that_is_down(wire: Wire) -> None:
+    """Lists by name leave that out, and another cluster's server of the name would be taken."""
+    wire.add(1, "worker-1")
+    wire.down.add(wire.add(2, "worker-1"))
+    async with started(wire.config()) as provider:
+        for told in (METAL, uuid(2)):
+            found = await one(provider, objects.node("worker-1", system_uuid=told))
+            assert isinstance(found, CloudError)
+        found = await one(provider, objects.node("worker-1", system_uuid=uuid(1)))
+        assert isinstance(found, Instance)
+        wire.down.clear()
+        del wire.servers[uuid(1)]
+        found = await one(provider, objects.node("worker-1", system_uuid=METAL))
+        assert isinstance(found, Instance)
+        assert found.provider_id == f"openstack:///{uuid(2)}"

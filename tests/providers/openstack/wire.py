@@ -72,6 +72,8 @@ class Wire:
         self.page = 1000
         self.servers: dict[str, Json] = {}
         self.unlisted: set[str] = set()
+        self.down: set[str] = set()
+        """Servers of cells that are down: https://docs.openstack.org/api-guide/compute/down_cells.html"""
         self.ports: list[Json] = []
         self.networks: dict[str, str] = {}
         self.flavors: dict[str, str] = {"f1": "m1.large"}
@@ -340,8 +342,12 @@ region = RegionOne
         there = [
             one
             for id_, one in sorted(self.servers.items())
-            if id_ not in self.unlisted and re.search(wanted, one["name"], re.IGNORECASE)
+            if id_ not in self.unlisted | self.down
+            and re.search(wanted, one["name"], re.IGNORECASE)
         ]
+        shows_cells = request.headers.get("OpenStack-API-Version") == "compute 2.69"
+        if shows_cells and not wanted and len(there) < self.page:
+            there += [{"id": id_, "status": "UNKNOWN"} for id_ in sorted(self.down)]
         return self._page(request, "servers", there)
 
     def _page(self, request: web.Request, field: str, there: list[Json]) -> web.Response:
@@ -371,6 +377,9 @@ region = RegionOne
 
     def _server(self, request: web.Request) -> web.Response:
         id_ = request.match_info["id"]
+        if id_ in self.down:
+            text = "Unexpected API Error."
+            return said(500, {"computeFault": {"code": 500, "message": text}})
         if id_ not in self.servers:
             text = f"Instance {id_} could not be found."
             return said(404, {"itemNotFound": {"code": 404, "message": text}})

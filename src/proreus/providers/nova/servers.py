@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -22,6 +23,8 @@ SINGLES: Final = 4
 """Servers that are asked for one by one rather than in a page of up to 1,000."""
 
 _AT_ONCE = 10
+_SHOWS_CELLS: Final = "compute 2.69"
+"""The first microversion in which a list without filters shows servers of cells that are down."""
 
 T = TypeVar("T")
 About = TypeVar("About")
@@ -34,11 +37,13 @@ class Found(msgspec.Struct, frozen=True):
         by_id: Servers by id; None for absent ones.
         by_name: Servers by name in lower case; a name without a server is left out.
         of_kubelets: Servers by the UUIDs that kubelets report, where one of these counts.
+        hidden: Why a look-up by name may lack a server that is there; None if nothing says so.
     """
 
     by_id: Mapping[str, Described | CloudError | None] | CloudError
     by_name: Mapping[str, Sequence[Described]] | CloudError
     of_kubelets: Mapping[str, Described | CloudError | None] | CloudError = {}
+    hidden: CloudError | None = None
 
 
 class Servers:
@@ -62,7 +67,10 @@ class Servers:
         found = Found(of_ids, of_names)
         uuids = {uuid for one in targets for uuid in doubtful(one, found)}
         others = await attempt(self.by_id, uuids) if uuids else {}
-        return Found(of_ids, of_names, others)
+        hidden = (
+            await attempt(self._hidden) if any(_is_guess(one, found) for one in targets) else None
+        )
+        return Found(of_ids, of_names, others, hidden)
 
     async def by_id(self, ids: Collection[str]) -> dict[str, Described | CloudError | None]:
         """Read servers by id; absent ones are None.
@@ -93,6 +101,32 @@ class Servers:
             for one in listed:
                 found.setdefault(str(one.get("name", "")).lower(), []).append(one)
         return found
+
+    async def _hidden(self) -> CloudError | None:
+        """Return why a list by name may lack a server: one is in a cell that is down.
+
+        https://docs.openstack.org/api-guide/compute/down_cells.html: what is filtered leaves these
+        out, and so does a full page.
+
+        Raises:
+            CloudError: Nova gives no usable answer.
+        """
+        try:
+            listed = await self._services.first_page(
+                "nova", "server_list", "servers/detail", "servers", version=_SHOWS_CELLS
+            )
+        except Refused as error:
+            if error.status == HTTPStatus.NOT_ACCEPTABLE:
+                return None  # an older Nova, which does not tell
+            raise
+        # What is there has a name.
+        down = sorted(id_of(one) for one in listed if "name" not in one)
+        if not down:
+            return None
+        return CloudError(
+            f"Nova cannot reach the cell of the server {down[0]}, which may have the Node's name: a"
+            " new Node waits until it can, unless its kubelet reports the UUID of its server"
+        )
 
     async def all(self) -> list[Described]:
         """Read all servers of the project, and remember how many pages that takes.
@@ -134,9 +168,7 @@ def doubtful(wanted: Target, found: Found) -> tuple[str, ...]:
     if wanted.id in wanted.uuids:
         return ()
     if not wanted.id:
-        alike = {} if isinstance(found.by_name, CloudError) else found.by_name
-        ids = {id_of(one) for one in alike.get(wanted.name.lower(), ())}
-        return wanted.uuids if ids and ids.isdisjoint(wanted.uuids) else ()
+        return wanted.uuids if _is_guess(wanted, found) else ()
     if isinstance(found.by_id, CloudError):
         return ()
     server = found.by_id[wanted.id]
@@ -159,6 +191,14 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
     return found_by_id(wanted.id, found.by_id) if wanted.id else _by_name(wanted, found)
 
 
+def _is_guess(wanted: Target, found: Found) -> bool:
+    """Tell whether only its name says that a server is a Node's."""
+    if wanted.id or isinstance(found.by_name, CloudError):
+        return False
+    ids = {id_of(one) for one in found.by_name.get(wanted.name.lower(), ())}
+    return bool(ids) and ids.isdisjoint(wanted.uuids)
+
+
 def _by_name(wanted: Target, found: Found) -> Described | NotFound | CloudError:
     if isinstance(found.by_name, CloudError):
         return found.by_name
@@ -169,4 +209,6 @@ def _by_name(wanted: Target, found: Found) -> Described | NotFound | CloudError:
         return IdentityConflict(
             f"{len(alike)} servers are called {wanted.name}: {ids}; rename or delete all but one"
         )
+    if found.hidden is not None and _is_guess(wanted, found):
+        return found.hidden
     return alike[0] if alike else NotFound()

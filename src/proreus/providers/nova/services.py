@@ -146,6 +146,18 @@ class Services(ABC, Generic[Access]):
 
         return await pages(name, page), count
 
+    async def first_page(
+        self, service: str, operation: str, path: str, field: str, *, version: str
+    ) -> list[Answer]:
+        """Read the first page of a list as a microversion of the service has it.
+
+        Raises:
+            CloudError: The page could not be read.
+        """
+        headers = {"OpenStack-API-Version": version}
+        answer = await self._call(service, operation, "GET", path, headers=headers)
+        return _checked(f"{service}.{operation}", answer, field, list)
+
     async def find(self, service: str, operation: str, path: str, field: str) -> Answer | None:
         """Read an object as `get` does; None if there is none."""
         try:

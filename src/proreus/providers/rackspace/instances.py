@@ -31,6 +31,9 @@ class RackspaceServers(Servers):
             found |= {name: known.get(text, []) for name, text in numbers.items()}
         return {name: running_first(alike) for name, alike in found.items()}
 
+    async def _hidden(self) -> None:
+        """Return nothing: this Nova has no microversions, and tells of no cell."""
+
 
 class RackspaceInstances:
     """The capability `Instances` of the provider `rackspace`."""
