@@ -154,7 +154,7 @@ async def test_without_bbc_nodes_are_found_by_their_names_in_bcc(emulator: Emula
     """Once BBC has answered, what it does not say now may be there."""
     (id_,) = emulator.world.add_machines(["node-1"], subnet(emulator.world))
     async with started(emulator) as provider:
-        emulator.fail("listBareMetals", 500)
+        emulator.fail("listBareMetals", 404, "")
         found = (await describe(provider, node("node-1")))["node-1"]
         assert isinstance(found, Instance)
         assert found.provider_id == f"cce://{id_}"
@@ -162,6 +162,22 @@ async def test_without_bbc_nodes_are_found_by_their_names_in_bcc(emulator: Emula
         emulator.fail("listBareMetals", 500)
         with pytest.raises(CloudError):
             await describe(provider, node("node-1"))
+
+
+async def test_a_new_node_waits_for_bbc_if_that_fails_from_the_start(emulator: Emulator) -> None:
+    """In a region without it nothing answers in Baidu's form; the Node's machine may be there."""
+    world = emulator.world
+    own = world.add_bare_metal("node-1", world.add_vpc())
+    (other,) = world.add_machines(["node-1"], subnet(world))
+    async with started(emulator) as provider:
+        for _ in range(2):
+            emulator.fail("listBareMetals", 500)
+            with pytest.raises(CloudError):
+                await describe(provider, node("node-1"))
+        world.remove_machine(other)
+        found = (await describe(provider, node("node-1")))["node-1"]
+        assert isinstance(found, Instance)
+        assert found.provider_id == f"cce://{own}"
 
 
 async def test_nothing_is_gone_before_bbc_has_been_asked(emulator: Emulator) -> None:

@@ -5,13 +5,15 @@ What BCC does not know may be a machine of BBC, bare metal, whose ids look alike
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest, Throttled
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.cloudprovider.lookups import ask_all, each, in_parts
+from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node
 from proreus.providers.baidu.api import Api, Call, Described
 from proreus.providers.baidu.machines import DELETED, bare_metal, instance
@@ -107,7 +109,8 @@ class Machines:
     ) -> list[Described]:
         """Add the machines of BBC: of one name with one of BCC, either may be meant.
 
-        Where BBC has never answered, as in a region without it, what BCC has is enough.
+        Where BBC has never answered, as in a region without it, what BCC has is enough. A failure
+        that it tells itself is an answer, too: there it is.
 
         Raises:
             CloudError: BBC does not answer, and did before, or BCC lacks one that is wanted.
@@ -117,7 +120,8 @@ class Machines:
         query = {"vpcId": self._vpc} if self._vpc else {}
         try:
             listed = await self._api.listed("listBareMetals", "instances", **query)
-        except CloudError:
+        except CloudError as error:
+            self._has_bbc = self._has_bbc or _is_there(error)
             if self._has_bbc or not _grouped(found, field).keys() >= set(wanted):
                 raise
             return found
@@ -217,6 +221,15 @@ def _of_group(
             f"{len(alike)} machines are called {called}: {ids}: give VpcId in the cloud-config"
         )
     return alike[0] if alike else NotFound()
+
+
+def _is_there(error: CloudError) -> bool:
+    """Tell whether an error shows that the service is there, and fails for now."""
+    if isinstance(error, Throttled):
+        return True
+    if not isinstance(error, Refused) or not error.code:
+        return False
+    return error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _grouped(machines: Collection[Described], field: str) -> dict[str, list[Described]]:
