@@ -302,6 +302,28 @@ async def test_an_internal_address_of_another_namespace_is_refused_while_nothing
         assert await ensure(provider, nodes, first) == {"web-1": ["10.9.0.77"]}
 
 
+async def test_a_port_of_a_shared_public_ip_stays_a_service_s_while_nothing_has_it(
+    azure: Emulator,
+) -> None:
+    """The load balancer was deleted by hand, and Services get another one by and by."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address = public_ip(azure, "shared")
+    first = service(1, named, ingress=[address])
+    thief = service(2, named, namespace="bank")
+    third = service(3, named, [ServicePort(443, "https", node_port=30443)], namespace="bank")
+    services, known = Objects(), context(nodes=nodes)
+    known.listers = {**known.listers, "services": services}
+    async with started(azure, known) as provider:
+        services.by_key = {"shop/web-1": first, "bank/web-2": thief, "bank/web-3": third}
+        await ensure(provider, nodes, service(4))
+        found = await answers(provider, nodes, thief)
+        assert isinstance(found["web-2"], InvalidRequest)
+        assert f"port 80 of {address}" in str(found["web-2"])
+        assert "shop" in str(found["web-2"])
+        await ensure(provider, nodes, third)
+        assert await ensure(provider, nodes, first) == {"web-1": [address]}
+
+
 async def test_an_internal_address_that_outlives_its_service_is_its_users_still(
     azure: Emulator,
 ) -> None:

@@ -15,7 +15,7 @@ from proreus.providers.azure.balancing.addresses import (
     extended,
     may_share,
 )
-from proreus.providers.azure.balancing.claims import check_shown
+from proreus.providers.azure.balancing.claims import check_ports, check_shown
 from proreus.providers.azure.balancing.desired import (
     SHARED_PROBE,
     Ends,
@@ -95,6 +95,8 @@ def spots(jobs: Sequence[Job], state: State, scene: Scene) -> Spots:
                 asked = job.options.addresses.get(family, "")
             else:
                 chosen = choose(job.lb, job.options, family, scene.place, state.addresses)
+                address = part(state.addresses.get(chosen.id.lower(), {}), "ipAddress")
+                check_ports(job, str(address or ""), scene)
                 one = _public_spot(job, name, scene, chosen, there=known, taken=taken)
                 taken.setdefault(chosen.id.lower(), one.id)
                 asked = chosen.id.lower()

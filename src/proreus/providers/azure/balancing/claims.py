@@ -58,6 +58,28 @@ def check_shown(job: Job, address: str, scene: Scene, what: str) -> None:
         raise InvalidRequest(f"{what} cannot be had: {reason}")
 
 
+def check_ports(job: Job, address: str, scene: Scene) -> None:
+    """Refuse ports of a public IP that another namespace's Service has by its status and spec.
+
+    Those who share one have each their ports, also while the load balancer is made anew. Where both
+    have the address already, Azure's rules tell whose the port is.
+
+    Raises:
+        InvalidRequest: Another one has a port; names it.
+    """
+    if job.lb is None or any(point.ip == address for point in job.ref.last_ingress):
+        return
+    for claim in scene.claims.get(address, ()):
+        if not claim.is_opened or claim.namespace == job.ref.namespace:
+            continue
+        for one in job.lb.service.spec.ports:
+            if one.port in claim.ports.get(RULE_PROTOCOLS.get(one.protocol, "*"), ()):
+                raise InvalidRequest(
+                    f"spec.ports: port {one.port} of {address} is that of a Service of the"
+                    f" namespace {claim.namespace}: give another port or address"
+                )
+
+
 def denies_at_nodes(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bool:
     """Tell whether a Service asks that others than its clients are denied at nodes' addresses.
 
