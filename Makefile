@@ -8,8 +8,6 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # Tests start hundreds of Python processes: without bytecode each one compiles for half a second.
 unexport PYTHONDONTWRITEBYTECODE
-# The control planes of tests live for minutes: a larger heap costs less than its collection.
-export GOGC ?= 400
 # Tests wait more than they compute, so there are three workers for a processor; each has a
 # control plane of its own, of about 400 MB.
 WORKERS ?= $(shell n=$$(( 3 * $$(nproc 2>/dev/null || echo 2) )); echo $$(( n < 8 ? n : 8 )))
@@ -121,9 +119,10 @@ collection: $(STAMP) ## Find the other tests, and compile them
 	@echo '== collection'
 	@$(BIN)/pytest --collect-only -q --ignore=tests/plans $(CHOSEN) | tail -1
 
+# Their control planes live for minutes: a larger heap costs less than its collection.
 pytest: assets gotools ## Run the other tests of the inner ring
 	@echo '== pytest'
-	@$(BIN)/python tools/attempt.py --ignore=tests/plans $(INNER) $(ARGS)
+	@GOGC=$${GOGC:-400} $(BIN)/python tools/attempt.py --ignore=tests/plans $(INNER) $(ARGS)
 
 durations: assets gotools ## Record how long each file of tests takes, which orders them
 	@$(BIN)/pytest --ignore=tests/plans $(INNER) --record-durations
