@@ -43,12 +43,12 @@ class Ports:
         other = self._holders.get((place, key), uid)
         if other == uid:
             return None
-        found = (one for one in self._services.all() if one.metadata.uid == other)
         return next(
             (
                 one
-                for one in found
+                for one in self._services.all()
                 if isinstance(one, Service)
+                and one.metadata.uid == other
                 and one.spec.type == "LoadBalancer"
                 and one.metadata.deletion_timestamp is None
                 and key in {(port.protocol, port.port) for port in one.spec.ports}
