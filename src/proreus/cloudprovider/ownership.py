@@ -19,11 +19,11 @@ stricter, and may let single namespaces name single objects.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from ipaddress import ip_address
 from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import parsed_address
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
@@ -256,7 +256,8 @@ def shown_by_others(
     An address without a mark is not in use at every moment: their load balancer may be made anew.
     Of a Service whose status shows a host name only its spec tells the address.
     """
-    if any(_is_same(point.ip, address) for point in ref.last_ingress):
+    wanted = parsed_address(address)
+    if wanted is None or any(parsed_address(point.ip) == wanted for point in ref.last_ingress):
         return []
     return [
         Owner(ref.cluster.uid, "", one.metadata.namespace, one.metadata.name, one.metadata.uid)
@@ -264,15 +265,7 @@ def shown_by_others(
         if isinstance(one, Service)
         and one.metadata.namespace != ref.namespace
         and any(
-            _is_same(point.ip or one.spec.load_balancer_ip, address)
+            parsed_address(point.ip or one.spec.load_balancer_ip) == wanted
             for point in one.status.load_balancer.ingress
         )
     ]
-
-
-def _is_same(one: str, other: str) -> bool:
-    """Tell whether two texts are one address; IPv6 has several forms of each."""
-    try:
-        return ip_address(one) == ip_address(other)
-    except ValueError:
-        return False

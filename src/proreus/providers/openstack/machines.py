@@ -1,10 +1,10 @@
 """Convert Nova's and Neutron's descriptions of a server to Kubernetes' terms. Pure."""
 
-import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from proreus.cloudprovider.addresses import parsed_address
 from proreus.cloudprovider.instances import Instance
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import NodeAddress
@@ -125,7 +125,7 @@ def _sorted(found: Iterable[NodeAddress], networking: Networking) -> tuple[NodeA
     order = networking.sort_order
 
     def place(one: NodeAddress) -> tuple[int, bytes]:
-        ip = _parsed(one.address)
+        ip = parsed_address(one.address)
         if ip is not None:
             for index, network in enumerate(order):
                 if ip in network:
@@ -136,12 +136,5 @@ def _sorted(found: Iterable[NodeAddress], networking: Networking) -> tuple[NodeA
 
 
 def _is_ipv6(text: str) -> bool:
-    ip = _parsed(text)
+    ip = parsed_address(text)
     return ip is not None and ip.version == 6  # noqa: PLR2004 - IP
-
-
-def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None

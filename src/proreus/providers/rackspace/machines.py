@@ -1,9 +1,9 @@
 """Convert Nova's description of a Rackspace server to Kubernetes' terms. Pure."""
 
-import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.instances import Instance
 from proreus.kube.objects import NodeAddress
 from proreus.providers.nova.machines import (
@@ -85,18 +85,10 @@ def running_first(alike: Iterable[Described]) -> list[Described]:
 def _texts(networks: Mapping[str, Sequence[Described]], names: Iterable[str]) -> Iterator[str]:
     for name in names:
         for one in networks.get(name) or ():
-            yield _plain(str(one["addr"]))
+            yield plain_address(str(one["addr"]))
 
 
 def _access(server: Described) -> Iterator[str]:
     for field in ("accessIPv4", "accessIPv6"):
         if server.get(field):
-            yield _plain(str(server[field]))
-
-
-def _plain(text: str) -> str:
-    """Return an address in the one form in which it is compared."""
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        return text
+            yield plain_address(str(server[field]))

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from proreus.cloudprovider.addresses import parsed_address
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.kube.objects import NodeAddress
 from proreus.providers.vsphere.config import IPV4, Network, Nodes, networks
 from proreus.providers.vsphere.machines import Machine, described, static_addresses
-from proreus.providers.vsphere.names import parsed_address
 
 
 class Rules(msgspec.Struct, frozen=True):

@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from proreus.cloudprovider.addresses import parsed_address
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.instances import InstanceState
 from proreus.providers.vsphere.guests import SHORT_NAMES
-from proreus.providers.vsphere.names import parsed_address
 from proreus.providers.vsphere.soap import Ref
 
 METADATA: Final = 'config.extraConfig["guestinfo.metadata"]'

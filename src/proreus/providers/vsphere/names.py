@@ -1,11 +1,11 @@
 """Read which virtual machine a Node is: by provider id, BIOS UUID, DNS name or address. Pure."""
 
-import ipaddress
 import re
 from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import parsed_address
 from proreus.cloudprovider.lookups import foreign_id, system_uuids
 from proreus.kube.objects import Node
 
@@ -57,11 +57,3 @@ def target(node: Node) -> Target:
     name = node.metadata.name
     address = str(ip) if (ip := parsed_address(name)) else ""
     return Target(system_uuids=known, dns_name=name.lower(), address=address)
-
-
-def parsed_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the IP address that a text is, or None."""
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None

@@ -6,6 +6,7 @@ Nodes send what comes for an address in a Service's spec or status to that Servi
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner, refusal
@@ -47,12 +48,8 @@ def check_shown(job: Job, address: str, scene: Scene, what: str) -> None:
     Raises:
         InvalidRequest: Another one has it; `what` says for what the Service asks for it.
     """
-    shown = {point.ip for point in job.ref.last_ingress}
-    owners = [
-        Owner(job.ref.cluster.uid, namespace=claim.namespace)
-        for claim in scene.claims.get(address, ())
-        if claim.is_opened and claim.namespace != job.ref.namespace and address not in shown
-    ]
+    uid = job.ref.cluster.uid
+    owners = [Owner(uid, namespace=one.namespace) for one in _of_others(job, address, scene)]
     tenants = scene.place.config.tenants
     if owners and (reason := refusal(owners, job.ref, tenants, (address,))):
         raise InvalidRequest(f"{what} cannot be had: {reason}")
@@ -67,17 +64,21 @@ def check_ports(job: Job, address: str, scene: Scene) -> None:
     Raises:
         InvalidRequest: Another one has a port; names it.
     """
-    if job.lb is None or any(point.ip == address for point in job.ref.last_ingress):
-        return
-    for claim in scene.claims.get(address, ()):
-        if not claim.is_opened or claim.namespace == job.ref.namespace:
-            continue
-        for one in job.lb.service.spec.ports:
+    for claim in _of_others(job, address, scene):
+        for one in job.lb.service.spec.ports if job.lb is not None else ():
             if one.port in claim.ports.get(RULE_PROTOCOLS.get(one.protocol, "*"), ()):
                 raise InvalidRequest(
                     f"spec.ports: port {one.port} of {address} is that of a Service of the"
                     f" namespace {claim.namespace}: give another port or address"
                 )
+
+
+def _of_others(job: Job, address: str, scene: Scene) -> list[Claim]:
+    """Return the claims of other namespaces whose status shows an address; none if ours does."""
+    if any(point.ip == address for point in job.ref.last_ingress):
+        return []
+    claims = scene.claims.get(address, ())
+    return [one for one in claims if one.is_opened and one.namespace != job.ref.namespace]
 
 
 def denies_at_nodes(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bool:
@@ -116,21 +117,13 @@ def _is_true(meta: ObjectMeta, annotation: str) -> bool:
 
 def _of(service: Service) -> Iterator[tuple[str, Claim]]:
     spec, status = service.spec, service.status.load_balancer
-    shown = set(map(_plain, (spec.cluster_ip, *spec.cluster_ips, *spec.external_ips)))
-    shown |= {_plain(point.ip) for point in status.ingress}
+    shown = set(map(plain_address, (spec.cluster_ip, *spec.cluster_ips, *spec.external_ips)))
+    shown |= {plain_address(point.ip) for point in status.ingress}
     asked = {*additional_in(service)} if spec.type == "LoadBalancer" else set[str]()
-    opened = {_plain(point.ip) for point in status.ingress}
+    opened = {plain_address(point.ip) for point in status.ingress}
     for address in (shown | asked) - {"", "None"}:
         is_opened = address in opened
         yield address, _claim(service, is_shown=address in shown, is_opened=is_opened)
-
-
-def _plain(text: str) -> str:
-    """Return an address as it is compared: IPv6 has several forms of each."""
-    try:
-        return str(ip_address(text))
-    except ValueError:
-        return text
 
 
 def _claim(service: Service, *, is_shown: bool, is_opened: bool) -> Claim:

@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.names import digest_of
 from proreus.providers.rackspace.balancing.parts import (
     ENABLED,
@@ -63,7 +64,7 @@ def vips(described: Described) -> Iterable[Vip]:
     found = [
         Vip(
             int(one["id"]),
-            _plain(str(one["address"])),
+            plain_address(str(one["address"])),
             str(one.get("type", "")),
             str(one.get("ipVersion", "")),
         )
@@ -117,12 +118,5 @@ def _network(text: str) -> str:
     """Return the address of an item as a network: a single one may be shown without its length."""
     try:
         return str(ipaddress.ip_network(text, strict=False))
-    except ValueError:
-        return text
-
-
-def _plain(text: str) -> str:
-    try:
-        return str(ipaddress.ip_address(text))
     except ValueError:
         return text

@@ -10,11 +10,11 @@ is then.
 * An address stays as long as a virtual server has it, even if the class has another pool by now.
 """
 
-import ipaddress
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.providers.vsphere.nsxt.balancing import documents, steps
 from proreus.providers.vsphere.nsxt.balancing.documents import References, Want, differs
 from proreus.providers.vsphere.nsxt.balancing.parts import (
@@ -193,18 +193,11 @@ def _allocation(observed: Observed) -> Part | None:
     """
     in_use, there = observed.address, observed.of(ALLOCATIONS)
     if in_use:
-        there = tuple(one for one in there if not one.address or _same(one.address, in_use))
+        used = plain_address(in_use)
+        there = tuple(one for one in there if plain_address(one.address) in {"", used})
     else:
         there = tuple(one for one in there if not one.failure)
     return min(there, key=lambda one: (not one.address, bool(one.failure), one.id), default=None)
-
-
-def _same(one: str, other: str) -> bool:
-    """Tell whether two texts are one address; texts that are no addresses are compared as texts."""
-    try:
-        return ipaddress.ip_address(one) == ipaddress.ip_address(other)
-    except ValueError:
-        return one == other
 
 
 def _first(
