@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import CallTimeout, CloudError, RetryAfter, Throttled
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.load_balancers import Done, Pending
@@ -15,7 +16,6 @@ from proreus.controllers.events import PlannedEvent
 from proreus.controllers.networks import (
     Network,
     cluster_cidrs,
-    endpoint,
     is_within,
     network,
     pod_cidrs,
@@ -156,8 +156,8 @@ def test_networks_hold_their_parts_and_themselves_in_their_family_only() -> None
 
 
 def test_addresses_are_compared_by_what_they_mean() -> None:
-    assert endpoint("fd00:0:0::5") == endpoint("FD00::5") == "fd00::5"
-    assert endpoint("sim://a") == "sim://a"
+    assert plain_address("fd00:0:0::5") == plain_address("FD00::5") == "fd00::5"
+    assert plain_address("sim://a") == "sim://a"
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,28 @@
 """Read addresses of either family, whose texts have several forms."""
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 
+# Each pass over routes and hosts asks for every address of every node.
+@lru_cache(maxsize=1 << 16)
 def parsed_address(text: str) -> IPv4Address | IPv6Address | None:
     """Return the IP address that a text is, or None."""
     try:
         return ip_address(text)
     except ValueError:
         return None
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a text is an IP address."""
+    return parsed_address(text) is not None
+
+
+def family_of(text: str) -> str:
+    """Return the family of an address in Kubernetes' word, "IPv4" or "IPv6"; "" if it is none."""
+    found = parsed_address(text)
+    return "" if found is None else f"IPv{found.version}"
 
 
 def plain_address(text: str) -> str:

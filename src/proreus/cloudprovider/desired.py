@@ -8,8 +8,9 @@ taints do not count, the balancer's own health check judges those.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 
+from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity, marks
 from proreus.cloudprovider.load_balancers import (
@@ -148,17 +149,10 @@ def _addresses(node: Node, families: tuple[str, ...]) -> dict[str, tuple[str, ..
     found: dict[str, list[str]] = {}
     for type_ in _PREFERENCE:
         for address in node.status.addresses:
-            family = _family(address.address) if address.type == type_ else None
+            family = family_of(address.address) if address.type == type_ else ""
             if family in families and address.address not in found.setdefault(family, []):
                 found[family].append(address.address)
     return {family: tuple(found[family]) for family in families if family in found}
-
-
-def _family(address: str) -> str | None:
-    try:
-        return _FAMILY[ip_address(address).version]
-    except ValueError:
-        return None
 
 
 def _families(service: Service, policy: HostPolicy, problems: list[str]) -> tuple[str, ...]:

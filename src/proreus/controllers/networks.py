@@ -24,15 +24,6 @@ def network(text: str) -> Network | None:
         return None
 
 
-@lru_cache(maxsize=1 << 16)
-def endpoint(text: str) -> str:
-    """Normalise a route's target: addresses as `ipaddress` writes them, others unchanged."""
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        return text
-
-
 def is_within(inner: Network, outer: Network) -> bool:
     """Tell whether `inner` is a part of `outer`, or equal to it."""
     if isinstance(inner, IPv4Network):

@@ -5,8 +5,9 @@ The kubelet leaves its `--node-ip` in the annotation `alpha.kubernetes.io/provid
 the only one of its type.
 """
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
 
+from proreus.cloudprovider.addresses import parsed_address
 from proreus.kube.objects import ANNOTATION_PROVIDED_NODE_IP, Node, NodeAddress
 
 HOSTNAME = "Hostname"
@@ -84,10 +85,7 @@ def desired(node: Node, cloud: tuple[NodeAddress, ...]) -> tuple[NodeAddress, ..
 
 def _parsed(text: str) -> IPv4Address | IPv6Address | None:
     """Parse an address, an IPv4-mapped one as IPv4; None if `text` is no address."""
-    try:
-        ip = ip_address(text)
-    except ValueError:
-        return None
+    ip = parsed_address(text)
     mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
     return mapped or ip
 

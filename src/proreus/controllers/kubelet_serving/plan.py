@@ -15,14 +15,14 @@ Nothing is denied: a denial is for ever, and somebody else may know more.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 import msgspec
 
 from proreus.cloudprovider import CloudError, Instance, InstanceAnswer, Ownership
+from proreus.cloudprovider.addresses import is_address, parsed_address, plain_address
 from proreus.controllers.events import PlannedEvent, scrub
-from proreus.controllers.networks import endpoint
 from proreus.kube.messages import some_of
 from proreus.kube.objects import CertificateSigningRequest, Condition, Node
 from proreus.kube.patch import Patch, approval
@@ -235,7 +235,7 @@ def _not_its_machine(node: Node, found: Instance, claims: Mapping[str, Sequence[
             "the Node's provider id is another machine's, or its kubelet needs --hostname-override"
         )
     reported = {_plain(one.address) for one in found.addresses}
-    own = {text for one in node.status.addresses if _ip(text := _plain(one.address)) is not None}
+    own = {text for one in node.status.addresses if is_address(text := _plain(one.address))}
     if more := own - reported:
         return f"the Node has {some_of(more)}, which the cloud does not report for {id_}"
     return ""
@@ -244,7 +244,7 @@ def _not_its_machine(node: Node, found: Instance, claims: Mapping[str, Sequence[
 def _not_reported(seen: Observed, found: Instance) -> Refusal | None:
     """Return which name or address is not the machine's, or another Node's, too."""
     names, name = _names(found), _node(seen).metadata.name
-    known = {_ip(_plain(one.address)) for one in found.addresses}
+    known = {parsed_address(_plain(one.address)) for one in found.addresses}
     more = [one for one in seen.asked.names if one.lower() not in names]
     more += [str(one) for one in seen.asked.addresses if one not in known]
     if more:
@@ -271,16 +271,9 @@ def _others(claims: Mapping[str, Sequence[str]], claim: str, name: str) -> list[
     return [other for other in claims.get(claim, ()) if other != name]
 
 
-def _ip(text: str) -> Address | None:
-    try:
-        return ip_address(text)
-    except ValueError:
-        return None
-
-
 def _plain(text: str) -> str:
     """Return an address as `ipaddress` writes it, a name in small letters."""
-    return endpoint(text).lower()
+    return plain_address(text).lower()
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.routes import Route
-from proreus.controllers.networks import Network, endpoint, is_in_any, network, pod_cidrs
+from proreus.controllers.networks import Network, is_in_any, network, pod_cidrs
 from proreus.controllers.route.conditions import shows_routes
 from proreus.controllers.route.policy import LABEL_EXCLUDE
 from proreus.kube.objects import Node, by_age
@@ -42,7 +43,7 @@ class DesiredRoute(msgspec.Struct, frozen=True):
 
     def leads_here(self, route: Route) -> bool:
         """Tell whether a route's target is this node."""
-        return route.target is not None and endpoint(route.target) in {
+        return route.target is not None and plain_address(route.target) in {
             self.target,
             *self.addresses,
         }
@@ -173,7 +174,7 @@ def _desired(node: Node, net: Network) -> DesiredRoute:
         uid=node.metadata.uid,
         destination=net,
         target=node.spec.provider_id,
-        addresses=frozenset(endpoint(address.address) for address in node.status.addresses),
+        addresses=frozenset(plain_address(address.address) for address in node.status.addresses),
         was_routed=shows_routes(node),
     )
 
@@ -183,7 +184,7 @@ def _networks(node: Node) -> list[Network]:
 
 
 def _endpoints(node: Node) -> list[str]:
-    addresses = [endpoint(address.address) for address in node.status.addresses]
+    addresses = [plain_address(address.address) for address in node.status.addresses]
     return [*addresses, node.spec.provider_id] if node.spec.provider_id else addresses
 
 

@@ -15,9 +15,10 @@ from enum import Enum, auto
 
 import msgspec
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.routes import Route
 from proreus.controllers.events import PlannedEvent, scrub
-from proreus.controllers.networks import Network, endpoint, is_within, overlap
+from proreus.controllers.networks import Network, is_within, overlap
 from proreus.controllers.route.attempts import Attempt, Key, Unit
 from proreus.controllers.route.conditions import NetworkState
 from proreus.controllers.route.desired import DesiredRoute, DesiredRoutes, Problem
@@ -249,7 +250,10 @@ def _may_go(
     return not (
         net in clusters
         or _is_unknown(route)
-        or (net not in desired.routes and endpoint(route.target or "") in desired.shielded_targets)
+        or (
+            net not in desired.routes
+            and plain_address(route.target or "") in desired.shielded_targets
+        )
         or any(overlap(net, cidr) for cidr in desired.shielded)
         or (net in desired.claimed and net not in desired.routes)
         or any(cidr != net and is_within(cidr, net) for cidr in desired.claimed)

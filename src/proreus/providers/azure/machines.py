@@ -1,9 +1,9 @@
 """Read Azure's descriptions of machines, their network interfaces and addresses. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import ip_address
 from typing import Any, Final
 
+from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.instances import Instance, InstanceState
 from proreus.kube.objects import NodeAddress
 from proreus.providers.azure.ids import last, provider_id
@@ -135,7 +135,7 @@ def primary_configurations(interface: Resource) -> dict[str, Resource]:
     found: dict[str, Resource] = {}
     for one in ip_configurations(interface):
         address = str(properties(one).get("privateIPAddress") or "")
-        version = properties(one).get("privateIPAddressVersion") or _version(address) or "IPv4"
+        version = properties(one).get("privateIPAddressVersion") or family_of(address) or "IPv4"
         found.setdefault(str(version), one)
     return found
 
@@ -185,10 +185,3 @@ def instance(
 def by_id(resources: Sequence[Resource]) -> dict[str, Resource]:
     """Return resources by their ids in small letters; resources without an id are left out."""
     return {str(one["id"]).lower(): one for one in resources if one.get("id")}
-
-
-def _version(address: str) -> str:
-    try:
-        return f"IPv{ip_address(address).version}"
-    except ValueError:
-        return ""

@@ -4,11 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceState
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import NodeAddress
-from proreus.providers.baidu.names import is_address, provider_id
+from proreus.providers.baidu.names import provider_id
 
 DELETED: Final = "Deleted"
 """The state of a machine that is released for good."""

@@ -1,11 +1,11 @@
 """Match Nodes with machines of Baidu AI Cloud by their provider ids and names. Pure."""
 
-import ipaddress
 import re
 from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id
 from proreus.cloudprovider.names import LABEL_VALUE
@@ -74,12 +74,3 @@ def ownership(node: Node, region: str) -> Ownership:
     ours = {"", LABEL_VALUE.clean(region)}
     named = (node.metadata.labels.get(label, "") for label in _REGION_LABELS)
     return Ownership.YES if ours.issuperset(named) else Ownership.NO
-
-
-def is_address(text: str) -> bool:
-    """Tell whether a text is an IP address."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -1,10 +1,10 @@
 """Convert CloudStack's description of a virtual machine to Kubernetes' terms. Pure."""
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceState
 from proreus.cloudprovider.names import LABEL_VALUE
@@ -95,15 +95,15 @@ def addresses(machine: Mapping[str, Any], *, dual_stack: bool) -> Iterator[NodeA
     """
     nics = machine.get("nic") or ()
     first: Mapping[str, Any] = nics[0] if nics else {}
-    found = [first.get(field) for field in ("ipaddress", "ip6address")]
-    usable = [str(one) for one in found if _is_address(one)]
+    found = [str(first.get(field) or "") for field in ("ipaddress", "ip6address")]
+    usable = [one for one in found if is_address(one)]
     if not usable:
         return
     yield NodeAddress("InternalIP", usable[0])
     if machine.get("hostname"):
         yield NodeAddress("Hostname", str(machine["hostname"]))
-    if _is_address(machine.get("publicip")):
-        yield NodeAddress("ExternalIP", str(machine["publicip"]))
+    if is_address(public := str(machine.get("publicip") or "")):
+        yield NodeAddress("ExternalIP", public)
     if dual_stack:
         yield from (NodeAddress("InternalIP", one) for one in usable[1:])
 
@@ -111,11 +111,3 @@ def addresses(machine: Mapping[str, Any], *, dual_stack: bool) -> Iterator[NodeA
 def networks_of(machine: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the ids of the networks that a machine is in, that of its first NIC first."""
     return tuple(str(nic.get("networkid") or "") for nic in machine.get("nic") or ())
-
-
-def _is_address(value: object) -> bool:
-    try:
-        ipaddress.ip_address(str(value or ""))
-    except ValueError:
-        return False
-    return True

@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final
 
+from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
@@ -122,11 +123,5 @@ def _itself(route: Route) -> Route:
 
 def next_hop(destination: str, addresses: Sequence[str]) -> str:
     """Return the first address of the family of a destination, or "". Pure."""
-    version = ipaddress.ip_network(destination, strict=False).version
-    for one in addresses:
-        try:
-            if ipaddress.ip_address(one).version == version:
-                return one
-        except ValueError:
-            continue
-    return ""
+    family = f"IPv{ipaddress.ip_network(destination, strict=False).version}"
+    return next((one for one in addresses if family_of(one) == family), "")

@@ -7,12 +7,12 @@ both are new, as of an entry without an id that is renamed, the address tells.
 """
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import (
     Instance,
@@ -192,7 +192,7 @@ def from_node(node: Node, defaults: Defaults) -> InstanceAnswer:
 def addresses_of(node: Node) -> tuple[NodeAddress, ...]:
     """Return the Node's own addresses: `--node-ip`, else those of its status."""
     provided = node.metadata.annotations.get(ANNOTATION_PROVIDED_NODE_IP, "")
-    internal = [text.strip() for text in provided.split(",") if _is_ip(text.strip())]
+    internal = [text.strip() for text in provided.split(",") if is_address(text.strip())]
     known = node.status.addresses
     if not internal:
         internal = [one.address for one in known if one.type == "InternalIP"]
@@ -348,14 +348,6 @@ def _is_ready(node: Node) -> bool:
 
 def _ips(found: Instance) -> tuple[str, ...]:
     """Return the addresses to probe: the internal ones if there are any."""
-    every = [address for address in found.addresses if _is_ip(address.address)]
+    every = [address for address in found.addresses if is_address(address.address)]
     internal = [one for one in every if one.type == "InternalIP"]
     return tuple(one.address for one in internal or every)
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

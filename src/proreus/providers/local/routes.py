@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from proreus.cloudprovider.addresses import family_of, is_address, plain_address
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
@@ -131,14 +132,14 @@ def ways(
         if node is None:
             problems[route] = InvalidRequest(f"no Node has the provider id {route.target}")
         elif not _is_here(node, own):
-            version = ipaddress.ip_network(destination).version
+            family = f"IPv{ipaddress.ip_network(destination).version}"
             via = next(
-                (address for address in _addresses(node) if _version(address) == version), None
+                (address for address in _addresses(node) if family_of(address) == family), None
             )
             if via is None:
                 problems[route] = InvalidRequest(
                     f"the Node {node.metadata.name} has the pod CIDR {destination}, but no"
-                    f" IPv{version} address to route it to"
+                    f" {family} address to route it to"
                 )
             else:
                 found[route] = KernelRoute(destination, via)
@@ -163,22 +164,15 @@ def _holders(nodes: Sequence[Node]) -> dict[tuple[str, str], Node]:
 def _addresses(node: Node) -> list[str]:
     """Return the node's IP addresses, the internal ones first."""
     return [
-        str(ipaddress.ip_address(address.address))
+        plain_address(address.address)
         for type_ in IP_TYPES
         for address in node.status.addresses
-        if address.type == type_ and _version(address.address)
+        if address.type == type_ and is_address(address.address)
     ]
 
 
 def _is_here(node: Node, own: frozenset[str]) -> bool:
     return not own.isdisjoint(_addresses(node))
-
-
-def _version(text: str) -> int:
-    try:
-        return ipaddress.ip_address(text).version
-    except ValueError:
-        return 0
 
 
 def _canonical(cidr: str) -> str:

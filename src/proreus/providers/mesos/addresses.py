@@ -4,10 +4,10 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Final
 
+from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.errors import CloudError
 from proreus.providers.mesos.agents import Agent, NoSuchHost, own_address
 from proreus.providers.mesos.config import AddressSource
-from proreus.providers.mesos.masters import is_ip
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -41,7 +41,7 @@ class Addresses:
             CloudError: DNS does not know its host name, or does not answer.
         """
         host = agent.agent_info.hostname
-        if not self._is_dns or is_ip(host):
+        if not self._is_dns or is_address(host):
             return own_address(agent)
         now = asyncio.get_running_loop().time()
         since, address = self._known.get(host, (0.0, ""))

@@ -6,11 +6,12 @@ from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceState
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import NodeAddress
-from proreus.providers.mesos.masters import MasterInfo, is_ip
+from proreus.providers.mesos.masters import MasterInfo
 from proreus.providers.mesos.names import provider_id
 
 LABEL_PREFIX: Final = "mesos.proreus/"
@@ -274,10 +275,10 @@ def attributes(agent: Agent) -> Mapping[str, str]:
 def own_address(agent: Agent) -> str:
     """Return the IP address of an agent: its host name if that is one, or else of its process."""
     hostname = agent.agent_info.hostname
-    if is_ip(hostname):
+    if is_address(hostname):
         return hostname
     host = agent.pid.rpartition("@")[2].rpartition(":")[0].strip("[]")
-    return host if is_ip(host) else ""
+    return host if is_address(host) else ""
 
 
 def cluster_name(answer: FlagsAnswer) -> str:

@@ -1,6 +1,5 @@
 """Read the address of the leading master: from the cloud-config, ZooKeeper, or a redirect. Pure."""
 
-import ipaddress
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -8,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.errors import CloudError, ConfigError
 
 FILE: Final = "file://"
@@ -108,17 +108,8 @@ def _is_address(address: str) -> bool:
     if not port.isascii() or not port.isdecimal() or not 0 < int(port) <= _MOST_PORT:
         return False
     if host.startswith("[") and host.endswith("]"):
-        return is_ip(host[1:-1])
+        return is_address(host[1:-1])
     return _HOST.fullmatch(host) is not None
-
-
-def is_ip(text: str) -> bool:
-    """Tell whether a text is an IP address."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def joined(host: str, port: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from proreus.cloudprovider.addresses import parsed_address
 from proreus.cloudprovider.errors import CloudError
 from proreus.kube.objects import NodeAddress
 from proreus.providers.ovirt.config import Addresses, Network, Order, networks
@@ -75,9 +76,8 @@ def _natural(name: str) -> list[tuple[int, str]]:
 def _allowed(texts: Iterable[str], rules: Selection) -> Iterator[str]:
     """Return the addresses that others can reach, without those that are excluded."""
     for text in texts:
-        try:
-            ip = ipaddress.ip_address(text)
-        except ValueError:
+        ip = parsed_address(text)
+        if ip is None:
             continue
         is_of_host = ip.is_unspecified or ip.is_loopback or ip.is_link_local or ip.is_multicast
         if not is_of_host and not _is_in(str(ip), rules.excluded):

@@ -1,9 +1,9 @@
 """Convert Photon Controller's description of a virtual machine to Kubernetes' terms. Pure."""
 
-import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.instances import InstanceState
 from proreus.kube.objects import NodeAddress
 from proreus.providers.photon.documents import Connection, Networks
@@ -42,7 +42,7 @@ def addresses(networks: Networks) -> tuple[NodeAddress, ...]:
 def _addresses(connections: Sequence[Connection]) -> Iterator[NodeAddress]:
     for one in connections:
         address = one.ip_address or ""
-        if _is_address(address):
+        if is_address(address):
             is_outside = (one.mac_address or "").startswith(OUTSIDE)
             yield NodeAddress("ExternalIP" if is_outside else "InternalIP", address)
 
@@ -60,11 +60,3 @@ def in_order(
     """
     kept = tuple(one for one in before if one in found)
     return (*kept, *(one for one in found if one not in kept))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -1,9 +1,9 @@
 """Read which server a Node is: by provider ids, server names and addresses. Pure."""
 
-import ipaddress
 import re
 from typing import Final
 
+from proreus.cloudprovider.addresses import is_address, plain_address
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id
 from proreus.kube.objects import LABEL_REGION, LABEL_REGION_BETA, Node
@@ -56,7 +56,4 @@ def ownership(node: Node, region: str) -> Ownership:
 
 def address_of(name: str) -> str:
     """Return the address that a Node is called by, as Nova writes it; "" if that is a name."""
-    try:
-        return str(ipaddress.ip_address(name))
-    except ValueError:
-        return ""
+    return plain_address(name) if is_address(name) else ""

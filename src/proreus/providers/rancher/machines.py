@@ -1,9 +1,9 @@
 """Convert Rancher's description of a host to Kubernetes' terms. Pure."""
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceState
 from proreus.kube.objects import NodeAddress
@@ -64,7 +64,7 @@ def addresses(host: Mapping[str, Any]) -> Iterator[NodeAddress]:
     """Return the addresses of a host in the official order: each is external and internal."""
     known = [str(one.get("address") or "") for one in joined(host) or ()]
     for ip in dict.fromkeys(known or [str(host.get("agentIpAddress") or "")]):
-        if _is_address(ip):
+        if is_address(ip):
             yield NodeAddress("ExternalIP", ip)
             yield NodeAddress("InternalIP", ip)
 
@@ -87,11 +87,3 @@ def merged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             rest = {key: known[key] for key in known if key.lower() != "ipaddresses"}
             found[str(row.get("id"))] = {**rest, "ipAddresses": more}
     return list(found.values())
-
-
-def _is_address(value: str) -> bool:
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        return False
-    return True

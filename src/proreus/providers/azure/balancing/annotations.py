@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.annotations import AnnotationReader
 from proreus.cloudprovider.names import without_zone
 from proreus.kube.objects import Service
@@ -365,7 +366,4 @@ def _range(text: str) -> str:
 
 
 def _family(text: str) -> str:
-    try:
-        return f"IPv{ip_address(without_zone(text)).version}"
-    except ValueError:
-        return ""
+    return "" if "%" in text else family_of(text)

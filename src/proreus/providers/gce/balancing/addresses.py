@@ -3,13 +3,14 @@
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal, shown_by_others
 from proreus.kube.objects import KubeObject
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.annotations import SUBNET
-from proreus.providers.gce.balancing.desired import Desired, family_of
+from proreus.providers.gce.balancing.desired import Desired
 from proreus.providers.gce.balancing.parts import EXTERNAL, INTERNAL, IPV6, Address, Kind, Rule
 from proreus.providers.gce.balancing.steps import Observed, without
 from proreus.providers.gce.names import last_part, path_in

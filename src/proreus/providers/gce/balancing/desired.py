@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.desired import HEALTH_PATH, KUBE_PROXY_HEALTH_PORT
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer
@@ -203,14 +204,6 @@ def check(lb: LoadBalancer, options: Options, form: Form, subnetwork: str) -> No
         )
     if problems:
         raise InvalidRequest("; ".join(problems))
-
-
-def family_of(address: str) -> str:
-    """Return the IP family of an address; "" if the text is no address."""
-    try:
-        return f"IPv{ipaddress.ip_address(address).version}"
-    except ValueError:
-        return ""
 
 
 def canonical(address: str) -> str:

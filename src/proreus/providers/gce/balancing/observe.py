@@ -6,10 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import family_of
 from proreus.providers.gce.api import Api, Scope
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.addresses import is_still_free, is_within_reach
-from proreus.providers.gce.balancing.desired import Desired, family_of
+from proreus.providers.gce.balancing.desired import Desired
 from proreus.providers.gce.balancing.needs import is_held_for, needed, unexpected
 from proreus.providers.gce.balancing.parts import (
     FORMS,

@@ -5,11 +5,12 @@ cluster's UID, by which a route is known to be ours.
 """
 
 from collections.abc import Iterable
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import MARK_CLUSTER, MARK_CLUSTER_UID, ClusterIdentity
 from proreus.cloudprovider.routes import Route, network_of
@@ -125,18 +126,11 @@ def route_document(
 
 def _hop(node: Node, destination: str) -> str:
     """Return the address of a node to which its route leads: as officially, internal ones first."""
-    version = ip_network(destination, strict=False).version
+    family = f"IPv{ip_network(destination, strict=False).version}"
     for type_ in ("InternalIP", "ExternalIP"):
         for one in node.status.addresses:
-            if one.type == type_ and _version(one.address) == version:
+            if one.type == type_ and family_of(one.address) == family:
                 return one.address
     raise InvalidRequest(
-        f"the node has no IPv{version} address, to which its pod CIDR {destination} could be routed"
+        f"the node has no {family} address, to which its pod CIDR {destination} could be routed"
     )
-
-
-def _version(address: str) -> int:
-    try:
-        return ip_address(address).version
-    except ValueError:
-        return 0
