@@ -159,7 +159,9 @@ class RestClient:
         self._tls = tls
         self._proxies: dict[URL, str] | None = {} if proxies else None
         self._session = aiohttp.ClientSession(
-            connector=Connector(context.gate, keep_alive=KEEP_ALIVE, reads=True),
+            connector=Connector(
+                context.gate, url=self._endpoint, keep_alive=KEEP_ALIVE, reads=True
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": USER_AGENT, "Accept": "application/json", **self._headers},
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout),

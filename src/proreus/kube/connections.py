@@ -49,19 +49,22 @@ class Connector(aiohttp.TCPConnector):
     No number of connections is set: callers limit how much they do at once.
     """
 
-    def __init__(self, gate: Gate | None, *, keep_alive: float, reads: bool) -> None:
+    def __init__(self, gate: Gate | None, *, url: str, keep_alive: float, reads: bool) -> None:
         """Prepare the connector without connecting.
 
         Args:
             gate: Called when a connection is open.
+            url: What all URLs begin with, or "". With `http://` nothing watches for TLS connections
+                that are closed.
             keep_alive: Seconds that an unused connection is kept.
             reads: Whether the gate is asked for GET, too.
         """
+        watches = _LOSES_CLOSED_TLS and not _ABORT_FAILS
         super().__init__(
             socket_factory=_socket,
             limit=0,
             keepalive_timeout=keep_alive,
-            enable_cleanup_closed=_LOSES_CLOSED_TLS and not _ABORT_FAILS,
+            enable_cleanup_closed=watches and not url.startswith("http://"),
         )
         self._gate = gate
         self._reads = reads

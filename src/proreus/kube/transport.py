@@ -91,7 +91,7 @@ class Transport:
                 kept=KEEP_ALIVE,
             )
         self._session = aiohttp.ClientSession(
-            connector=Connector(gate, keep_alive=KEEP_ALIVE, reads=False),
+            connector=Connector(gate, url=config.server, keep_alive=KEEP_ALIVE, reads=False),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
         )
