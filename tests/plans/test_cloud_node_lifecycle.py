@@ -1369,7 +1369,7 @@ def test_after_ten_minutes_it_is_no_witness_any_more() -> None:
 def test_of_two_witnesses_none_is_set_aside() -> None:
     one = fleet(1, 2)
     one.shown("gone0")
-    for found in one.until(7200, GONE, None, up0=GONE):
+    for found in one.until(1800, GONE, None, up0=GONE):
         assert found.delete == ()
         assert found.unknown == {"up0": False}
     assert found.held["gone0"].reason == "the cloud does not know a Ready node either: up0"
@@ -1379,7 +1379,7 @@ def test_answers_that_lack_most_set_nobody_aside() -> None:
     one = fleet(1, 20)
     one.shown("gone0")
     lost = {f"up{i}": GONE for i in range(20) if i != 7}
-    for found in one.until(7200, GONE, None, **lost):
+    for found in one.until(1800, GONE, None, **lost):
         assert found.delete == ()
         assert not any(found.unknown.values())
 
@@ -1660,7 +1660,7 @@ def test_what_left_the_answers_together_with_a_witness_stays() -> None:
     """Half a page: both machines run, and both were shown until it began."""
     one = fleet(1, 9)
     one.shown("gone0", "up0", at=one.at - 5)
-    for found in one.until(7200, GONE, None, up0=GONE):
+    for found in one.until(1800, GONE, None, up0=GONE):
         assert found.delete == ()
     assert found.unknown == {"up0": True}
     one.shown("gone0", at=one.at)
@@ -1739,7 +1739,7 @@ def test_a_breaker_holds_one_scope() -> None:
 def test_without_a_ready_node_in_its_scope_a_node_stays_and_reports_it() -> None:
     one = Fleet(node("a"), *(up(f"b{i}") for i in range(5)))
     one.scope = lambda n: n.metadata.name[0]
-    found = one.until(7200)
+    found = one.until(1800)
     assert all(step.delete == () for step in found)
     reason = "no Ready node vouches for what the cloud says"
     assert found[-1].held == {"a": Wait(None, reason, Alert.NO_WITNESS)}
@@ -1749,7 +1749,7 @@ def test_without_a_ready_node_in_its_scope_a_node_stays_and_reports_it() -> None
 def test_five_nodes_that_are_all_gone_stay() -> None:
     for size in (1, 2, 5):
         lost = fleet(size, 0)
-        for found in lost.until(7200):
+        for found in lost.until(1800):
             assert found.delete == ()
         assert len(found.held) == size
 
