@@ -343,6 +343,31 @@ async def test_an_address_of_another_namespace_is_refused_while_it_is_free(
         assert (await site.made(own)).ingress[0].ip == ip
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+async def test_an_address_that_another_service_shows_is_not_chosen_while_it_is_free(
+    emulator: Emulator, *, is_last: bool
+) -> None:
+    """Somebody has released it by hand, and its Service acquires it anew."""
+    ip, known, site = "203.0.113.7", Objects(), LBSite(emulator)
+    async with started(emulator, services=known) as site.provider:
+        await site.made(site.desired(load_balancer_ip=ip))
+        own = site.desired(load_balancer_ip=ip, shown=ip)
+        theirs = site.desired(HTTPS, uid=OTHER_UID, namespace="bank")
+        known.by_key = {"shop/web": own.service, "bank/web": theirs.service}
+        others = {one["ipaddress"] for one in site.world.ips.values()} - {ip}
+        for other in others if is_last else others - {"203.0.113.3"}:
+            site.give(other)
+        site.world.release(site.address(ip)["id"])
+        answer = await site.settled(theirs)
+        assert site.address(ip)["state"] == "Free"
+        if is_last:
+            assert isinstance(answer, CloudError)
+            assert f"{ip} is another Service's" in str(answer)
+        else:
+            assert answer.ingress[0].ip == "203.0.113.3"
+        assert (await site.made(own)).ingress[0].ip == ip
+
+
 async def test_an_address_that_two_services_share_goes_with_the_last_one(
     emulator: Emulator,
 ) -> None:

@@ -1,9 +1,12 @@
 """Read which Services claim addresses, by tags on networks."""
 
+from collections.abc import Sequence
+
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, shown_by_others
-from proreus.kube.objects import KubeObject
+from proreus.kube.objects import KubeObject, Service
 from proreus.providers.cloudstack.api import Api
 from proreus.providers.cloudstack.balancing import owners
 from proreus.providers.cloudstack.balancing.parts import Network
@@ -35,6 +38,31 @@ class Claims:
             CloudError: CloudStack gives no usable answer.
         """
         return (ref.uid, ip) not in self._refused and not await self.by_others(ref, network, ip)
+
+    def left(self, ref: LoadBalancerRef, free: Sequence[str]) -> Sequence[str]:
+        """Return those free addresses that no other Service has by its status.
+
+        What another one has somebody has released by hand, and it is acquired anew. Of a Service
+        whose status shows a host name its spec tells the address.
+
+        Raises:
+            CloudError: None is left.
+        """
+        shown = {
+            point.ip or one.spec.load_balancer_ip
+            for one in self._services.all()
+            if isinstance(one, Service)
+            and one.metadata.uid != ref.uid
+            and one.metadata.deletion_timestamp is None
+            for point in one.status.load_balancer.ingress
+        }
+        left = [ip for ip in free if ip not in shown]
+        if free and not left:
+            raise CloudError(
+                f"no public address is free: {free[0]} is another Service's by its status, and is"
+                " acquired anew: add addresses, or name another one in spec.loadBalancerIP"
+            )
+        return left
 
     async def of(self, ref: LoadBalancerRef) -> tuple[str, str]:
         """Return the network with a Service's claim, and the claimed address; "" without.

@@ -318,8 +318,8 @@ class Reader:
         listed = await self._addresses(asked)
         self._reserved.pop(ref.uid, None)
         claimed = {value.rpartition("/")[2] for value in network.claims.values()}
-        free = documents.free(listed, claimed | set(self._reserved.values()))
-        if not free:
+        every = documents.free(listed, claimed | set(self._reserved.values()))
+        if not (free := self._claims.left(ref, every)):
             return None
         chosen = free[zlib.crc32(ref.uid.encode()) % len(free)]
         self._reserved[ref.uid] = chosen
