@@ -269,3 +269,20 @@ def shown_by_others(
             for point in one.status.load_balancer.ingress
         )
     ]
+
+
+def named_by_others(
+    annotation: str, id_: str, ref: LoadBalancerRef, services: Iterable[KubeObject]
+) -> list[Owner]:
+    """Return the Services of other namespaces that name an object and show a host name.
+
+    Their load balancer may be made anew, and nothing else tells then what it is to have again.
+    """
+    return [
+        Owner(ref.cluster.uid, "", one.metadata.namespace, one.metadata.name, one.metadata.uid)
+        for one in services
+        if isinstance(one, Service)
+        and one.metadata.namespace != ref.namespace
+        and one.metadata.annotations.get(annotation, "").strip().lower() == id_.lower()
+        and any(point.hostname for point in one.status.load_balancer.ingress)
+    ]

@@ -791,6 +791,28 @@ async def test_a_port_with_a_floating_address_of_others_is_refused(
     assert site.octavia.only("floatingips") == before
 
 
+@virtual_time
+async def test_a_port_of_another_namespace_is_refused_while_its_status_shows_a_host_name() -> None:
+    """A port that was given outlives its load balancer: somebody has deleted that by hand."""
+    async with balancing() as site:
+        free = {**site.wire.ports[0], "id": uuid(802), "device_id": "", "device_owner": ""}
+        site.wire.ports.append(free)
+        named = {INTERNAL: "true", f"{P}port-id": free["id"]}
+        shown = LoadBalancerStatus((LoadBalancerIngress(hostname="shop.example.org"),))
+        own = msgspec.structs.replace(
+            site.service({**named, f"{P}hostname": "shop.example.org"}),
+            status=ServiceStatus(shown),
+        )
+        theirs = site.service(named, name="c", namespace="thief")
+        async with started(site.wire.config(), context(services=[own, theirs])) as provider:
+            answer = await site.ensure(provider, theirs)
+            assert isinstance(answer, InvalidRequest)
+            assert "it belongs to the Service shop/web" in str(answer)
+            mine = await site.ensure(provider, own)
+            assert [one.hostname for one in mine.ingress] == ["shop.example.org"]
+        assert site.octavia.only("loadbalancers")["vip_port_id"] == free["id"]
+
+
 MARKED: Mapping[str, tuple[list[str], bool]] = {
     "nobody's": ([], True),
     "the cluster's": ([f"proreus/cluster-uid={CLUSTER.uid}"], True),

@@ -7,7 +7,7 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.lookups import most_first
-from proreus.cloudprovider.ownership import Tenants, refusal, shown_by_others
+from proreus.cloudprovider.ownership import Tenants, named_by_others, refusal, shown_by_others
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.kube.objects import KubeObject
 from proreus.providers.nova.machines import Described, id_of
@@ -269,7 +269,8 @@ class Networks:
     async def _reached_at(self, lb: LoadBalancer, port: Described) -> str:
         """Return why a Service may not be reached at a free port: its addresses are others'.
 
-        A port that was given outlives its load balancer, and a floating IP may stay at it.
+        A port that was given outlives its load balancer, and a floating IP may stay at it. Of a
+        Service whose status shows a host name the annotation tells that it is reached there.
         """
         names, owners = [id_of(port)], []
         if self._tenants.lists(lb.ref.namespace, names):
@@ -284,6 +285,7 @@ class Networks:
             owners = [mark] if mark is not None and not is_shown(floating, lb.ref) else []
         for one in addresses:
             owners += shown_by_others(one, lb.ref, self.services.all())
+        owners += named_by_others(f"{PREFIX}port-id", names[0], lb.ref, self.services.all())
         return refusal(owners, lb.ref, self._tenants, names) if owners else ""
 
     async def _virtual(self, network: str, addresses: Collection[str]) -> str:
