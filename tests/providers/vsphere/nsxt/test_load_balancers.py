@@ -503,6 +503,36 @@ async def test_an_address_of_another_namespace_is_refused_while_its_allocation_i
         assert len(site.own("lb-virtual-servers")) == 1
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_an_address_of_another_namespace_is_given_back_while_its_allocation_is_gone(
+    nsxt: Emulator, *, is_late: bool
+) -> None:
+    """Once its release delay has passed, NSX-T gives it to whoever asks for any address."""
+    known = context()
+    async with lb_site(nsxt, with_=known) as site:
+        ip = await site.address(site.desired(HTTP))
+        own = site.desired(HTTP, shown=ip)
+        theirs = site.desired(HTTPS, name="other", uid=OTHER_UID, namespace="bank")
+        known.listers = {"services": Objects([own.service, theirs.service])}
+    async with lb_site(nsxt, with_=known) as site:
+        nsxt.remove(site.own("ip-allocations")[0]["path"])
+        ahead = nsxt.now
+        nsxt.now = lambda: ahead() + 121
+        if is_late:
+            nsxt.realization.never = {"*"}
+            assert isinstance(await site.ensure(theirs), Pending)
+            nsxt.realization.never = set()
+            with nsxt.changing(site.own("ip-allocations")[0]["path"]):
+                pass
+        answer = await site.settled(theirs)
+        assert isinstance(answer, CloudError)
+        assert f"{ip} belongs to the Service shop/web" in str(answer)
+        assert site.own("ip-allocations") == []
+        assert await site.address(theirs) not in {ip, ""}
+        nsxt.now = lambda: ahead() + 242
+        assert await site.address(own) == ip
+
+
 async def test_a_port_that_comes_back_is_made_while_the_old_one_is_not_purged(
     nsxt: Emulator,
 ) -> None:

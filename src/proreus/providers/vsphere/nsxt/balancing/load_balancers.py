@@ -85,7 +85,7 @@ class NsxtLoadBalancers:
         self._classes = classes(section, own)
         self._catalog = Catalog(api, self._classes.values())
         self._reader = Reader(api, section)
-        self._work = Work(api, self._reader)
+        self._work = Work(api, self._reader, services)
         self._waits = Waits(PACE)
         self._missed = Missed(confirm)
         self._deleted: set[str] = set()
@@ -124,7 +124,7 @@ class NsxtLoadBalancers:
         """
         pools = await self._catalog.pools()
         tags = owners.service_tags(ref, self._section.owner, self._section.additional_tags)
-        take = functools.partial(self._work.take, ref.cluster)
+        take = functools.partial(self._work.take, ref)
         try:
             for _ in range(2):
                 observed = await self._reader.observe(ref, pools, is_deletion=True)
@@ -196,7 +196,10 @@ class NsxtLoadBalancers:
     async def _ensure(self, lb: LoadBalancer) -> Observed:
         wanted, observed = await self._case(lb)
         self._missed.check(lb.ref, is_there=bool(observed.parts))
-        take = functools.partial(self._work.take, lb.ref.cluster)
+        take = functools.partial(self._work.take, lb.ref)
+        late = [one for one in observed.of(ALLOCATIONS) if one.address and not observed.address]
+        for one in late:
+            await self._work.check(lb.ref, one)
         try:
             return await converge(observed, self._plan(wanted), take)
         except Working as working:

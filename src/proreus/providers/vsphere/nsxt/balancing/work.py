@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Final
 
 from msgspec.structs import replace
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.cloudprovider.identity import ClusterIdentity
-from proreus.cloudprovider.load_balancers import Pending
+from proreus.cloudprovider.listers import Lister
+from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
 from proreus.cloudprovider.operations import finished
+from proreus.cloudprovider.ownership import shown_by_others
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.waits import Working
+from proreus.kube.objects import KubeObject
 from proreus.providers.vsphere.nsxt.api import Api
 from proreus.providers.vsphere.nsxt.balancing.parts import Observed, Part
 from proreus.providers.vsphere.nsxt.balancing.reading import Reader
@@ -28,13 +30,14 @@ After = Callable[[Observed], Observed]
 class Work:
     """The work on load balancers. What Services share is changed by one of them at a time."""
 
-    def __init__(self, api: Api, reader: Reader) -> None:
-        """Keep the client and the reader."""
+    def __init__(self, api: Api, reader: Reader, services: Lister[KubeObject]) -> None:
+        """Keep the client, the reader, and all Services."""
         self._api = api
         self._reader = reader
+        self._services = services
         self._turn = asyncio.Lock()
 
-    async def take(self, cluster: ClusterIdentity, observed: Observed, step: Step) -> After:
+    async def take(self, ref: LoadBalancerRef, observed: Observed, step: Step) -> After:
         """Take a step; return a function from the state observed before it to the state after it.
 
         Raises:
@@ -47,8 +50,8 @@ class Work:
             raise Working(call.reason)
         try:
             if call.place.kind == SERVICES:
-                return await self._shared(cluster, call, step)
-            return await self._sent(call, step)
+                return await self._shared(ref, call, step)
+            return await self._sent(ref, call, step)
         except Refused as error:
             # Another Service's end may have taken the load balancer service away meanwhile.
             is_away = error.code == BAD_PATH and Place(SERVICES).path in error.text
@@ -56,16 +59,23 @@ class Work:
                 raise Working(f"NSX-T is busy: {error}") from error
             raise
 
-    async def give_up(self, allocation: Part) -> NoReturn:
-        """Delete an allocation that gets no address: it would hold the next one that gets free.
+    async def check(self, ref: LoadBalancerRef, allocation: Part) -> None:
+        """Delete an allocation that gets no address, or that of another namespace's Service.
+
+        The one would hold the next address that gets free. The other is of a Service whose own
+        allocation is missing: somebody has deleted it, and NSX-T has let go of the address.
 
         Raises:
-            CloudError: Always: the message says why there is no address.
+            CloudError: It is deleted; the message says why there is no address.
         """
-        await self._api.delete(allocation.place, allocation.id)
-        raise CloudError(no_address(allocation.failure))
+        failure = allocation.failure
+        if others := shown_by_others(allocation.address, ref, self._services.all()):
+            failure = f"{allocation.address} belongs to {others[0]}, which has lost its allocation"
+        if failure:
+            await self._api.delete(allocation.place, allocation.id)
+            raise CloudError(no_address(failure))
 
-    async def _sent(self, call: Put | Delete, step: Step) -> After:
+    async def _sent(self, ref: LoadBalancerRef, call: Put | Delete, step: Step) -> After:
         if isinstance(call, Delete):
             await self._api.delete(call.place, call.id)
             return step.after
@@ -76,20 +86,19 @@ class Work:
             if isinstance(answer, Pending):
                 raise Working(answer.reason)
             part = answer
-            if part.failure:
-                await self.give_up(part)
+            await self.check(ref, part)
         return lambda before: _shown(step.after(before), part)
 
-    async def _shared(self, cluster: ClusterIdentity, call: Put | Delete, step: Step) -> After:
+    async def _shared(self, ref: LoadBalancerRef, call: Put | Delete, step: Step) -> After:
         """Make or delete the load balancer service, unless another Service changes that."""
         async with self._turn:
-            found = await self._reader.service(cluster)
+            found = await self._reader.service(ref.cluster)
             if isinstance(call, Put) and found is not None:
                 return lambda before: replace(before, service=found)
             is_free = found is not None and not found.users and found.part.id == call.id
             if isinstance(call, Delete) and not is_free:
                 return lambda before: replace(before, service=None)
-            return await self._sent(call, step)
+            return await self._sent(ref, call, step)
 
 
 def no_address(failure: str) -> str:
