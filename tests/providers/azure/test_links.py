@@ -231,6 +231,30 @@ async def test_no_service_puts_a_link_in_front_of_another_namespace_s(azure: Emu
     assert list(links(azure)) == ["own"]
 
 
+async def test_no_link_is_put_in_front_of_a_shared_public_ip_while_nothing_has_it(
+    azure: Emulator,
+) -> None:
+    """Its load balancer was deleted by hand, and Services get another one by and by."""
+    nodes = machines(azure)
+    address = public_ip(azure, "kept")
+    shared = {"azure-pip-name": "kept", "azure-disable-load-balancer-floating-ip": "true"}
+    ranges = ("192.0.2.0/24",)
+    first = service(1, shared, ingress=[address], load_balancer_source_ranges=ranges)
+    asked = {**shared, "azure-pls-create": "true", SUBNET: "apps"}
+    port = ServicePort(443, "https", node_port=30443)
+    second = service(2, asked, [port], namespace="other")
+    known = context(nodes=nodes)
+    known.listers = {**known.listers, "services": Objects([first, second])}
+    async with started(azure, known) as provider:
+        found = await answers(provider, nodes, second)
+        assert isinstance(found["web-2"], InvalidRequest)
+        assert "shop" in str(found["web-2"])
+        assert not links(azure)
+        assert await ensure(provider, nodes, first) == {"web-1": [address]}
+        assert not links(azure)
+        await ensure(provider, nodes, service(2, shared, [port], namespace="other"))
+
+
 async def test_no_link_takes_an_address_of_another_namespace_while_nothing_has_it(
     azure: Emulator,
 ) -> None:

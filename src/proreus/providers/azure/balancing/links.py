@@ -95,7 +95,8 @@ def check_alone(job: Job, frontend: str, links: Known, namespaces: Collection[st
         job: A Service that asks for one.
         frontend: The id of its frontend.
         links: The observed private link services.
-        namespaces: The namespaces of the Services at the frontend.
+        namespaces: The namespaces of the Services at the frontend, or whose status shows its
+            address.
 
     Raises:
         InvalidRequest: There are other namespaces; names them.

@@ -22,6 +22,7 @@ from proreus.providers.azure.balancing.addresses import (
 )
 from proreus.providers.azure.balancing.annotations import FAMILIES
 from proreus.providers.azure.balancing.balancers import (
+    Spot,
     Spots,
     balancer,
     differs,
@@ -72,7 +73,7 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     for job in jobs:
         spot = where.get((job.ref.uid, "IPv4"))
         if job.options.link is not None and spot is not None:
-            check_alone(job, spot.id, state.links, _namespaces(spot.id, state, scene))
+            check_alone(job, spot.id, state.links, _namespaces(job, spot, state, scene))
             check_addresses(job, spot.id, state.links, scene)
     if first := _addresses(where, state):
         return first
@@ -291,11 +292,17 @@ def _linked(jobs: Sequence[Job], state: State, scene: Scene, where: Spots) -> li
     return found
 
 
-def _namespaces(frontend: str, state: State, scene: Scene) -> set[str]:
-    """Return the namespaces of the Services that are at a frontend."""
+def _namespaces(job: Job, spot: Spot, state: State, scene: Scene) -> set[str]:
+    """Return the namespaces of the Services that are at a frontend, or whose status says so.
+
+    Nothing tells in Azure while the load balancer is made anew.
+    """
     users = (user for one in state.balancers.values() for user in frontend_users(one))
-    names = [last(frontend), *(name for name, id_ in users if id_ == frontend.lower())]
-    return {scene.services.get(base_of(name), "") for name in names} - {""}
+    names = [last(spot.id), *(name for name, id_ in users if id_ == spot.id.lower())]
+    known = state.addresses.get(spot.public.id.lower(), {}) if spot.public is not None else {}
+    address = str(part(known, "ipAddress") or job.options.addresses.get("IPv4", ""))
+    shown = {one.namespace for one in scene.claims.get(address, ()) if one.is_opened}
+    return shown | {scene.services.get(base_of(name), "") for name in names} - {""}
 
 
 def _departed(jobs: Sequence[Job], scene: Scene, where: Spots, known: Index) -> list[Step]:
