@@ -61,15 +61,24 @@ def ports(found: State) -> dict[str, set[int]]:
     return {one.service: {port for _, port in one.ports} for one in found.balancers.values()}
 
 
-def shared(name: str, port: int, *more: int, age: int = 0) -> LoadBalancer:
+def shared(
+    name: str, port: int, *more: int, age: int = 0, key: str = "together", is_refused: bool = False
+) -> LoadBalancer:
     """Make a Service with the address that others have, too."""
-    return web(  # type: ignore[no-any-return]
+    found = web(
         "192.0.2.3",
         name=name,
         ports=tuple(ServicePort(one, f"p{one}", "TCP") for one in (port, *more)),
-        annotations={ANNOTATION_SHARING_KEY: "together"},
+        annotations={ANNOTATION_SHARING_KEY: key},
         creation_timestamp=datetime(2026, 1, 1, tzinfo=UTC) - timedelta(days=age),
     )
+    refused = Condition("LoadBalancerReady", "False", reason="CloudError")
+    return with_condition(found, refused) if is_refused else found
+
+
+def with_condition(lb: LoadBalancer, one: Condition) -> LoadBalancer:
+    status = structs.replace(lb.service.status, conditions=(one,))
+    return structs.replace(lb, service=structs.replace(lb.service, status=status))
 
 
 def addresses(found: State) -> dict[str, dict[str, str]]:
@@ -171,6 +180,30 @@ def test_of_two_new_services_with_one_port_on_one_address_the_older_has_it() -> 
         assert ports(state(*(both[one] for one in order))) == {"default/web": {80}}
 
 
+def test_of_two_new_services_that_one_which_was_not_refused_the_port_has_it() -> None:
+    """The older one asked later: on a gateway that knew neither it took the other's port."""
+    late = shared("web", 80, age=2, is_refused=True)
+    for both in ([late, shared("shop", 80)], [shared("shop", 80), late]):
+        assert ports(state(*both)) == {"default/shop": {80}}
+
+
+@pytest.mark.parametrize("key", ["", "another"])
+def test_a_service_with_another_key_than_others_on_its_address_stays_as_it_was(key: str) -> None:
+    """The leader refuses that; the next one, with a kernel like this, took the others' address."""
+    both = [shared("web", 80), shared("shop", 81, key=key)]
+    before = state(shared("web", 80), shared("shop", 81))
+    assert state(*both, before=before) == before
+    assert state(*both[::-1], before=before) == before
+    refused = shared("shop", 81, key=key, age=2, is_refused=True)
+    assert ports(state(refused, both[0])) == {"default/web": {80}}
+
+
+def test_services_that_all_have_another_key_have_it() -> None:
+    before = state(shared("web", 80), shared("shop", 81))
+    changed = shared("web", 80, key="new"), shared("shop", 81, key="new")
+    assert state(*changed, before=before) == state(*changed)
+
+
 def test_a_service_gets_the_port_that_another_leaves_in_the_same_moment() -> None:
     before = state(shared("web", 80, age=1), shared("shop", 81))
     found = state(shared("web", 81, age=1), shared("shop", 82), before=before)
@@ -194,7 +227,5 @@ def test_addresses_of_nodes_that_a_status_shows_are_not_taken_from_them() -> Non
 def test_addresses_of_several_nodes_are_not_taken_from_them_by_a_service_that_is_ready() -> None:
     """As where k3s' own balancer came back: what it writes takes the place of what we gave."""
     shown = web("192.0.2.3", "192.0.2.4")
-    ready = Condition("LoadBalancerReady", "True", reason="Ensured")
-    status = structs.replace(shown.service.status, conditions=(ready,))
-    known = structs.replace(shown, service=structs.replace(shown.service, status=status))
+    known = with_condition(shown, Condition("LoadBalancerReady", "True", reason="Ensured"))
     assert state(known, machines=("192.0.2.3", "192.0.2.4")).balancers == {}

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.providers.local import plan, pools
 from proreus.providers.local.addresses import Address, Pool, contains, parse
-from proreus.providers.local.given import given
+from proreus.providers.local.given import given, is_refused
 from proreus.providers.local.plan import Reach, State
 from proreus.providers.local.pools import ports_of
 from proreus.providers.local.refusals import unforwarded
@@ -35,11 +35,12 @@ def mirrored(
     """Return the state with these load balancers and no others of the cluster.
 
     One that the leader refuses stays as it is, as with the leader: one of `refused`, one with ports
-    that are not forwarded, one that wants a port which another one has on a shared address, and one
-    with an address that no pool has any more, as long as its status shows that. Without any of
-    these in the kernel it is left out; of two that are new and want one port the older Service
-    gets it. What has no address of a pool is another balancer's, or not served yet. Load balancers
-    of other clusters stay as they are.
+    that are not forwarded, one that wants a port which another one has on a shared address, one
+    with another key than others have there, and one with an address that no pool has any more, as
+    long as its status shows that. Without any of these in the kernel it is left out; of two that
+    are new and cannot both be there that one is which was not refused, or else the older Service.
+    What has no address of a pool is another balancer's, or not served yet. Load balancers of other
+    clusters stay as they are.
 
     Args:
         state: The state before.
@@ -64,7 +65,7 @@ def mirrored(
             wanted[lb.ref.uid] = (lb, addresses)
     for uid in state.balancers.keys() - wanted.keys() - staying:
         state = plan.deleted(state, uid)
-    waiting = sorted(wanted.values(), key=_age)
+    waiting = sorted(wanted.values(), key=_rank)
 
     def place(state: State, one: _Wanted) -> State:
         lb, addresses = one
@@ -105,20 +106,22 @@ def _placed(
 
 
 def _collides(one: _Wanted, occupied: Occupied) -> bool:
-    """Tell whether another load balancer has an address and port of this one."""
+    """Tell whether another load balancer has an address of this one that they cannot share."""
     lb, addresses = one
-    ports = ports_of(lb.service)
+    ports, key = ports_of(lb.service), pools.request_for(lb).sharing_key
     return any(
-        not ports.isdisjoint(other.ports)
+        not key or key != other.sharing_key or not ports.isdisjoint(other.ports)
         for address in map(parse, addresses.values())
         if address is not None
         for other in occupied.by_others(address, lb.ref.uid)
     )
 
 
-def _age(one: _Wanted) -> tuple[datetime, str]:
-    meta = one[0].service.metadata
-    return meta.creation_timestamp or datetime.max.replace(tzinfo=UTC), meta.uid
+def _rank(one: _Wanted) -> tuple[bool, datetime, str]:
+    """Return what to sort by: those that the leader refused come last, then the younger ones."""
+    service = one[0].service
+    created = service.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC)
+    return is_refused(service), created, service.metadata.uid
 
 
 def _keeps_others(state: State, lb: LoadBalancer, addresses: Mapping[str, str]) -> bool:
