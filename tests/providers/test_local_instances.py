@@ -436,3 +436,23 @@ async def test_a_node_that_was_ready_in_between_begins_a_new_count() -> None:
     for is_ready in (False, True, False):
         said = await instances.describe([READY, node("dead", "192.0.2.2", is_ready=is_ready)])
         assert isinstance(said["dead"], Instance)
+
+
+async def test_silent_probes_of_a_node_that_names_anothers_machine_do_not_count_for_that() -> None:
+    """Any kubelet can write a provider id on its new Node, beside an address that is nobody's."""
+    liar = node("liar", "192.0.2.99", provider_id="local://dead", is_ready=False)
+    up = node("dead", "192.0.2.2")
+    network = Network("192.0.2.1", "192.0.2.2")
+    instances = LocalInstances(
+        None,
+        Defaults(),
+        network.probe,
+        Probing(ports=(22,), threshold=2, unreachable=Unreachable.GONE),
+        own=elsewhere,
+    )
+    await instances.describe([READY, up, liar])
+    await instances.describe([READY, liar])
+    network.answering.remove("192.0.2.2")
+    said = (await instances.describe([READY, DEAD, liar]))["dead"]
+    assert isinstance(said, Instance), said
+    assert said.state is InstanceState.UNKNOWN

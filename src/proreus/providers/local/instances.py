@@ -129,7 +129,7 @@ class LocalInstances:
         }
         ready = {node.metadata.name for node in nodes if _is_ready(node)}
         for name in ready & running.keys():
-            self._failures.pop(running[name].provider_id, None)
+            self._failures.pop(name, None)
         suspects = [name for name in running if name not in ready]
         if not suspects:
             return {}
@@ -141,18 +141,18 @@ class LocalInstances:
         lives = dict(zip(probed, results, strict=True))
         is_proof = any(lives[name] for name in witnesses)
         return {
-            name: self._judged(running[name], lives=lives[name], is_proof=is_proof)
+            name: self._judged(name, running[name], lives=lives[name], is_proof=is_proof)
             for name in suspects
         }
 
-    def _judged(self, found: Instance, *, lives: bool, is_proof: bool) -> InstanceAnswer:
-        key = found.provider_id
+    def _judged(self, name: str, found: Instance, *, lives: bool, is_proof: bool) -> InstanceAnswer:
+        """Count by the Node's name: any kubelet can write another's provider id on its new Node."""
         if lives:
-            self._failures.pop(key, None)
+            self._failures.pop(name, None)
             return found
         if is_proof:
-            self._failures[key] = self._failures.get(key, 0) + 1
-            if self._failures[key] >= self._probing.threshold:
+            self._failures[name] = self._failures.get(name, 0) + 1
+            if self._failures[name] >= self._probing.threshold:
                 return unreachable(found, self._probing.unreachable)
         return unreachable(found, Unreachable.UNKNOWN)
 
