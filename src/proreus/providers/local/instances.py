@@ -28,7 +28,7 @@ from proreus.kube.objects import (
     NodeAddress,
     condition,
 )
-from proreus.providers.local.addresses import IP_TYPES, parse
+from proreus.providers.local.addresses import IP_TYPES, Address, parse
 from proreus.providers.local.config import Probing, Unreachable
 from proreus.providers.local.inventory import Defaults, Inventory, Machine, MachineState
 
@@ -133,8 +133,12 @@ class LocalInstances:
         suspects = [name for name in running if name not in ready]
         if not suspects:
             return {}
-        here = frozenset(map(parse, await self._own()))
-        far = [name for name, found in running.items() if here.isdisjoint(map(parse, _ips(found)))]
+        own = frozenset(map(parse, await self._own()))
+        far = [
+            name
+            for name, found in running.items()
+            if not any(_leads_here(one, own) for one in map(parse, _ips(found)))
+        ]
         witnesses = [name for name in far if name in ready][:_WITNESSES]
         probed = (*suspects, *witnesses)
         results = await asyncio.gather(*(probe(_ips(running[name])) for name in probed))
@@ -155,6 +159,16 @@ class LocalInstances:
             if self._failures[name] >= self._probing.threshold:
                 return unreachable(found, self._probing.unreachable)
         return unreachable(found, Unreachable.UNKNOWN)
+
+
+def _leads_here(address: Address | None, own: Collection[Address | None]) -> bool:
+    """Tell whether a connection to an address stays on this machine, which has `own`. Pure.
+
+    A Node without addresses in the inventory has those that its kubelet names.
+    """
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    found = mapped or address
+    return found is not None and (found.is_loopback or found.is_unspecified or found in own)
 
 
 def unreachable(found: Instance, meaning: Unreachable) -> InstanceAnswer:
