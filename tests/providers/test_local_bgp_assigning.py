@@ -270,3 +270,26 @@ async def test_a_service_without_hosts_keeps_an_address_that_a_kubelet_claims() 
     refused = told(service("a", "192.0.2.1"), "False", "CloudError")
     async with leader(Cache(refused)) as balancers:
         assert await ensure(balancers, refused) == [["192.0.2.2"]], "another balancer left it"
+
+
+async def test_a_service_that_was_refused_keeps_what_this_leader_gave_it_from_kubelets() -> None:
+    """A gateway's kernel tells what was given; here the condition, which is False meanwhile."""
+    has, shown, nodes = "192.0.2.1", Cache(), Cache()
+    listers: Any = {"services": shown, "nodes": nodes}
+    given = Context(CLUSTER, now=lambda: datetime.now(UTC), events=Nothing(), listers=listers)
+    async with leader(shown, given) as balancers:
+        assert await ensure(balancers, service("a")) == [[has]]
+        good = told(service("a", has), "True", "Ensured")
+        shown.objects = [good]
+        assert await ensure(balancers, good) == [[has]]
+        nodes.objects = [node("liar", has), node("two", "192.0.2.3")]
+        wrong = told(service("a", has, asks="198.51.100.1"), "True", "Ensured")
+        shown.objects = [wrong]
+        (refused,) = await ensure(balancers, wrong)
+        assert isinstance(refused, InvalidRequest)
+        corrected = told(service("a", has), "False", "InvalidRequest")
+        shown.objects = [corrected]
+        assert await ensure(balancers, corrected) == [[has]]
+        left = told(service("a", "192.0.2.3"), "False", "InvalidRequest")
+        shown.objects = [left]
+        assert await ensure(balancers, left) == [[has]], "another balancer wrote that"

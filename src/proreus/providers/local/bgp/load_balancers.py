@@ -133,13 +133,17 @@ class AnnouncedLoadBalancers:
     def _assign(self, lb: LoadBalancer, occupied: Occupied) -> pools.Assigned | pools.Refused:
         """Assign addresses to one Service, which then occupies them.
 
-        Where it has the same as before, its ports and key count as they were then.
+        Where it has the same as before, its ports and key count as they were then, and no kubelet
+        can claim an address of it.
         """
         had, granted = occupied.of(lb.ref.uid), self._granted.get(lb.ref.uid, ())
-        if had != granted and _addresses(had) == _addresses(granted):
+        if _addresses(had) != _addresses(granted):
+            granted = ()
+        elif had != granted:
             occupied.give(lb.ref.uid, granted)
+        current = [one.address for one in granted]
         namespaces = self._context.listers.get("namespaces")
-        request = pools.request_for(lb, (), namespaces, occupied.machines)
+        request = pools.request_for(lb, current, namespaces, occupied.machines)
         found = pools.assign(request, occupied, self._pools)
         if isinstance(found, pools.Assigned):
             occupied.give(lb.ref.uid, pools.taken_for(request, lb.ref.key, found))
