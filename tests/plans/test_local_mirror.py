@@ -16,7 +16,7 @@ from proreus.providers.local.addresses import Pool
 from proreus.providers.local.config import LocalConfig, PoolConfig
 from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Member, Reach, State, ensured
-from proreus.providers.local.pools import ANNOTATION_SHARING_KEY
+from proreus.providers.local.pools import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 
 CLUSTER = ClusterIdentity("one", "cluster-uid")
@@ -196,6 +196,18 @@ def test_a_service_with_another_key_than_others_on_its_address_stays_as_it_was(k
     assert state(*both[::-1], before=before) == before
     refused = shared("shop", 81, key=key, age=2, is_refused=True)
     assert ports(state(refused, both[0])) == {"default/web": {80}}
+
+
+def test_a_service_that_asks_for_an_address_it_cannot_have_gets_no_ports_beside_others() -> None:
+    """The leader refuses all of it, and gives the ports to whoever asks next."""
+    both = (shared("a", 80), shared("b", 81))
+    wants = shared("b", 81, 82)
+    asks = {**wants.service.metadata.annotations, ANNOTATION_ADDRESSES: "198.51.100.9"}
+    meta = structs.replace(wants.service.metadata, annotations=asks)
+    wants = structs.replace(wants, service=structs.replace(wants.service, metadata=meta))
+    found = state(both[0], wants, shared("c", 82), before=state(*both))
+    assert ports(found) == {"default/a": {80}, "default/b": {81}, "default/c": {82}}
+    assert set(addresses(found)) == {"default/a", "default/b", "default/c"}
 
 
 def test_services_that_all_have_another_key_have_it() -> None:

@@ -7,6 +7,7 @@ both are new, as of an entry without an id that is renamed, the address tells.
 """
 
 import asyncio
+import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 

@@ -63,6 +63,7 @@ class LocalLoadBalancers:
         self._room = room
         self._named = named
         self._settings = settings
+        self._draining = settings.draining.total_seconds()
         self._pools = settings.address_pools
         self._gateway = settings.gateway
         self._claim = refusals.claim(context.cluster.uid, self._gateway)
@@ -208,12 +209,17 @@ class LocalLoadBalancers:
             refusals.admit(state, self._claim)
             if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
-            leave = self._now() + draining if draining else 0.0
+            leave = self._now() + self._draining if self._draining else 0.0
             given = (state, desired, refused, self._pools, self._reach)
-            machines = self._machines(state)
-            return mirrored(*given, machines=machines, leave=leave, cluster=self._claim.cluster)
+            machines, names = self._machines(state), self._context.listers.get("namespaces")
+            return mirrored(
+                *given,
+                machines=machines,
+                namespaces=names,
+                leave=leave,
+                cluster=self._claim.cluster,
+            )
 
-        draining = self._settings.draining.total_seconds()
         await self._change(edit)
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
@@ -231,8 +237,7 @@ class LocalLoadBalancers:
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """Return the load balancers of the cluster; one that lacks parts has no fingerprint."""
-        shown = await self._show()
-        state = shown.state
+        state = (shown := await self._show()).state
         damaged = self._work(state, shown) != Work()
         return [
             OwnedObject(
@@ -260,14 +265,13 @@ class LocalLoadBalancers:
         if isinstance(assigned, pools.Refused):
             raise assigned.error
         addresses = {"IPv4" if "." in one else "IPv6": one for one in assigned.addresses}
-        draining = self._settings.draining.total_seconds()
         state, rejected = plan.ensured(
             state,
             lb,
             addresses,
             self._reach,
             sharing_key=request.sharing_key,
-            leave=self._now() + draining if draining else 0.0,
+            leave=self._now() + self._draining if self._draining else 0.0,
         )
         occupied.give(uid, taken_of(state, uid, lb.ref.cluster.uid))
         return state, Ensured(assigned.ingress, rejected)

@@ -7,7 +7,9 @@ in their status.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from proreus.cloudprovider import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.kube.objects import KubeObject
 from proreus.providers.local import plan, pools
 from proreus.providers.local.addresses import Address, Pool, contains, parse
 from proreus.providers.local.given import given, is_refused
@@ -29,6 +31,7 @@ def mirrored(
     reach: Reach,
     *,
     machines: Iterable[str] = (),
+    namespaces: Lister[KubeObject] | None = None,
     leave: float,
     cluster: str,
 ) -> State:
@@ -36,11 +39,11 @@ def mirrored(
 
     One that the leader refuses stays as it is, as with the leader: one of `refused`, one with ports
     that are not forwarded, one that wants a port which another one has on a shared address, one
-    with another key than others have there, and one with an address that no pool has any more, as
-    long as its status shows that. Without any of these in the kernel it is left out; of two that
-    are new and cannot both be there that one is which was not refused, or else the older Service.
-    What has no address of a pool is another balancer's, or not served yet. Load balancers of other
-    clusters stay as they are.
+    with another key than others have there, one that asks for addresses it cannot have beside those
+    it shows, and one with an address that no pool has any more, as long as its status shows that.
+    Without any of these in the kernel it is left out; of two that are new and cannot both be there
+    that one is which was not refused, or else the older Service. What has no address of a pool is
+    another balancer's, or not served yet. Load balancers of other clusters stay as they are.
 
     Args:
         state: The state before.
@@ -49,6 +52,7 @@ def mirrored(
         ranges: The pools of addresses.
         reach: The networks and addresses that this machine reaches.
         machines: The addresses of machines, which a new load balancer does not have.
+        namespaces: The namespaces, if pools are kept for some by their labels.
         leave: When nodes that are no longer hosts lose their connections; 0 for at once.
         cluster: The cluster's UID.
     """
@@ -59,7 +63,8 @@ def mirrored(
         before = state.balancers.get(lb.ref.uid)
         own = map(parse, before.addresses.values() if before is not None else ())
         addresses = _addresses(lb, ranges, others.difference(own))
-        if unforwarded(lb) or _keeps_others(state, lb, addresses):
+        asks_others = addresses and not _may_have(lb, addresses, ranges, namespaces)
+        if unforwarded(lb) or _keeps_others(state, lb, addresses) or asks_others:
             staying.add(lb.ref.uid)
         elif addresses and lb.ref.uid not in foreign:
             wanted[lb.ref.uid] = (lb, addresses)
@@ -133,6 +138,18 @@ def _keeps_others(state: State, lb: LoadBalancer, addresses: Mapping[str, str]) 
     has = set(before.addresses.values()) if before is not None else set()
     shown = {str(parse(point.ip)) for point in lb.ref.last_ingress}
     return has <= shown and not has <= set(addresses.values())
+
+
+def _may_have(
+    lb: LoadBalancer,
+    addresses: Mapping[str, str],
+    ranges: Sequence[Pool],
+    namespaces: Lister[KubeObject] | None,
+) -> bool:
+    """Tell whether a load balancer would get these addresses if nobody else had any."""
+    request = pools.request_for(lb, addresses.values(), namespaces)
+    found = pools.assign(request, Occupied(), ranges)
+    return not isinstance(found, pools.Refused) and {*addresses.values()} <= {*found.addresses}
 
 
 def _addresses(
