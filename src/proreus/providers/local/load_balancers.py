@@ -212,13 +212,8 @@ class LocalLoadBalancers:
             leave = self._now() + self._draining if self._draining else 0.0
             given = (state, desired, refused, self._pools, self._reach)
             machines, names = self._machines(state), self._context.listers.get("namespaces")
-            return mirrored(
-                *given,
-                machines=machines,
-                namespaces=names,
-                leave=leave,
-                cluster=self._claim.cluster,
-            )
+            own = self._claim.cluster
+            return mirrored(*given, machines=machines, namespaces=names, leave=leave, cluster=own)
 
         await self._change(edit)
 

@@ -38,12 +38,12 @@ def mirrored(
     """Return the state with these load balancers and no others of the cluster.
 
     One that the leader refuses stays as it is, as with the leader: one of `refused`, one with ports
-    that are not forwarded, one that wants a port which another one has on a shared address, one
-    with another key than others have there, one that asks for addresses it cannot have beside those
-    it shows, and one with an address that no pool has any more, as long as its status shows that.
-    Without any of these in the kernel it is left out; of two that are new and cannot both be there
-    that one is which was not refused, or else the older Service. What has no address of a pool is
-    another balancer's, or not served yet. Load balancers of other clusters stay as they are.
+    that are not forwarded, one that wants a port which another one has on a shared address, or has
+    another key than others there, one that asks for addresses it cannot have beside those it shows,
+    and one with an address that no pool has any more, as long as its status shows that. If the
+    kernel has nothing of it, it is left out; of two new ones that cannot both be there that one is
+    which was not refused, or else the older. What has no address of a pool is not served yet, or by
+    others. Load balancers of other clusters stay.
 
     Args:
         state: The state before.
@@ -70,14 +70,13 @@ def mirrored(
             wanted[lb.ref.uid] = (lb, addresses)
     for uid in state.balancers.keys() - wanted.keys() - staying:
         state = plan.deleted(state, uid)
-    waiting = sorted(wanted.values(), key=_rank)
 
     def place(state: State, one: _Wanted) -> State:
         lb, addresses = one
         key = pools.request_for(lb).sharing_key
         return plan.ensured(state, lb, addresses, reach, sharing_key=key, leave=leave)[0]
 
-    state, colliding = _placed(state, waiting, place, cluster)
+    state, colliding = _placed(state, sorted(wanted.values(), key=_rank), place, cluster)
     bare = state
     for lb, _ in colliding:
         bare = plan.deleted(bare, lb.ref.uid)
