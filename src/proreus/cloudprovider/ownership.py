@@ -260,11 +260,9 @@ def shown_by_others(
     if wanted is None or any(parsed_address(point.ip) == wanted for point in ref.last_ingress):
         return []
     return [
-        Owner(ref.cluster.uid, "", one.metadata.namespace, one.metadata.name, one.metadata.uid)
-        for one in services
-        if isinstance(one, Service)
-        and one.metadata.namespace != ref.namespace
-        and any(
+        owner
+        for owner, one in _of_others(ref, services)
+        if any(
             parsed_address(point.ip or one.spec.load_balancer_ip) == wanted
             for point in one.status.load_balancer.ingress
         )
@@ -279,10 +277,17 @@ def named_by_others(
     Their load balancer may be made anew, and nothing else tells then what it is to have again.
     """
     return [
-        Owner(ref.cluster.uid, "", one.metadata.namespace, one.metadata.name, one.metadata.uid)
-        for one in services
-        if isinstance(one, Service)
-        and one.metadata.namespace != ref.namespace
-        and one.metadata.annotations.get(annotation, "").strip().lower() == id_.lower()
+        owner
+        for owner, one in _of_others(ref, services)
+        if one.metadata.annotations.get(annotation, "").strip().lower() == id_.lower()
         and any(point.hostname for point in one.status.load_balancer.ingress)
     ]
+
+
+def _of_others(
+    ref: LoadBalancerRef, services: Iterable[KubeObject]
+) -> Iterator[tuple[Owner, Service]]:
+    for one in services:
+        meta = one.metadata
+        if isinstance(one, Service) and meta.namespace != ref.namespace:
+            yield Owner(ref.cluster.uid, "", meta.namespace, meta.name, meta.uid), one
