@@ -20,6 +20,8 @@ WORDS: Final = frozenset(
 """Fields whose values are words of the service's."""
 TEXTS: Final = frozenset({"debuginfo", "detail", "faultstring", "message"})
 """Fields with text for people: ids, addresses and numbers in it do not count."""
+BOUNDS: Final = frozenset({"start", "end"})
+"""Ends of ranges of addresses, which a server may have by chance."""
 OWN: Final = frozenset({"catalog", "endpoints", "roles"})
 """Lists of which the cloud itself decides what is in them."""
 
@@ -73,7 +75,7 @@ def _shape(name: str, of: Json, known: Mapping[str, str], sent: Collection[Any])
 def _scalar(name: str, of: Json, known: Mapping[str, str], sent: Collection[Any]) -> str:
     if of is None:
         return "null"
-    if isinstance(of, str) and of in known:
+    if isinstance(of, str) and of in known and name not in BOUNDS:
         return f"{{{known[of]}}}"
     if isinstance(of, str) and name in TEXTS:
         return f"= {masked(of)}"

@@ -30,6 +30,11 @@ def test_a_list_is_its_length_and_the_union_of_its_elements() -> None:
     assert shape([], {}, None) == [0]
 
 
+def test_an_end_of_a_range_is_the_same_whether_a_server_has_it_or_not() -> None:
+    ends = {"start": "10.0.0.2", "end": "10.0.0.254"}
+    assert shape(ends, {"10.0.0.2": "address3"}, None) == {"start": "str", "end": "str"}
+
+
 def test_what_a_cloud_has_in_its_catalog_is_its_own() -> None:
     found = shape({"catalog": [{"type": "compute"}, {"type": "image"}]}, {}, None)
     assert found == {"catalog": [0, {"type": "str"}]}
