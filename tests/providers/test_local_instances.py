@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from proreus.cloudprovider import (
@@ -18,7 +19,7 @@ from proreus.cloudprovider import (
     NotFound,
     Ownership,
 )
-from proreus.kube.objects import Node, NodeAddress
+from proreus.kube.objects import Condition, Node, NodeAddress
 from proreus.providers.local import LocalCloud
 from proreus.providers.local.config import (
     Gateway,
@@ -443,6 +444,32 @@ async def test_a_node_that_was_ready_in_between_begins_a_new_count() -> None:
     for is_ready in (False, True, False):
         said = await instances.describe([READY, node("dead", "192.0.2.2", is_ready=is_ready)])
         assert isinstance(said["dead"], Instance)
+
+
+async def test_a_node_that_was_ready_while_nobody_asked_begins_a_new_count() -> None:
+    """Ready nodes are asked about every five minutes; its condition tells that it was one."""
+    instances = LocalInstances(
+        None,
+        Defaults(),
+        Network("192.0.2.1").probe,
+        Probing(ports=(22,), threshold=3, unreachable=Unreachable.GONE),
+        own=elsewhere,
+    )
+    first, second = (
+        msgspec.structs.replace(
+            DEAD,
+            status=msgspec.structs.replace(
+                DEAD.status,
+                conditions=(Condition("Ready", "Unknown", last_transition_time=since),),
+            ),
+        )
+        for since in (datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 12, 4, tzinfo=UTC))
+    )
+    for one in (first, first, second, second):
+        said = (await instances.describe([READY, one]))["dead"]
+        assert isinstance(said, Instance), said
+        assert said.state is InstanceState.UNKNOWN
+    assert (await instances.describe([READY, second]))["dead"] == NotFound()
 
 
 async def test_silent_probes_of_a_node_that_names_anothers_machine_do_not_count_for_that() -> None:

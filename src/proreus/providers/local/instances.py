@@ -8,7 +8,7 @@ both are new, as of an entry without an id that is renamed, the address tells.
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -88,7 +88,7 @@ class LocalInstances:
         self._probing = probing
         self._nodes = nodes
         self._own = own
-        self._failures: dict[str, int] = {}
+        self._failures: dict[str, tuple[Hashable, int]] = {}
 
     @property
     def batch_size(self) -> int:
@@ -131,7 +131,11 @@ class LocalInstances:
         ready = {node.metadata.name for node in nodes if _is_ready(node)}
         for name in ready & running.keys():
             self._failures.pop(name, None)
-        suspects = [name for name in running if name not in ready]
+        suspects = {
+            name: _silence(node)
+            for node in nodes
+            if (name := node.metadata.name) in running and name not in ready
+        }
         if not suspects:
             return {}
         own = frozenset(map(parse, await self._own()))
@@ -146,18 +150,25 @@ class LocalInstances:
         lives = dict(zip(probed, results, strict=True))
         is_proof = any(lives[name] for name in witnesses)
         return {
-            name: self._judged(name, running[name], lives=lives[name], is_proof=is_proof)
-            for name in suspects
+            name: self._judged(name, running[name], silence, lives=lives[name], is_proof=is_proof)
+            for name, silence in suspects.items()
         }
 
-    def _judged(self, name: str, found: Instance, *, lives: bool, is_proof: bool) -> InstanceAnswer:
-        """Count by the Node's name: any kubelet can write another's provider id on its new Node."""
+    def _judged(
+        self, name: str, found: Instance, silence: Hashable, *, lives: bool, is_proof: bool
+    ) -> InstanceAnswer:
+        """Count by the Node's name: any kubelet can write another's provider id on its new Node.
+
+        A Node that was Ready meanwhile, also while nobody asked about it, begins a new count.
+        """
         if lives:
             self._failures.pop(name, None)
             return found
         if is_proof:
-            self._failures[name] = self._failures.get(name, 0) + 1
-            if self._failures[name] >= self._probing.threshold:
+            before, count = self._failures.get(name, (silence, 0))
+            count = count + 1 if before == silence else 1
+            self._failures[name] = silence, count
+            if count >= self._probing.threshold:
                 return unreachable(found, self._probing.unreachable)
         return unreachable(found, Unreachable.UNKNOWN)
 
@@ -359,6 +370,12 @@ def _matched(node: Node, machine: Machine) -> InstanceAnswer:
 def _is_ready(node: Node) -> bool:
     ready = condition(node.status.conditions, "Ready")
     return ready is not None and ready.status == "True"
+
+
+def _silence(node: Node) -> Hashable:
+    """Return what is another value once a Node was Ready."""
+    ready = condition(node.status.conditions, "Ready")
+    return node.metadata.uid, ready.last_transition_time if ready is not None else None
 
 
 def _ips(found: Instance) -> tuple[str, ...]:
