@@ -1,7 +1,7 @@
 """Instances of the provider `local`: what an inventory, a Node or a probe says of a machine."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from proreus.providers.local.instances import LocalInstances, claimed, from_inve
 from proreus.providers.local.inventory import Defaults, Inventory, decode
 from proreus.providers.local.probes import Prober
 
-from .local_namespace import IPV4, own_namespace
+from .local_namespace import IPV4, IPV6, own_namespace
 from .local_site import context, node
 
 UUID = "4c4c4544-0042-3510-8056-b4c04f4e5131"
@@ -55,9 +55,9 @@ machines:
 )
 
 
-async def elsewhere() -> Sequence[str]:
-    """The addresses of the machine on which the manager runs: those of no Node."""
-    return ("192.0.2.254", "2001:db8::254")
+async def by_one_cable(addresses: Collection[str]) -> Mapping[str, int]:
+    """The interface by which all machines are reached."""
+    return dict.fromkeys(addresses, 2)
 
 
 def ask(of: Node, inventory: Inventory = INVENTORY) -> InstanceAnswer:
@@ -222,7 +222,7 @@ async def test_beside_another_cloud_its_nodes_are_left_to_it_and_may_all_be_host
 
 
 def test_only_nodes_with_our_scheme_are_ours() -> None:
-    instances = LocalInstances(None, Defaults(), None, Probing(), own=elsewhere)
+    instances = LocalInstances(None, Defaults(), None, Probing(), ways=by_one_cable)
     assert instances.owns(node("a")) is Ownership.YES
     assert instances.owns(node("a", provider_id="aws:///i-1")) is Ownership.NO
     assert instances.owns(node("a", provider_id="")) is Ownership.UNKNOWN
@@ -313,7 +313,7 @@ async def states(
         Defaults(),
         network.probe,
         Probing(ports=(22,), threshold=2, unreachable=unreachable),
-        own=elsewhere,
+        ways=by_one_cable,
     )
     said = [await instances.describe(nodes) for _ in range(rounds)]
     return [
@@ -359,7 +359,7 @@ async def test_an_answer_ends_the_count() -> None:
         Defaults(),
         network.probe,
         Probing(ports=(22,), threshold=2, unreachable=Unreachable.GONE),
-        own=elsewhere,
+        ways=by_one_cable,
     )
     for is_answering in (False, True, False, True, False):
         network.answering = {"192.0.2.1", *(["192.0.2.2"] if is_answering else [])}
@@ -373,7 +373,9 @@ async def test_machines_that_the_inventory_calls_stopped_are_not_probed() -> Non
         return INVENTORY
 
     network = Network()
-    instances = LocalInstances(read, Defaults(), network.probe, Probing(ports=(22,)), own=elsewhere)
+    instances = LocalInstances(
+        read, Defaults(), network.probe, Probing(ports=(22,)), ways=by_one_cable
+    )
     said = await instances.describe([node("n2", "192.0.2.12", is_ready=False)])
     found = said["n2"]
     assert isinstance(found, Instance)
@@ -401,7 +403,10 @@ async def test_a_connection_or_its_refusal_is_a_sign_of_life(namespace: None) ->
 
 @pytest.mark.parametrize(
     "address",
-    [IPV4, f"::ffff:{IPV4}", "127.0.0.2", "::1", "::ffff:127.0.0.2", "0.0.0.0"],  # noqa: S104
+    [
+        *(IPV4, f"::ffff:{IPV4}", "127.0.0.2", "::1", "::ffff:127.0.0.2", "0.0.0.0"),  # noqa: S104
+        *("::1%1", f"{IPV6}%1", f"::ffff:{IPV4}%1"),
+    ],
 )
 async def test_probes_prove_nothing_while_only_the_managers_own_machine_answers(
     namespace: None, address: str
@@ -439,7 +444,7 @@ async def test_a_node_that_was_ready_in_between_begins_a_new_count() -> None:
         Defaults(),
         network.probe,
         Probing(ports=(22,), threshold=2, unreachable=Unreachable.GONE),
-        own=elsewhere,
+        ways=by_one_cable,
     )
     for is_ready in (False, True, False):
         said = await instances.describe([READY, node("dead", "192.0.2.2", is_ready=is_ready)])
@@ -453,7 +458,7 @@ async def test_a_node_that_was_ready_while_nobody_asked_begins_a_new_count() -> 
         Defaults(),
         Network("192.0.2.1").probe,
         Probing(ports=(22,), threshold=3, unreachable=Unreachable.GONE),
-        own=elsewhere,
+        ways=by_one_cable,
     )
     first, second = (
         msgspec.structs.replace(
@@ -482,7 +487,7 @@ async def test_silent_probes_of_a_node_that_names_anothers_machine_do_not_count_
         Defaults(),
         network.probe,
         Probing(ports=(22,), threshold=2, unreachable=Unreachable.GONE),
-        own=elsewhere,
+        ways=by_one_cable,
     )
     await instances.describe([READY, up, liar])
     await instances.describe([READY, liar])

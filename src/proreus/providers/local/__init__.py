@@ -23,8 +23,8 @@ from proreus.providers.local.gateways.standby import LocalStandby
 from proreus.providers.local.instances import LocalInstances, owns
 from proreus.providers.local.inventory import Defaults, Inventory, InventoryReader
 from proreus.providers.local.load_balancers import LocalLoadBalancers
-from proreus.providers.local.probes import Prober
-from proreus.providers.local.routes import LocalRoutes, own_of_machine
+from proreus.providers.local.probes import Prober, ways_of_machine
+from proreus.providers.local.routes import LocalRoutes
 from proreus.providers.local.usage import Named, watch_pools
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ class LocalCloud(CloudProvider):
         probing = settings.probing
         probe = Prober(context, probing).lives if probing.ports else None
         nodes = context.listers["nodes"].all
-        own = partial(own_of_machine, context)
-        return LocalInstances(read, self._defaults, probe, probing, nodes, own=own)
+        ways = partial(ways_of_machine, context)
+        return LocalInstances(read, self._defaults, probe, probing, nodes, ways=ways)
 
     async def close(self) -> None:
         """Stop asking nodes; the kernel keeps its rules and routes.

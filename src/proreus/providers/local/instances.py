@@ -7,7 +7,7 @@ both are new, as of an entry without an id that is renamed, the address tells.
 """
 
 import asyncio
-import ipaddress
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -29,7 +29,7 @@ from proreus.kube.objects import (
     NodeAddress,
     condition,
 )
-from proreus.providers.local.addresses import IP_TYPES, Address, parse
+from proreus.providers.local.addresses import IP_TYPES, parse
 from proreus.providers.local.config import Probing, Unreachable
 from proreus.providers.local.inventory import Defaults, Inventory, Machine, MachineState
 
@@ -46,8 +46,8 @@ _TYPES: Final = ("ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 
 Probe = Callable[[Sequence[str]], Awaitable[bool]]
 """Whether a machine with these addresses answers."""
-Own = Callable[[], Awaitable[Collection[str]]]
-"""The addresses of the machine on which the manager runs."""
+Ways = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
+"""The interfaces by which addresses are reached, without addresses that lead to this machine."""
 Claims = Collection[str]
 """The names of the machines that have Nodes."""
 
@@ -70,7 +70,7 @@ class LocalInstances:
         probing: Probing,
         nodes: Callable[[], Iterable[KubeObject]] = tuple,
         *,
-        own: Own,
+        ways: Ways,
     ) -> None:
         """Keep the readers of the inventory (None: Nodes are believed) and of probes.
 
@@ -80,14 +80,14 @@ class LocalInstances:
             probe: Asks a machine whether it lives; None to believe the inventory.
             probing: The settings that say what failed probes mean.
             nodes: Returns all Nodes of the cluster.
-            own: Reads the addresses of this machine, which always answers itself.
+            ways: Tells by which interfaces machines are reached.
         """
         self._read = read
         self._defaults = defaults
         self._probe = probe
         self._probing = probing
         self._nodes = nodes
-        self._own = own
+        self._ways = ways
         self._failures: dict[str, tuple[Hashable, int]] = {}
 
     @property
@@ -118,8 +118,8 @@ class LocalInstances:
     ) -> Mapping[str, InstanceAnswer]:
         """Probe the machines of nodes that are not Ready; return their answers.
 
-        Some Ready nodes of other machines are asked, too: if none of these answers either, our own
-        network or a firewall is in the way, and nothing is said.
+        Some Ready nodes that are reached by the same interfaces are asked, too: if none of these
+        answers either, our own network or a firewall is in the way, and nothing is said.
         """
         running = {
             node.metadata.name: answer
@@ -128,39 +128,37 @@ class LocalInstances:
             and answer.state is InstanceState.RUNNING
             and _ips(answer)
         }
-        ready = {node.metadata.name for node in nodes if _is_ready(node)}
-        for name in ready & running.keys():
+        suspects = [node for node in nodes if node.metadata.name in running and not _is_ready(node)]
+        silent = {node.metadata.name for node in suspects}
+        for name in running.keys() - silent:
             self._failures.pop(name, None)
-        suspects = {
-            name: _silence(node)
-            for node in nodes
-            if (name := node.metadata.name) in running and name not in ready
-        }
         if not suspects:
             return {}
-        own = frozenset(map(parse, await self._own()))
-        far = [
-            name
-            for name, found in running.items()
-            if not any(_leads_here(one, own) for one in map(parse, _ips(found)))
-        ]
-        witnesses = [name for name in far if name in ready][:_WITNESSES]
-        probed = (*suspects, *witnesses)
-        results = await asyncio.gather(*(probe(_ips(running[name])) for name in probed))
-        lives = dict(zip(probed, results, strict=True))
-        is_proof = any(lives[name] for name in witnesses)
+        ways = await self._ways({address for one in running.values() for address in _ips(one)})
+        asked = witnesses([one for name, one in running.items() if name not in silent], ways)
+        probed = (*(_ips(running[node.metadata.name]) for node in suspects), *asked.values())
+        results = await asyncio.gather(*map(probe, probed))
+        proven = {
+            way for (way, _), lives in zip(asked, results[len(suspects) :], strict=True) if lives
+        }
         return {
-            name: self._judged(name, running[name], silence, lives=lives[name], is_proof=is_proof)
-            for name, silence in suspects.items()
+            node.metadata.name: self._judged(
+                node,
+                found := running[node.metadata.name],
+                lives=lives,
+                is_proof=not proven.isdisjoint(ways.get(one) for one in _ips(found)),
+            )
+            for node, lives in zip(suspects, results, strict=False)
         }
 
     def _judged(
-        self, name: str, found: Instance, silence: Hashable, *, lives: bool, is_proof: bool
+        self, node: Node, found: Instance, *, lives: bool, is_proof: bool
     ) -> InstanceAnswer:
         """Count by the Node's name: any kubelet can write another's provider id on its new Node.
 
         A Node that was Ready meanwhile, also while nobody asked about it, begins a new count.
         """
+        name, silence = node.metadata.name, _silence(node)
         if lives:
             self._failures.pop(name, None)
             return found
@@ -173,14 +171,26 @@ class LocalInstances:
         return unreachable(found, Unreachable.UNKNOWN)
 
 
-def _leads_here(address: Address | None, own: Collection[Address | None]) -> bool:
-    """Tell whether a connection to an address stays on this machine, which has `own`. Pure.
+def witnesses(
+    ready: Iterable[Instance], ways: Mapping[str, int]
+) -> Mapping[tuple[int, int], Sequence[str]]:
+    """Return the addresses of some machines of Ready nodes by interface, and a number. Pure.
 
-    A Node without addresses in the inventory has those that its kubelet names.
+    A Node without addresses in the inventory has those that its kubelet names: one that stays on
+    this machine, such as a pod's, answers whatever is wrong with the network of the others.
     """
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    found = mapped or address
-    return found is not None and (found.is_loopback or found.is_unspecified or found in own)
+    found: dict[tuple[int, int], Sequence[str]] = {}
+    counts: Counter[int] = Counter()
+    for one in ready:
+        by_way: dict[int, list[str]] = {}
+        for address in _ips(one):
+            if (way := ways.get(address)) is not None:
+                by_way.setdefault(way, []).append(address)
+        for way, several in by_way.items():
+            if counts[way] < _WITNESSES:
+                found[way, counts[way]] = several
+                counts[way] += 1
+    return found
 
 
 def unreachable(found: Instance, meaning: Unreachable) -> InstanceAnswer:

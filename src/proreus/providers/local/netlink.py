@@ -10,7 +10,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
+from proreus.providers.local.addresses import parse
 
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _UNICAST: Final = 1
@@ -126,6 +127,30 @@ def own_addresses() -> frozenset[str]:
             raise _refusal("list addresses", error) from error
     found = {result.get("IFA_LOCAL") or result.get("IFA_ADDRESS") for result in results}
     return frozenset(str(ipaddress.ip_address(one)) for one in found if one)
+
+
+def ways(addresses: Iterable[str]) -> Mapping[str, int]:
+    """Return the numbers of the interfaces by which addresses are reached.
+
+    What stays on this machine has none, and so has an address to which there is no way, or whose
+    zone names one.
+
+    Raises:
+        CloudError: No netlink socket can be opened.
+    """
+    found: dict[str, int] = {}
+    with _socket() as netlink:
+        for text in addresses:
+            address = parse(text)
+            if isinstance(address, ipaddress.IPv6Address):
+                address = address.ipv4_mapped or address
+            if address is None or address.is_unspecified:
+                continue
+            with suppress(NetlinkError):  # there is no way, or none may go there
+                (result,) = netlink.route("get", dst=str(address))
+                if result["type"] == _UNICAST:
+                    found[text] = int(result.get("RTA_OIF"))
+    return found
 
 
 @contextmanager

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from proreus.providers.local.config import Probing
+from proreus.providers.local.netlink import ways
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -62,3 +64,13 @@ class Prober:
         with contextlib.suppress(OSError):
             await writer.wait_closed()
         return True
+
+
+async def ways_of_machine(context: "Context", addresses: Collection[str]) -> Mapping[str, int]:
+    """Return the interfaces of the manager's machine by which addresses are reached.
+
+    Raises:
+        CloudError: The kernel refuses.
+    """
+    ask = partial(ways, addresses)
+    return await context.call("netlink", "find_ways", ask, read=True, blocking=True)
