@@ -47,6 +47,7 @@ class OctaviaWire:
         """Those that are there, but of external networks, whose subnets projects do not see."""
         self.most_balancers = 1000
         self.most_floating = 1000
+        self.is_admin = False
 
     def routes(self, app: web.Application) -> None:
         checked, changed = self._wire._checked, self._wire._changed
@@ -440,7 +441,7 @@ class OctaviaWire:
 
     def _no_floating(self, given: Json) -> web.Response | None:
         network, subnet = given["floating_network_id"], given.get("subnet_id", "")
-        if "floating_ip_address" in given:  # unless an administrator has allowed it
+        if "floating_ip_address" in given and not self.is_admin:
             rule = "rule:create_floatingip and rule:create_floatingip:floating_ip_address"
             return neutron(403, "PolicyNotAuthorized", f"({rule}) is disallowed by policy")
         if len(self.of["floatingips"]) >= self.most_floating:

@@ -606,6 +606,20 @@ async def test_an_address_of_another_namespace_is_refused_while_its_load_balance
             assert (await site.ensure(provider, own)).ingress[0].ip == ADDRESS
 
 
+async def test_a_floating_address_of_another_namespace_is_not_made_anew_for_a_service_that_names_it(
+    site: Balancing,
+) -> None:
+    """Somebody has deleted it by hand, too; credentials with the role admin may choose addresses."""
+    site.octavia.is_admin = True
+    own = known(site.service(load_balancer_ip=ADDRESS), ADDRESS)
+    theirs = site.service(name="c", namespace="thief", load_balancer_ip=ADDRESS)
+    async with started(site.wire.config(), context(services=[own, theirs])) as provider:
+        answer = await site.ensure(provider, theirs)
+        assert isinstance(answer, InvalidRequest), answer
+        assert "it belongs to the Service shop/web" in str(answer)
+        assert (await site.ensure(provider, own)).ingress[0].ip == ADDRESS
+
+
 async def test_an_internal_address_of_another_namespace_is_refused_while_nothing_has_it(
     site: Balancing,
 ) -> None:

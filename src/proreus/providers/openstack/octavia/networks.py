@@ -1,6 +1,6 @@
 """Find networks and subnets for load balancers in Neutron, and keep floating IPs."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
@@ -196,13 +196,13 @@ class Networks:
         found = await self._described("subnet-id", subnet) if subnet else None
         return str((found or {}).get("network_id") or "")
 
-    def _check_requested(self, lb: LoadBalancer, found: Iterable[Described], project: str) -> None:
-        """Refuse another's floating IP, unless the Service's status has it already."""
+    def _check_requested(self, lb: LoadBalancer, found: Sequence[Described], project: str) -> None:
+        """Refuse another's floating IP, also a missing one, unless the Service's status has it."""
         address = lb.requested_address
-        for floating in found:
-            mark = owner(floating)
-            owners, names = [mark] if mark is not None else [], (id_of(floating), address)
-            owners += shown_by_others(address, lb.ref, self.services.all())
+        shown = shown_by_others(address, lb.ref, self.services.all())
+        for floating in found or [{"id": address} for _ in shown[:1]]:
+            mark, names = owner(floating), (id_of(floating), address)
+            owners = [*([mark] if mark is not None else []), *shown]
             problem = ""
             if not is_shown(floating, lb.ref):
                 problem = refusal(owners, lb.ref, self._tenants, names)
