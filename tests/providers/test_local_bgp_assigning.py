@@ -287,6 +287,7 @@ async def test_a_service_that_was_refused_keeps_what_this_leader_gave_it_from_ku
         shown.objects = [wrong]
         (refused,) = await ensure(balancers, wrong)
         assert isinstance(refused, InvalidRequest)
+    async with leader(shown, given) as balancers:  # the cloud-config has changed
         corrected = told(service("a", has), "False", "InvalidRequest")
         shown.objects = [corrected]
         assert await ensure(balancers, corrected) == [[has]]

@@ -30,16 +30,20 @@ from proreus.providers.local.usage import Named, in_use, of_machines
 
 _NO_MACHINE: Final = Reach(())
 """No machine's own addresses: the leader's are in nobody's way, as no traffic comes there."""
-_ASSIGNED: Final[WeakKeyDictionary[Context, dict[str, tuple[Taken, ...]]]] = WeakKeyDictionary()
-"""What was assigned in each context, which outlives a provider."""
+_Taken = dict[str, tuple[Taken, ...]]
+"""Addresses of Services, by their UIDs."""
+
+_MEMORY: Final[WeakKeyDictionary[Context, tuple[_Taken, _Taken]]] = WeakKeyDictionary()
+"""What was assigned and what was given last in each context, which outlives a provider."""
 
 
 class AnnouncedLoadBalancers:
     """The capability `LoadBalancers` with BGP. All Services are one group, so that none is quicker.
 
     Assigned addresses are remembered until the cache shows them: a Service that comes in between
-    must not be given the same. So does the next provider, after a change of the cloud-config.
-    What each Service was given last, with its ports and key, is remembered as long as it is there.
+    must not be given the same. What each Service was given last, with its ports and key, is
+    remembered as long as it is there. The next provider goes on with both, after a change of the
+    cloud-config.
     """
 
     def __init__(self, context: Context, settings: LocalConfig, named: Named = dict) -> None:
@@ -47,10 +51,11 @@ class AnnouncedLoadBalancers:
         self._context = context
         self._pools = settings.address_pools
         self._named = named
-        self._assigned = _ASSIGNED.setdefault(context, {})
-        self._granted: dict[str, tuple[Taken, ...]] = {}
-        for uid in self._assigned.keys() - {one.metadata.uid for one in self._services()}:
-            del self._assigned[uid]  # it went while another kind of load balancers was in use
+        self._assigned, self._granted = _MEMORY.setdefault(context, ({}, {}))
+        present = {one.metadata.uid for one in self._services()}
+        for known in (self._assigned, self._granted):
+            for uid in known.keys() - present:
+                del known[uid]  # it went while another kind of load balancers was in use
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
         """Return one group for all Services."""
