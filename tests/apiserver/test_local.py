@@ -7,14 +7,19 @@ from typing import Any
 import yaml
 
 from proreus.kube.objects import (
+    CONDITION_LOAD_BALANCER_READY,
     LABEL_INSTANCE_TYPE,
     LABEL_REGION,
     LABEL_ZONE,
     TAINT_SHUTDOWN,
     NodeAddress,
+    Service,
     condition,
     has_taint,
 )
+from proreus.kube.patch import Patch, PatchType
+from proreus.kube.requests import NODES, SERVICES
+from proreus.providers.local.bgp.plan import candidates
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Address, Instance
 from proreus.testing.waiting import until
@@ -96,3 +101,36 @@ async def test_nodes_follow_the_inventory_while_it_can_be_read(site: Site, tmp_p
         assert (await site.nodes()).keys() == {"a", "c", "d", "e", "f"}
         inventory.say("f", addresses=["10.1.1.6"])
         await site.initialised("f")
+
+
+async def test_no_speaker_announces_a_node_for_a_service_that_is_refused(
+    site: Site, tmp_path: Path
+) -> None:
+    """Another balancer, such as that of k3s, has left the node's address in the status."""
+    text = """
+        instances: {enabled: false}
+        routes: {enabled: false}
+        gateway: {enabled: false}
+        pools: {default: {addresses: [10.1.1.0/28]}}
+        bgp: {as: 64512, peers: {rack: {address: 10.9.0.1, as: 64513}}}
+    """
+    await site.register_node(machine("one"), ready=True)
+    address = {"status": {"addresses": [{"type": "InternalIP", "address": "10.1.1.1"}]}}
+    await site.client.patch(NODES, "one", Patch(PatchType.MERGE, address), subresource="status")
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    asked = {"proreus.io/load-balancer-ips": "203.0.113.1"}
+    made = {"metadata": {"name": "web", "annotations": asked}, "spec": spec}
+    await site.client.create(SERVICES, made, "default")
+    left = {"status": {"loadBalancer": {"ingress": [{"ip": "10.1.1.1"}]}}}
+    await site.client.patch(
+        SERVICES, "web", Patch(PatchType.MERGE, left), "default", subresource="status"
+    )
+    async with manager(site, tmp_path, text, "--controllers=service"):
+
+        async def refused() -> Service | None:
+            found = await site.service("web")
+            state = condition(found.status.conditions, CONDITION_LOAD_BALANCER_READY)
+            return found if state is not None and "in no pool" in state.message else None
+
+        service = await until("the Service is refused", refused)
+        assert not candidates([service], {}, None)

@@ -17,7 +17,14 @@ Absence is never an error: `NotFound` is a value (`cloudprovider.instances`).
 
 
 class CloudError(Exception):
-    """An error of the cloud. Its text reaches events and conditions: no secrets in it."""
+    """An error of the cloud. Its text reaches events and conditions: no secrets in it.
+
+    Attributes:
+        disowns: Whether the Service is to show no address any more, since it would show another's:
+            nodes send what comes for an address in a status to that Service.
+    """
+
+    disowns: bool = False
 
 
 class Throttled(CloudError):

@@ -289,10 +289,12 @@ def _failed(service: Service, error: CloudError, now: datetime, *, is_update: bo
     text = scrub(f"{doing}: {error}")
     is_final = isinstance(error, InvalidRequest | NotSupported)
     is_shown = is_final and current_reason(service) == reason
+    is_disowned = error.disowns and service.status.load_balancer.ingress
     return Change(
         status=_status(
             service,
             condition=condition_to_write(service, ConditionState("False", reason, text), now),
+            ingress=() if is_disowned else None,
         ),
         events=() if is_shown else (PlannedEvent("Warning", name, text),),
         after=_requested_delay(error),

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.kube.objects import CONDITION_LOAD_BALANCER_READY, Service, condition
 from proreus.providers.local.addresses import Address, parse
+from proreus.providers.local.taken import Occupied
 
 _IN_PLACE: Final = frozenset({"HostsRejected", "NoHosts"})
 """The reasons for which a load balancer is not ready that is as its Service says."""
@@ -39,3 +41,21 @@ def given(lb: LoadBalancer, machines: Collection[Address | None]) -> Iterator[st
         is_alone = address is not None and versions[address.version] == 1
         if address not in machines or (is_ready and is_alone):
             yield text
+
+
+def refused(error: CloudError, lb: LoadBalancer, occupied: Occupied) -> CloudError:
+    """Return the error of a Service that gets no address, and let it show none of others.
+
+    A balancer on the nodes may have left one of theirs in the status. Once we have answered, an
+    address is the Service's, and it is a node that claims it.
+
+    Args:
+        error: Why it gets none.
+        lb: The load balancer.
+        occupied: The addresses that others have.
+    """
+    shown = [parse(point.ip) for point in lb.ref.last_ingress]
+    ready = condition(lb.service.status.conditions, CONDITION_LOAD_BALANCER_READY)
+    is_new = ready is None or ready.status == "Unknown"
+    error.disowns = is_new and not occupied.machines.isdisjoint(shown)
+    return error

@@ -24,6 +24,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.kube.objects import Service
 from proreus.providers.local import pools
 from proreus.providers.local.config import LocalConfig
+from proreus.providers.local.given import refused
 from proreus.providers.local.plan import Reach
 from proreus.providers.local.taken import Occupied, Taken
 from proreus.providers.local.usage import Named, in_use, of_machines
@@ -81,7 +82,7 @@ class AnnouncedLoadBalancers:
             uid = lb.ref.uid
             found = self._assign(lb, occupied)
             if isinstance(found, pools.Refused):
-                answers[uid] = found.error
+                answers[uid] = refused(found.error, lb, occupied)
             else:
                 self._assigned[uid] = self._granted[uid] = occupied.of(uid)
                 answers[uid] = Ensured(found.ingress)
