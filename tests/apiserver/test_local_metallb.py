@@ -1,5 +1,6 @@
 """MetalLB's pools in a manager with the provider `local`: namespaces are chosen by their labels."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,10 @@ async def label(site: Site, **labels: str | None) -> None:
     await site.client.patch(NAMESPACES, "default", body)
 
 
-async def make(site: Site, name: str) -> None:
-    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
-    await site.client.create(SERVICES, {"metadata": {"name": name}, "spec": spec}, "default")
+async def make(site: Site, name: str, port: int = 80, annotations: Mapping[str, str] = {}) -> None:
+    spec = {"type": "LoadBalancer", "ports": [{"port": port}]}
+    made = {"metadata": {"name": name, "annotations": dict(annotations)}, "spec": spec}
+    await site.client.create(SERVICES, made, "default")
 
 
 async def address(site: Site, name: str) -> str:
@@ -84,6 +86,30 @@ async def test_labels_of_namespaces_choose_among_pools_of_metallb(
             assert await address(site, "early") == "198.51.100.1"
     finally:
         await label(site, team=None)
+
+
+async def test_a_service_that_asks_for_a_port_of_another_one_shows_their_address_no_more(
+    site: Site, tmp_path: Path
+) -> None:
+    """Of two with one address and port in their status kube-proxy lets one have all clients."""
+    shared = {"metallb.io/allow-shared-ip": "key"}
+    async with manager(site, tmp_path):
+        await make(site, "first", annotations=shared)
+        await make(site, "other", 443, shared)
+        both = await address(site, "first"), await address(site, "other")
+        assert both == ("198.51.100.1", "198.51.100.1")
+        asked = {**shared, "metallb.io/loadBalancerIPs": both[0]}
+        wrong = {"metadata": {"annotations": asked}, "spec": {"ports": [{"port": 80}]}}
+        await site.client.patch(SERVICES, "other", Patch(PatchType.MERGE, wrong), "default")
+
+        async def shows_none() -> bool:
+            return not (await site.service("other")).status.load_balancer.ingress
+
+        await until("the other one has no address", shows_none)
+        assert await address(site, "first") == both[0]
+        right = {"spec": {"ports": [{"port": 444}]}}
+        await site.client.patch(SERVICES, "other", Patch(PatchType.MERGE, right), "default")
+        assert await address(site, "other") == both[0]
 
 
 @pytest.mark.long

@@ -642,6 +642,16 @@ def test_a_failure_has_its_reason(error: CloudError, reason: str, *, is_retried:
     assert repeated == expected
 
 
+@pytest.mark.parametrize("disowns", [False, True])
+def test_an_address_leaves_the_status_only_if_it_is_not_to_be_shown(*, disowns: bool) -> None:
+    error = CloudError("x")
+    error.disowns = disowns
+    status = body(answered(service(said=READY, ingress=ADDRESS), error, "n1"))["status"]
+    assert status.get("loadBalancer") == ({"ingress": []} if disowns else None)
+    bare = body(answered(service(said=READY), error, "n1"))["status"]
+    assert "loadBalancer" not in bare
+
+
 @pytest.mark.parametrize("error", [CloudError("y"), Throttled("x")])
 def test_another_failure_is_written_and_an_event(error: CloudError) -> None:
     told = service(said=("False", "CloudError", "Error syncing load balancer: x"))

@@ -294,3 +294,17 @@ async def test_a_service_that_was_refused_keeps_what_this_leader_gave_it_from_ku
         left = told(service("a", "192.0.2.3"), "False", "InvalidRequest")
         shown.objects = [left]
         assert await ensure(balancers, left) == [[has]], "another balancer wrote that"
+
+
+async def test_only_who_asks_for_a_port_of_another_one_is_to_show_their_address_no_more() -> None:
+    """The first one may be refused meanwhile, for another reason."""
+    has, shown = "192.0.2.2", Cache()
+    web, dns = (ServicePort(80, node_port=30080),), (ServicePort(53, node_port=30053),)
+    async with leader(shown) as balancers:
+        for name, ports in (("a", web), ("b", dns)):
+            assert await ensure(balancers, service(name, key="k", ports=ports)) == [[has]]
+        wrong = told(service("a", has, key="k", asks="198.51.100.1", ports=web), "False", "x")
+        thief = told(service("b", has, key="k", asks=has, ports=web), "True", "Ensured")
+        shown.objects = [wrong, thief]
+        refused = await ensure(balancers, wrong, thief)
+        assert [one.disowns for one in refused] == [False, True]

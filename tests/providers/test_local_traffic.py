@@ -305,6 +305,25 @@ async def test_services_share_an_address_on_different_ports(lab: Lab) -> None:
         await delete(balancers, dns)
 
 
+async def test_who_asks_for_a_port_of_another_one_is_to_show_their_address_no_more(
+    lab: Lab,
+) -> None:
+    """Nodes' kube-proxies go by ports and status alone: one of both would have all clients."""
+    async with local_manager.manager(VIP) as (balancers, _):
+        web, dns = (
+            desired(balancers, "one", name=name, key="k", ports=ports, ip_families=("IPv4",))
+            for name, ports in (("web", PORTS[:1]), ("dns", PORTS[2:]))
+        )
+        assert await ensure(balancers, web, dns) == [(VIP,), (VIP,)]
+        spec: dict[str, Any] = {"ports": PORTS[:1], "ip_families": ("IPv4",)}
+        wrong = desired(balancers, "one", name="dns", key="k", has=VIP, **spec)
+        refusal = (await balancers.ensure([wrong]))["uid-of-dns"]
+        assert isinstance(refusal, CloudError)
+        assert refusal.disowns
+        assert await ensure(balancers, web) == [(VIP,)]
+        await delete(balancers, web, dns)
+
+
 async def test_a_service_that_waits_for_an_address_gets_it_once_another_leaves(lab: Lab) -> None:
     async with local_manager.manager(VIP) as (balancers, _):
         first = desired(balancers, "one", name="first", ip_families=("IPv4",))

@@ -46,8 +46,10 @@ def given(lb: LoadBalancer, machines: Collection[Address | None]) -> Iterator[st
 def refused(error: CloudError, lb: LoadBalancer, occupied: Occupied) -> CloudError:
     """Return the error of a Service that gets no address, and let it show none of others.
 
-    A balancer on the nodes may have left one of theirs in the status. Once we have answered, an
-    address is the Service's, and it is a node that claims it.
+    It may share one, and ask for a port that another one has there: kube-proxy would lead that
+    one's clients to it as long as its status shows the address. Or a balancer on the nodes has left
+    one of theirs in the status. Once we have answered, an address is the Service's, and it is a
+    node that claims it.
 
     Args:
         error: Why it gets none.
@@ -55,7 +57,10 @@ def refused(error: CloudError, lb: LoadBalancer, occupied: Occupied) -> CloudErr
         occupied: The addresses that others have.
     """
     shown = [parse(point.ip) for point in lb.ref.last_ingress]
+    ports = {(one.protocol, one.port) for one in lb.service.spec.ports}
+    others = (one for at in shown if at is not None for one in occupied.by_others(at, lb.ref.uid))
+    is_taken = any(not ports.isdisjoint(one.ports) and not one.is_refused for one in others)
     ready = condition(lb.service.status.conditions, CONDITION_LOAD_BALANCER_READY)
     is_new = ready is None or ready.status == "Unknown"
-    error.disowns = is_new and not occupied.machines.isdisjoint(shown)
+    error.disowns = is_taken or (is_new and not occupied.machines.isdisjoint(shown))
     return error

@@ -132,6 +132,9 @@ class AnnouncedLoadBalancers:
         machines = of_machines(self._context.listers["nodes"].all(), named=self._named())
         taken = pools.taken_by(self._services())
         occupied = Occupied(taken, in_use(machines, _NO_MACHINE), machines)
+        for uid, granted in self._granted.items():
+            if occupied.of(uid) != granted and _addresses(occupied.of(uid)) == _addresses(granted):
+                occupied.give(uid, granted)  # whatever it asks for that was refused
         for uid, assigned in self._assigned.items():
             occupied.give(uid, assigned)
         return occupied
