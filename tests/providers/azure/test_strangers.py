@@ -324,6 +324,30 @@ async def test_a_port_of_a_shared_public_ip_stays_a_service_s_while_nothing_has_
         assert await ensure(provider, nodes, first) == {"web-1": [address]}
 
 
+async def test_who_asks_for_a_port_of_another_one_is_to_show_their_address_no_more(
+    azure: Emulator,
+) -> None:
+    """Nodes' kube-proxies go by ports and status alone: one of both would have all clients."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address = public_ip(azure, "shared")
+    first = service(1, named, ingress=[address])
+    https = [ServicePort(443, "https", node_port=30443)]
+    other = service(2, named, https, namespace="bank", ingress=[address])
+    services, known = Objects(), context(nodes=nodes)
+    known.listers = {**known.listers, "services": services}
+    async with started(azure, known) as provider:
+        services.by_key = {"shop/web-1": first, "bank/web-2": other}
+        await ensure(provider, nodes, first, other)
+        thief = service(2, named, namespace="bank", ingress=[address])
+        services.by_key = {"shop/web-1": first, "bank/web-2": thief}
+        refused = (await answers(provider, nodes, thief))["web-2"]
+        assert isinstance(refused, CloudError)
+        assert refused.disowns
+        swapped = service(1, named, https, ingress=[address])
+        services.by_key = {"shop/web-1": swapped, "bank/web-2": thief}
+        await ensure(provider, nodes, swapped, thief)
+
+
 async def test_an_internal_address_that_outlives_its_service_is_its_users_still(
     azure: Emulator,
 ) -> None:

@@ -44,6 +44,7 @@ from proreus.providers.azure.balancing.memberships import model_pools
 from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
 from proreus.providers.azure.balancing.placement import frontend_users, leaving, placed
 from proreus.providers.azure.balancing.pools import hosts
+from proreus.providers.azure.balancing.sharing import check_shared
 from proreus.providers.azure.balancing.steps import (
     Step,
     delete_address,
@@ -70,6 +71,7 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     scene = settled(jobs, state, scene)
     where, known = spots(jobs, state, scene), index(state)
     check_additional(jobs, state, scene, known)
+    check_shared(jobs, scene, known)
     for job in jobs:
         spot = where.get((job.ref.uid, "IPv4"))
         if job.options.link is not None and spot is not None:

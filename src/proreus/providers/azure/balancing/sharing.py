@@ -1,0 +1,43 @@
+"""Keep ports apart at addresses that Services share. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS
+from proreus.providers.azure.balancing.index import Index, Opened
+from proreus.providers.azure.balancing.parts import Claim, Job, Scene
+
+
+def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
+    """Refuse ports that another Service has, by its rules, at an address that both show.
+
+    Azure refuses them, too. But kube-proxy goes by ports and status alone, and would lead that
+    one's clients to the Service: so it is to show no address meanwhile.
+
+    Raises:
+        InvalidRequest: Another one has a port, and still asks for it; names the port.
+    """
+    for job in jobs:
+        shown = {point.ip for point in job.ref.last_ingress} - {"", *job.options.additional}
+        for address in shown if job.lb is not None else ():
+            opened = known.ports.get(address, ())
+            own = {(one.protocol, one.port) for one in opened if one.base == job.ref.name}
+            theirs = _asked_for(opened, scene.claims.get(address, ()), job.ref.name) - own
+            for one in job.lb.service.spec.ports if job.lb is not None else ():
+                if (RULE_PROTOCOLS.get(one.protocol, "*"), one.port) in theirs:
+                    error = InvalidRequest(
+                        f"spec.ports: port {one.port} of {address} is that of another Service: give"
+                        " another port or address"
+                    )
+                    error.disowns = True
+                    raise error
+
+
+def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim], but: str) -> set[tuple[str, int]]:
+    """Return the ports that rules lead to of other Services that still ask for them."""
+    ports = {one.base: one.ports for one in claims if one.base != but}
+    return {
+        (one.protocol, one.port)
+        for one in opened
+        if one.port in ports.get(one.base, {}).get(one.protocol, ())
+    }
