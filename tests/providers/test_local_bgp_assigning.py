@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from proreus.cloudprovider import (
@@ -308,3 +309,33 @@ async def test_only_who_asks_for_a_port_of_another_one_is_to_show_their_address_
         shown.objects = [wrong, thief]
         refused = await ensure(balancers, wrong, thief)
         assert [one.disowns for one in refused] == [False, True]
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+async def test_a_new_leader_moves_no_service_for_the_port_that_a_younger_one_asks_for(
+    *, is_first: bool
+) -> None:
+    """The younger one shared the address, and has changed its port while nobody led."""
+    has, web = "192.0.2.2", (ServicePort(80, node_port=30080),)
+    first, thief = (
+        told(
+            service(
+                name,
+                has,
+                asks=asks,
+                key="k",
+                ports=web,
+                creation_timestamp=datetime(year, 1, 1, tzinfo=UTC),
+            ),
+            "True",
+            "Ensured",
+        )
+        for name, asks, year in (("a", "", 2025), ("b", has, 2026))
+    )
+    async with leader(Cache(first, thief)) as balancers:
+        both = (first, thief) if is_first else (thief, first)
+        names = (one.metadata.name for one in both)
+        found = dict(zip(names, await ensure(balancers, *both), strict=True))
+    assert found["a"] == [has]
+    assert isinstance(found["b"], CloudError)
+    assert found["b"].disowns

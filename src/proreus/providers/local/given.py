@@ -58,7 +58,8 @@ def refused(error: CloudError, lb: LoadBalancer, occupied: Occupied) -> CloudErr
     """
     shown = [parse(point.ip) for point in lb.ref.last_ingress]
     ports = {(one.protocol, one.port) for one in lb.service.spec.ports}
-    others = (one for at in shown if at is not None for one in occupied.by_others(at, lb.ref.uid))
+    every = (one for at in shown if at is not None for one in occupied.by_others(at, lb.ref.uid))
+    others = (one for one in every if not occupied.is_younger(one.uid, lb.ref.uid))
     is_taken = any(not ports.isdisjoint(one.ports) and not one.is_refused for one in others)
     ready = condition(lb.service.status.conditions, CONDITION_LOAD_BALANCER_READY)
     is_new = ready is None or ready.status == "Unknown"

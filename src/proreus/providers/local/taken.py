@@ -6,6 +6,7 @@ of them anew for each one would take a minute for some thousands.
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -13,6 +14,8 @@ from proreus.providers.local.addresses import Address, Pool, addresses, parse
 
 Port = tuple[str, int]
 """A port: its protocol and number."""
+Age = tuple[Any, ...]
+"""What Services are ordered by, older ones first."""
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +59,10 @@ class Occupied:
         taken: Iterable[Taken] = (),
         in_use: Mapping[str, str] = MappingProxyType({}),
         machines: Iterable[str] = (),
+        ages: Mapping[str, Age] = MappingProxyType({}),
     ) -> None:
-        """Keep what Services have, and what nobody may get."""
+        """Keep what Services have, what nobody may get, and the ages of Services by their UIDs."""
+        self._ages = ages
         self.in_use = {parse(address): who for address, who in in_use.items()}
         self.machines = frozenset(map(parse, machines))
         self._of: dict[str, tuple[Taken, ...]] = {}
@@ -86,7 +91,7 @@ class Occupied:
         """Return with whom the Service with this uid has to agree to have an address.
 
         Who has it, and asks for no other port or key than before, keeps it whatever those ask for
-        that were refused.
+        that were refused. So does the older one of two that say so, as far as ages are known.
         """
         keeps = any(
             parse(own.address) == address
@@ -94,7 +99,17 @@ class Occupied:
             and (ports <= own.ports and key == own.sharing_key)
             for own in self.of(uid)
         )
-        return [one for one in self.by_others(address, uid) if not (keeps and one.is_refused)]
+        others = self.by_others(address, uid)
+        return [
+            one
+            for one in others
+            if not (keeps and (one.is_refused or self.is_younger(one.uid, uid)))
+        ]
+
+    def is_younger(self, uid: str, other: str) -> bool:
+        """Tell whether a Service is known to be younger than another one."""
+        ages = self._ages
+        return uid in ages and other in ages and ages[uid] > ages[other]
 
     def first_free(self, pool: Pool, family: str) -> Address | None:
         """Return the first address of a pool that nobody has, or None.

@@ -130,8 +130,11 @@ class AnnouncedLoadBalancers:
     def _occupied(self) -> Occupied:
         """Return what is taken: what was assigned, whatever the cache shows, and the rest."""
         machines = of_machines(self._context.listers["nodes"].all(), named=self._named())
-        taken = pools.taken_by(self._services())
-        occupied = Occupied(taken, in_use(machines, _NO_MACHINE), machines)
+        services = [*self._services()]
+        born = {one.metadata.uid: one.metadata.creation_timestamp for one in services}
+        ages = {uid: (when, uid) for uid, when in born.items() if when is not None}
+        taken = pools.taken_by(services)
+        occupied = Occupied(taken, in_use(machines, _NO_MACHINE), machines, ages)
         for uid, granted in self._granted.items():
             if occupied.of(uid) != granted and _addresses(occupied.of(uid)) == _addresses(granted):
                 occupied.give(uid, granted)  # whatever it asks for that was refused
