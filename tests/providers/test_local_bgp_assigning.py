@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -297,15 +298,20 @@ async def test_a_service_that_was_refused_keeps_what_this_leader_gave_it_from_ku
         assert await ensure(balancers, left) == [[has]], "another balancer wrote that"
 
 
-async def test_only_who_asks_for_a_port_of_another_one_is_to_show_their_address_no_more() -> None:
-    """The first one may be refused meanwhile, for another reason."""
+@pytest.mark.parametrize("year", [2024, 2026])
+async def test_only_who_asks_for_a_port_of_another_one_is_to_show_their_address_no_more(
+    year: int,
+) -> None:
+    """The first one may be refused meanwhile, for another reason, and be the younger one."""
     has, shown = "192.0.2.2", Cache()
     web, dns = (ServicePort(80, node_port=30080),), (ServicePort(53, node_port=30053),)
+    a = partial(service, "a", key="k", creation_timestamp=datetime(2025, 1, 1, tzinfo=UTC))
+    b = partial(service, "b", key="k", creation_timestamp=datetime(year, 1, 1, tzinfo=UTC))
     async with leader(shown) as balancers:
-        for name, ports in (("a", web), ("b", dns)):
-            assert await ensure(balancers, service(name, key="k", ports=ports)) == [[has]]
-        wrong = told(service("a", has, key="k", asks="198.51.100.1", ports=web), "False", "x")
-        thief = told(service("b", has, key="k", asks=has, ports=web), "True", "Ensured")
+        assert await ensure(balancers, a(ports=web)) == [[has]]
+        assert await ensure(balancers, b(ports=dns)) == [[has]]
+        wrong = told(a(has, asks="198.51.100.1", ports=web), "False", "x")
+        thief = told(b(has, asks=has, ports=web), "True", "Ensured")
         shown.objects = [wrong, thief]
         refused = await ensure(balancers, wrong, thief)
         assert [one.disowns for one in refused] == [False, True]

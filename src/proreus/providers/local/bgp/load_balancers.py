@@ -132,7 +132,9 @@ class AnnouncedLoadBalancers:
         machines = of_machines(self._context.listers["nodes"].all(), named=self._named())
         services = [*self._services()]
         born = {one.metadata.uid: one.metadata.creation_timestamp for one in services}
-        ages = {uid: (when, uid) for uid, when in born.items() if when is not None}
+        # What this leader gave counts, however old a Service is.
+        unknown = born.keys() - self._granted.keys()
+        ages = {uid: (when, uid) for uid in unknown if (when := born[uid]) is not None}
         taken = pools.taken_by(services)
         occupied = Occupied(taken, in_use(machines, _NO_MACHINE), machines, ages)
         for uid, granted in self._granted.items():
