@@ -305,16 +305,17 @@ READY = node("up", "192.0.2.1")
 DEAD = node("dead", "192.0.2.2", is_ready=False)
 
 
+def probing(
+    network: Network, *, threshold: int = 2, unreachable: Unreachable = Unreachable.GONE
+) -> LocalInstances:
+    settings = Probing(ports=(22,), threshold=threshold, unreachable=unreachable)
+    return LocalInstances(None, Defaults(), network.probe, settings, ways=by_one_cable)
+
+
 async def states(
     network: Network, unreachable: Unreachable, rounds: int, *nodes: Node
 ) -> list[Mapping[str, object]]:
-    instances = LocalInstances(
-        None,
-        Defaults(),
-        network.probe,
-        Probing(ports=(22,), threshold=2, unreachable=unreachable),
-        ways=by_one_cable,
-    )
+    instances = probing(network, unreachable=unreachable)
     said = [await instances.describe(nodes) for _ in range(rounds)]
     return [
         {name: one.state if isinstance(one, Instance) else one for name, one in each.items()}
@@ -354,13 +355,7 @@ async def test_probes_prove_nothing_while_no_ready_node_answers_either() -> None
 
 async def test_an_answer_ends_the_count() -> None:
     network = Network("192.0.2.1")
-    instances = LocalInstances(
-        None,
-        Defaults(),
-        network.probe,
-        Probing(ports=(22,), threshold=2, unreachable=Unreachable.GONE),
-        ways=by_one_cable,
-    )
+    instances = probing(network)
     for is_answering in (False, True, False, True, False):
         network.answering = {"192.0.2.1", *(["192.0.2.2"] if is_answering else [])}
         said = (await instances.describe([READY, DEAD]))["dead"]
@@ -439,13 +434,7 @@ async def test_probes_prove_nothing_while_only_the_managers_own_machine_answers(
 
 async def test_a_node_that_was_ready_in_between_begins_a_new_count() -> None:
     network = Network("192.0.2.1")
-    instances = LocalInstances(
-        None,
-        Defaults(),
-        network.probe,
-        Probing(ports=(22,), threshold=2, unreachable=Unreachable.GONE),
-        ways=by_one_cable,
-    )
+    instances = probing(network)
     for is_ready in (False, True, False):
         said = await instances.describe([READY, node("dead", "192.0.2.2", is_ready=is_ready)])
         assert isinstance(said["dead"], Instance)
@@ -453,13 +442,7 @@ async def test_a_node_that_was_ready_in_between_begins_a_new_count() -> None:
 
 async def test_a_node_that_was_ready_while_nobody_asked_begins_a_new_count() -> None:
     """Ready nodes are asked about every five minutes; its condition tells that it was one."""
-    instances = LocalInstances(
-        None,
-        Defaults(),
-        Network("192.0.2.1").probe,
-        Probing(ports=(22,), threshold=3, unreachable=Unreachable.GONE),
-        ways=by_one_cable,
-    )
+    instances = probing(Network("192.0.2.1"), threshold=3)
     first, second = (
         msgspec.structs.replace(
             DEAD,
@@ -482,13 +465,7 @@ async def test_silent_probes_of_a_node_that_names_anothers_machine_do_not_count_
     liar = node("liar", "192.0.2.99", provider_id="local://dead", is_ready=False)
     up = node("dead", "192.0.2.2")
     network = Network("192.0.2.1", "192.0.2.2")
-    instances = LocalInstances(
-        None,
-        Defaults(),
-        network.probe,
-        Probing(ports=(22,), threshold=2, unreachable=Unreachable.GONE),
-        ways=by_one_cable,
-    )
+    instances = probing(network)
     await instances.describe([READY, up, liar])
     await instances.describe([READY, liar])
     network.answering.remove("192.0.2.2")

@@ -262,11 +262,14 @@ def shown_by_others(
     return [
         owner
         for owner, one in _of_others(ref, services)
-        if any(
-            parsed_address(point.ip or one.spec.load_balancer_ip) == wanted
-            for point in one.status.load_balancer.ingress
-        )
+        if wanted in map(parsed_address, shown_addresses(one))
     ]
+
+
+def shown_addresses(service: Service) -> Iterator[str]:
+    """Return the addresses that a Service has by its status; a host name stands for its spec's."""
+    for point in service.status.load_balancer.ingress:
+        yield point.ip or service.spec.load_balancer_ip
 
 
 def named_by_others(

@@ -207,15 +207,17 @@ async def test_a_single_service_of_ipv6_can_have_none(azure: Emulator) -> None:
     assert "IPv4 only" in str(found["web-1"])
 
 
+SHARED = {"azure-pip-name": "kept", "azure-disable-load-balancer-floating-ip": "true"}
+ASKED = {**SHARED, "azure-pls-create": "true", SUBNET: "apps"}
+HTTPS = ServicePort(443, "https", node_port=30443)
+
+
 async def test_no_service_puts_a_link_in_front_of_another_namespace_s(azure: Emulator) -> None:
     """Who comes by one comes from within the network, whatever sources the other one allows."""
     nodes = machines(azure)
     public_ip(azure, "kept")
-    shared = {"azure-pip-name": "kept", "azure-disable-load-balancer-floating-ip": "true"}
-    first = service(1, shared, load_balancer_source_ranges=("192.0.2.0/24",))
-    asked = {**shared, "azure-pls-create": "true", SUBNET: "apps"}
-    port = ServicePort(443, "https", node_port=30443)
-    second = service(2, asked, [port], namespace="other")
+    first = service(1, SHARED, load_balancer_source_ranges=("192.0.2.0/24",))
+    second = service(2, ASKED, [HTTPS], namespace="other")
     known = context(nodes=nodes)
     known.listers = {**known.listers, "services": Objects([first, second])}
     async with started(azure, known) as provider:
@@ -224,10 +226,10 @@ async def test_no_service_puts_a_link_in_front_of_another_namespace_s(azure: Emu
         assert not links(azure)
         assert isinstance(found["web-2"], InvalidRequest)
         assert "shop" in str(found["web-2"])
-        await ensure(provider, nodes, service(1, {**asked, "azure-pls-name": "own"}))
+        await ensure(provider, nodes, service(1, {**ASKED, "azure-pls-name": "own"}))
         assert list(links(azure)) == ["own"]
-        given = {**shared, "azure-pls-create": "true"}
-        await ensure(provider, nodes, service(2, given, [port], namespace="other"))
+        given = {**SHARED, "azure-pls-create": "true"}
+        await ensure(provider, nodes, service(2, given, [HTTPS], namespace="other"))
     assert list(links(azure)) == ["own"]
 
 
@@ -237,12 +239,9 @@ async def test_no_link_is_put_in_front_of_a_shared_public_ip_while_nothing_has_i
     """Its load balancer was deleted by hand, and Services get another one by and by."""
     nodes = machines(azure)
     address = public_ip(azure, "kept")
-    shared = {"azure-pip-name": "kept", "azure-disable-load-balancer-floating-ip": "true"}
     ranges = ("192.0.2.0/24",)
-    first = service(1, shared, ingress=[address], load_balancer_source_ranges=ranges)
-    asked = {**shared, "azure-pls-create": "true", SUBNET: "apps"}
-    port = ServicePort(443, "https", node_port=30443)
-    second = service(2, asked, [port], namespace="other")
+    first = service(1, SHARED, ingress=[address], load_balancer_source_ranges=ranges)
+    second = service(2, ASKED, [HTTPS], namespace="other")
     known = context(nodes=nodes)
     known.listers = {**known.listers, "services": Objects([first, second])}
     async with started(azure, known) as provider:
@@ -252,7 +251,7 @@ async def test_no_link_is_put_in_front_of_a_shared_public_ip_while_nothing_has_i
         assert not links(azure)
         assert await ensure(provider, nodes, first) == {"web-1": [address]}
         assert not links(azure)
-        await ensure(provider, nodes, service(2, shared, [port], namespace="other"))
+        await ensure(provider, nodes, service(2, SHARED, [HTTPS], namespace="other"))
 
 
 async def test_no_link_takes_an_address_of_another_namespace_while_nothing_has_it(

@@ -43,7 +43,7 @@ def given(lb: LoadBalancer, machines: Collection[Address | None]) -> Iterator[st
             yield text
 
 
-def refused(error: CloudError, lb: LoadBalancer, occupied: Occupied) -> CloudError:
+def disowning(error: CloudError, lb: LoadBalancer, occupied: Occupied) -> CloudError:
     """Return the error of a Service that gets no address, and let it show none of others.
 
     It may share one, and ask for a port that another one has there: kube-proxy would lead that

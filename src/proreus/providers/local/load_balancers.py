@@ -33,7 +33,7 @@ from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.figures import FIGURES
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.gateways.telling import Teller
-from proreus.providers.local.given import refused
+from proreus.providers.local.given import disowning
 from proreus.providers.local.health import Checker
 from proreus.providers.local.kernel import Kernel, Observed, Routed, bear
 from proreus.providers.local.locks import Turn
@@ -152,7 +152,7 @@ class LocalLoadBalancers:
                     refusals.check_routed(after, lb.ref.uid, routed)
                     state = after
                 except CloudError as error:
-                    answers[lb.ref.uid] = refused(error, lb, occupied)
+                    answers[lb.ref.uid] = disowning(error, lb, occupied)
             if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
             return state

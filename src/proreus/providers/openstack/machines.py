@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from proreus.cloudprovider.addresses import parsed_address
+from proreus.cloudprovider.addresses import family_of, parsed_address
 from proreus.cloudprovider.instances import Instance
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import NodeAddress
@@ -136,5 +136,4 @@ def _sorted(found: Iterable[NodeAddress], networking: Networking) -> tuple[NodeA
 
 
 def _is_ipv6(text: str) -> bool:
-    ip = parsed_address(text)
-    return ip is not None and ip.version == 6  # noqa: PLR2004 - IP
+    return family_of(text) == "IPv6"

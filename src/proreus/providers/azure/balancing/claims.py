@@ -65,12 +65,18 @@ def check_ports(job: Job, address: str, scene: Scene) -> None:
         InvalidRequest: Another one has a port; names it.
     """
     for claim in _of_others(job, address, scene):
-        for one in job.lb.service.spec.ports if job.lb is not None else ():
-            if one.port in claim.ports.get(RULE_PROTOCOLS.get(one.protocol, "*"), ()):
+        for protocol, port in asked_ports(job):
+            if port in claim.ports.get(protocol, ()):
                 raise InvalidRequest(
-                    f"spec.ports: port {one.port} of {address} is that of a Service of the"
+                    f"spec.ports: port {port} of {address} is that of a Service of the"
                     f" namespace {claim.namespace}: give another port or address"
                 )
+
+
+def asked_ports(job: Job) -> list[tuple[str, int]]:
+    """Return the ports that a Service asks for, each with Azure's word for its protocol."""
+    ports = job.lb.service.spec.ports if job.lb is not None else ()
+    return [(RULE_PROTOCOLS.get(one.protocol, "*"), one.port) for one in ports]
 
 
 def _of_others(job: Job, address: str, scene: Scene) -> list[Claim]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS
+from proreus.providers.azure.balancing.claims import asked_ports
 from proreus.providers.azure.balancing.index import Index, Opened
 from proreus.providers.azure.balancing.parts import Claim, Job, Scene
 
@@ -19,18 +19,18 @@ def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
     """
     for job in jobs:
         shown = {point.ip for point in job.ref.last_ingress} - {"", *job.options.additional}
-        for address in shown if job.lb is not None else ():
+        asked = asked_ports(job)
+        for address in shown if asked else ():
             opened = known.ports.get(address, ())
             own = {(one.protocol, one.port) for one in opened if one.base == job.ref.name}
             theirs = _asked_for(opened, scene.claims.get(address, ()), job.ref.name) - own
-            for one in job.lb.service.spec.ports if job.lb is not None else ():
-                if (RULE_PROTOCOLS.get(one.protocol, "*"), one.port) in theirs:
-                    error = InvalidRequest(
-                        f"spec.ports: port {one.port} of {address} is that of another Service: give"
-                        " another port or address"
-                    )
-                    error.disowns = True
-                    raise error
+            if taken := [one for one in asked if one in theirs]:
+                error = InvalidRequest(
+                    f"spec.ports: port {taken[0][1]} of {address} is that of another Service: give"
+                    " another port or address"
+                )
+                error.disowns = True
+                raise error
 
 
 def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim], but: str) -> set[tuple[str, int]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.cloudprovider.ownership import Owner, shown_by_others
+from proreus.cloudprovider.ownership import Owner, shown_addresses, shown_by_others
 from proreus.kube.objects import KubeObject, Service
 from proreus.providers.cloudstack.api import Api
 from proreus.providers.cloudstack.balancing import owners
@@ -49,12 +49,12 @@ class Claims:
             CloudError: None is left.
         """
         shown = {
-            point.ip or one.spec.load_balancer_ip
+            address
             for one in self._services.all()
             if isinstance(one, Service)
             and one.metadata.uid != ref.uid
             and one.metadata.deletion_timestamp is None
-            for point in one.status.load_balancer.ingress
+            for address in shown_addresses(one)
         }
         left = [ip for ip in free if ip not in shown]
         if free and not left:

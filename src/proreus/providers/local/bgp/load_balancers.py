@@ -24,7 +24,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.kube.objects import Service
 from proreus.providers.local import pools
 from proreus.providers.local.config import LocalConfig
-from proreus.providers.local.given import refused
+from proreus.providers.local.given import disowning
 from proreus.providers.local.plan import Reach
 from proreus.providers.local.taken import Occupied, Taken
 from proreus.providers.local.usage import Named, in_use, of_machines
@@ -82,7 +82,7 @@ class AnnouncedLoadBalancers:
             uid = lb.ref.uid
             found = self._assign(lb, occupied)
             if isinstance(found, pools.Refused):
-                answers[uid] = refused(found.error, lb, occupied)
+                answers[uid] = disowning(found.error, lb, occupied)
             else:
                 self._assigned[uid] = self._granted[uid] = occupied.of(uid)
                 answers[uid] = Ensured(found.ingress)
@@ -147,15 +147,11 @@ class AnnouncedLoadBalancers:
     def _assign(self, lb: LoadBalancer, occupied: Occupied) -> pools.Assigned | pools.Refused:
         """Assign addresses to one Service, which then occupies them.
 
-        Where it has the same as before, its ports and key count as they were then, and no kubelet
-        can claim an address of it.
+        Where it has what it was given, no kubelet can claim an address of it.
         """
-        had, granted = occupied.of(lb.ref.uid), self._granted.get(lb.ref.uid, ())
-        if _addresses(had) != _addresses(granted):
-            granted = ()
-        elif had != granted:
-            occupied.give(lb.ref.uid, granted)
-        current = [one.address for one in granted]
+        had = occupied.of(lb.ref.uid)
+        is_same = had == self._granted.get(lb.ref.uid)
+        current = [one.address for one in had] if is_same else []
         namespaces = self._context.listers.get("namespaces")
         request = pools.request_for(lb, current, namespaces, occupied.machines)
         found = pools.assign(request, occupied, self._pools)
