@@ -29,7 +29,13 @@ from proreus.providers.local.config import (
     RoutesConfig,
     Unreachable,
 )
-from proreus.providers.local.instances import LocalInstances, claimed, from_inventory, from_node
+from proreus.providers.local.instances import (
+    LocalInstances,
+    Way,
+    claimed,
+    from_inventory,
+    from_node,
+)
 from proreus.providers.local.inventory import Defaults, Inventory, decode
 from proreus.providers.local.probes import Prober
 
@@ -55,9 +61,9 @@ machines:
 )
 
 
-async def by_one_cable(addresses: Collection[str]) -> Mapping[str, int]:
-    """The interface by which all machines are reached."""
-    return dict.fromkeys(addresses, 2)
+async def by_one_cable(addresses: Collection[str]) -> Mapping[str, Way]:
+    """The interface by which all machines are reached, without a router."""
+    return dict.fromkeys(addresses, (2, ""))
 
 
 def ask(of: Node, inventory: Inventory = INVENTORY) -> InstanceAnswer:

@@ -18,7 +18,7 @@ from proreus.providers.local.config import (
 )
 
 from .local_site import context, node
-from .traffic import CLIENT, NODES, Lab
+from .traffic import CLIENT, NODES, Lab, run
 
 ONE, TWO = (addresses[0] for addresses in NODES.values())
 
@@ -55,3 +55,14 @@ async def test_machines_behind_a_broken_network_are_not_gone_while_another_netwo
         said = await of_silent(silent, beside, node("elsewhere", *others))
         assert isinstance(said, Instance), said
         assert said.state is InstanceState.UNKNOWN
+
+
+async def test_machines_are_not_gone_whose_network_is_sought_behind_another_networks_router(
+    lab: Lab,
+) -> None:
+    """With an interface its route is lost; then the default router has what comes for it."""
+    run("ip", "link", "set", "nodes0", "down")
+    run("ip", "route", "add", "default", "via", CLIENT)
+    said = await of_silent(node("silent", ONE, is_ready=False), node("beside", CLIENT))
+    assert isinstance(said, Instance), said
+    assert said.state is InstanceState.UNKNOWN

@@ -46,8 +46,10 @@ _TYPES: Final = ("ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 
 Probe = Callable[[Sequence[str]], Awaitable[bool]]
 """Whether a machine with these addresses answers."""
-Ways = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
-"""The interfaces by which addresses are reached, without addresses that lead to this machine."""
+Way = tuple[int, str]
+"""The number of the interface by which an address is reached, and the router there, or ""."""
+Ways = Callable[[Collection[str]], Awaitable[Mapping[str, Way]]]
+"""The ways by which addresses are reached, without addresses that lead to this machine."""
 Claims = Collection[str]
 """The names of the machines that have Nodes."""
 
@@ -80,7 +82,7 @@ class LocalInstances:
             probe: Asks a machine whether it lives; None to believe the inventory.
             probing: The settings that say what failed probes mean.
             nodes: Returns all Nodes of the cluster.
-            ways: Tells by which interfaces machines are reached.
+            ways: Tells by which ways machines are reached.
         """
         self._read = read
         self._defaults = defaults
@@ -118,7 +120,7 @@ class LocalInstances:
     ) -> Mapping[str, InstanceAnswer]:
         """Probe the machines of nodes that are not Ready; return their answers.
 
-        Some Ready nodes that are reached by the same interfaces are asked, too: if none of these
+        Some Ready nodes that are reached by the same ways are asked, too: if none of these
         answers either, our own network or a firewall is in the way, and nothing is said.
         """
         running = {
@@ -172,17 +174,17 @@ class LocalInstances:
 
 
 def witnesses(
-    ready: Iterable[Instance], ways: Mapping[str, int]
-) -> Mapping[tuple[int, int], Sequence[str]]:
-    """Return the addresses of some machines of Ready nodes by interface, and a number. Pure.
+    ready: Iterable[Instance], ways: Mapping[str, Way]
+) -> Mapping[tuple[Way, int], Sequence[str]]:
+    """Return the addresses of some machines of Ready nodes by their way, and a number. Pure.
 
     A Node without addresses in the inventory has those that its kubelet names: one that stays on
     this machine, such as a pod's, answers whatever is wrong with the network of the others.
     """
-    found: dict[tuple[int, int], Sequence[str]] = {}
-    counts: Counter[int] = Counter()
+    found: dict[tuple[Way, int], Sequence[str]] = {}
+    counts: Counter[Way] = Counter()
     for one in ready:
-        by_way: dict[int, list[str]] = {}
+        by_way: dict[Way, list[str]] = {}
         for address in _ips(one):
             if (way := ways.get(address)) is not None:
                 by_way.setdefault(way, []).append(address)

@@ -129,8 +129,11 @@ def own_addresses() -> frozenset[str]:
     return frozenset(str(ipaddress.ip_address(one)) for one in found if one)
 
 
-def ways(addresses: Iterable[str]) -> Mapping[str, int]:
-    """Return the numbers of the interfaces by which addresses are reached.
+def ways(addresses: Iterable[str]) -> Mapping[str, tuple[int, str]]:
+    """Return by which interface's number, and which router or "", addresses are reached.
+
+    Where an interface is lost its network may be sought behind the default router: that is another
+    way than to who is in the network of that router's interface.
 
     What stays on this machine has none, and so has an address to which there is no way, or whose
     zone names one.
@@ -138,7 +141,7 @@ def ways(addresses: Iterable[str]) -> Mapping[str, int]:
     Raises:
         CloudError: No netlink socket can be opened.
     """
-    found: dict[str, int] = {}
+    found: dict[str, tuple[int, str]] = {}
     with _socket() as netlink:
         for text in addresses:
             address = parse(text)
@@ -149,7 +152,8 @@ def ways(addresses: Iterable[str]) -> Mapping[str, int]:
             with suppress(NetlinkError):  # there is no way, or none may go there
                 (result,) = netlink.route("get", dst=str(address))
                 if result["type"] == _UNICAST:
-                    found[text] = int(result.get("RTA_OIF"))
+                    router = result.get("RTA_GATEWAY") or result.get("RTA_VIA") or ""
+                    found[text] = int(result.get("RTA_OIF")), str(router)
     return found
 
 

@@ -66,8 +66,10 @@ class Prober:
         return True
 
 
-async def ways_of_machine(context: "Context", addresses: Collection[str]) -> Mapping[str, int]:
-    """Return the interfaces of the manager's machine by which addresses are reached.
+async def ways_of_machine(
+    context: "Context", addresses: Collection[str]
+) -> Mapping[str, tuple[int, str]]:
+    """Return the ways of the manager's machine by which addresses are reached.
 
     Raises:
         CloudError: The kernel refuses.
