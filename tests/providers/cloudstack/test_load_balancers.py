@@ -385,27 +385,6 @@ async def test_an_address_that_two_services_share_goes_with_the_last_one(
         assert site.is_empty()
 
 
-async def test_who_asks_for_the_port_of_another_at_a_shared_address_shows_it_no_more(
-    emulator: Emulator,
-) -> None:
-    """Nodes would send what comes for that port to its pods, by its status."""
-    ip = "203.0.113.7"
-    async with lb_site(emulator) as site:
-        site.give(ip)
-        await site.made(site.desired(load_balancer_ip=ip))
-        theirs = site.desired(HTTPS, uid=OTHER_UID, namespace="evil", load_balancer_ip=ip)
-        await site.made(theirs)
-        emulator.fail("createLoadBalancerRule")
-        wanted = site.desired(uid=OTHER_UID, namespace="evil", load_balancer_ip=ip, shown=ip)
-        failed = await site.settled(wanted)
-        refused = await site.settled(wanted)
-        assert isinstance(failed, CloudError)
-        assert not failed.disowns
-        assert isinstance(refused, CloudError)
-        assert "conflicts" in str(refused)
-        assert refused.disowns
-
-
 @pytest.mark.parametrize("is_asked", [False, True], ids=["given up", "asked for"])
 async def test_a_port_of_a_shared_address_stays_a_service_s_while_its_rule_is_made_anew(
     emulator: Emulator, *, is_asked: bool

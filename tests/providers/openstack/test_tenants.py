@@ -281,23 +281,6 @@ async def test_without_anybodys_mark_all_may_name_it_and_none_deletes_it(site: B
     assert len(site.octavia.of["floatingips"]) == 1
 
 
-async def test_who_asks_for_the_port_of_another_shows_the_shared_address_no_more(
-    site: Balancing,
-) -> None:
-    """Nodes would send what comes for that port to its pods, by its status."""
-    made = by_hand(site)
-    async with started(site.wire.config()) as provider:
-        await lives(site, provider, site.service(by_id(made["id"]), name="a"))
-        taking = site.service(by_id(made["id"]), name="c", namespace="thief")
-        at_first = await site.ensure(provider, taking)
-        await lives(site, provider, guest(site, made["id"]))
-        later = await site.ensure(provider, taking)
-    for answer, disowns in ((at_first, False), (later, True)):
-        assert isinstance(answer, InvalidRequest)
-        assert "port 80/TCP" in str(answer)
-        assert answer.disowns == disowns
-
-
 # Across clusters
 
 

@@ -29,7 +29,6 @@ from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ports import Key, Ports
 from proreus.cloudprovider.recorded import Record, desired_digest
-from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import converge
 from proreus.cloudprovider.waits import Missed, Working
 from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
@@ -53,7 +52,6 @@ from proreus.providers.cloudstack.balancing.plan import REVOKED, deletion, plan
 from proreus.providers.cloudstack.balancing.preview import after, part_changes
 from proreus.providers.cloudstack.balancing.reading import Reader
 from proreus.providers.cloudstack.config import CloudStackConfig
-from proreus.providers.cloudstack.errors import CONFLICT
 from proreus.providers.cloudstack.instances import Machines
 from proreus.providers.cloudstack.machines import id_of
 from proreus.providers.cloudstack.names import parsed
@@ -207,12 +205,7 @@ class CloudStackLoadBalancers:
         record = _Record(lb.ref, case.described, self._commands)
         take = functools.partial(self._commands.take, lb.ref, case.desired.network)
         steps = functools.partial(plan, case.desired)
-        try:
-            observed = await converge(case.observed, steps, take, before=record.kept.clear)
-        except Refused as error:
-            if error.code == str(CONFLICT):
-                error.disowns = await self._is_anothers_port(lb, case.observed)
-            raise
+        observed = await converge(case.observed, steps, take, before=record.kept.clear)
         self._ports.note(lb.ref.uid, _ports(observed.rules))
         address = observed.address or Address("")
         ingress = (_ingress(options, address.ip),)
@@ -261,25 +254,11 @@ class CloudStackLoadBalancers:
             key = one.protocol, one.port
             other = self._ports.holder(uid, address.id, key, asks)
             if other is not None and (address.id, key) not in own:
-                error = CloudError(
+                raise CloudError(
                     f"port {one.port} of {address.ip} is that of the Service"
                     f" {other.metadata.namespace}/{other.metadata.name}, whose rule is made anew:"
                     " give another port or address"
                 )
-                error.disowns = True
-                raise error
-
-    async def _is_anothers_port(self, lb: LoadBalancer, observed: Observed) -> bool:
-        """Tell whether another's rule at the address has a port that the Service asks for.
-
-        A conflict alone may be one with a rule of its own, which a list has left out.
-        """
-        if observed.address is None:
-            return False
-        every = await self._reader.users(observed.address.id, observed.rules)
-        others = (one for one in every if not owners.verdict_of(one, lb.ref).is_ours)
-        taken = {key for _, key in _ports(documents.rule(one, lb.ref, ()) for one in others)}
-        return any((one.protocol, one.port) in taken for one in lb.frontends)
 
     async def _keep(
         self, ref: LoadBalancerRef, observed: Observed, record: "_Record", made_from: str

@@ -212,13 +212,10 @@ class Cases:
         if isinstance(step, Broken):
             raise broken(id_)
         if isinstance(step, Taken):
-            error = InvalidRequest(
+            raise InvalidRequest(
                 f"port {step.port}/{step.transport} of load balancer {id_} is taken by another"
                 " Service's listener: choose another port or another load balancer"
             )
-            # Without our mark the status may be all that proves whose the load balancer is.
-            error.disowns = case.found is not None and owners.is_proven(case.found, lb.ref)
-            raise error
         if isinstance(step, MakeBalancer | MakeListener | MakePool | SetMembers | Change):
             await self._check_parts(lb, options, observed)
         return step, observed
