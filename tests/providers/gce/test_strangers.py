@@ -11,6 +11,7 @@ from proreus.kube.objects import (
     Service,
     ServiceStatus,
 )
+from proreus.providers.gce.balancing.annotations import SUBNET as SUBNET_OF
 from proreus.providers.gce.balancing.annotations import TIER, TYPE
 from proreus.providers.gce.balancing.naming import described
 from proreus.testing import objects
@@ -225,3 +226,40 @@ async def test_a_tier_that_is_not_asked_for_any_more_stays_with_its_address(
     assert await lbs.make((80, "TCP"), (81, "TCP")) == before
     assert lbs.gce.one("forwardingRules", NAME)["networkTier"] == "STANDARD"
     assert "addresses" not in lbs.left()
+
+
+NOWHERE = {**INTERNAL, SUBNET_OF: "nowhere"}
+
+
+@pytest.mark.parametrize("before", [INTERNAL, {}], ids=["internal", "external"])
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_an_address_that_is_given_up_is_shown_no_more_though_the_next_one_cannot_be_made(
+    gce: Gce, before: dict[str, str], *, is_named: bool
+) -> None:
+    """Google gives it to whoever comes next; nodes would lead their clients to who shows it."""
+    known = Objects()
+    async with balancing(gce, services=known) as lbs:
+        address = await lbs.make(annotations=before)
+        asked = {"load_balancer_ip": address} if is_named and before else {}
+        stuck = shown(lbs.service(annotations=NOWHERE, **asked), address)
+        known.by_key = {"shop/web": stuck}
+        first = await lbs.answer(lbs.desired(stuck))
+        assert isinstance(first, CloudError)
+        theirs = of_bank(lbs.service(annotations=before, **SECOND))
+        assert (await lbs.ensured(lbs.desired(theirs))).ingress[0].ip == address
+        known.by_key["bank/second"] = shown(theirs, address)
+        again = await lbs.answer(lbs.desired(stuck))
+        assert isinstance(again, CloudError)
+        assert [first.disowns, again.disowns] == [not asked, True]
+
+
+async def test_an_address_that_is_kept_stays_in_the_status_while_its_rule_cannot_be_made(
+    lbs: Balancing,
+) -> None:
+    before = await lbs.make(annotations=INTERNAL)
+    edited = shown(lbs.service((80, "TCP"), (81, "TCP"), annotations=INTERNAL), before)
+    lbs.gce.fail("compute.forwardingRules.insert", status=500)
+    answer = await lbs.answer(lbs.desired(edited))
+    assert isinstance(answer, CloudError)
+    assert not answer.disowns
+    assert (await lbs.ensured(lbs.desired(edited))).ingress[0].ip == before

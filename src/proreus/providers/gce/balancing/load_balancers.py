@@ -43,6 +43,7 @@ from proreus.providers.gce.balancing.addresses import (
     check,
     check_other_scheme,
     check_subnetworks,
+    lacks_shown,
 )
 from proreus.providers.gce.balancing.annotations import (
     Options,
@@ -166,7 +167,12 @@ class GCELoadBalancers:
             left = first = None
         elif first is None and lb.ref.last_ingress:
             await self._removal.leftovers(lb.ref, desired)
-        observed, leaves_shared = await self._converge(lb, desired, record, first)
+        try:
+            observed, leaves_shared = await self._converge(lb, desired, record, first)
+        except CloudError as error:
+            if not isinstance(error, RetryAfter):
+                error.disowns = await self._lacks_shown(lb.ref, desired)
+            raise
         rule = observed.rule(desired.name)
         if rule is None:
             raise CloudError(f"{desired.name} was deleted while it was being made")
@@ -217,6 +223,14 @@ class GCELoadBalancers:
             if await self._shared.sweeps.count() == count:
                 return observed, leaves_shared
         raise RetryAfter(f"{lb.ref.name}: other load balancers are being deleted", after=1.0)
+
+    async def _lacks_shown(self, ref: LoadBalancerRef, desired: Desired) -> bool:
+        """Tell whether a Service shows an address that it has given up."""
+        try:
+            observed = await self._observer.observe(desired)
+        except CloudError:
+            return False
+        return lacks_shown(desired, observed, ref, self._services.all())
 
     async def _take(self, lb: LoadBalancer, group: str, observed: Observed, step: Step) -> Effect:
         """Take a step; if only others may change a firewall rule, ask them to by an event."""
