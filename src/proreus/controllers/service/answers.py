@@ -5,7 +5,7 @@ so a repeated answer is no write, and no event unless it is a failure that is tr
 recorder counts those and writes a lasting one every ten minutes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -69,6 +69,18 @@ from proreus.kube.patch import Patch
 
 _ENSURING = "Ensuring load balancer"
 
+_ASKED_AGAIN = 10.0
+"""Seconds until a refused Service is looked at again of which nobody knows whose its port is."""
+
+Contested = Callable[[Service], bool | None]
+"""Tells whether a Service that fails shows an address of which another one has its port."""
+
+
+def uncontested(_: Service) -> bool | None:
+    """Return False: nobody else has the Service's ports."""
+    return False
+
+
 Answer = TypeVar("Answer")
 
 
@@ -131,6 +143,7 @@ def after_ensure(
     *,
     verb: Ensure | UpdateHosts,
     classes: Classes = AS_GO,
+    contested: Contested = uncontested,
 ) -> Change:
     """Return the change after an answer to `ensure` or `update_hosts`.
 
@@ -147,12 +160,14 @@ def after_ensure(
         return _pending(service, answer, now)
     if isinstance(answer, RetryAfter):
         return _pending(service, Pending(answer.after, str(answer)), now)
-    return _failed(service, answer, now, is_update=isinstance(verb, UpdateHosts))
+    return _failed(service, answer, now, contested, is_update=isinstance(verb, UpdateHosts))
 
 
-def refuse(service: Service, error: CloudError, now: datetime) -> Change:
+def refuse(
+    service: Service, error: CloudError, now: datetime, contested: Contested = uncontested
+) -> Change:
     """Return the change when no load balancer can be computed: as after a failed `ensure`."""
-    return _failed(service, error, now, is_update=False)
+    return _failed(service, error, now, contested, is_update=False)
 
 
 def before_delete(service: Service | None, ref: LoadBalancerRef) -> Change:
@@ -275,7 +290,9 @@ def _pending(service: Service, answer: Pending, now: datetime) -> Change:
     )
 
 
-def _failed(service: Service, error: CloudError, now: datetime, *, is_update: bool) -> Change:
+def _failed(
+    service: Service, error: CloudError, now: datetime, contested: Contested, *, is_update: bool
+) -> Change:
     if isinstance(error, ImplementedElsewhere):
         return Change(
             status=_status(service, condition=condition_to_write(service, ELSEWHERE, now))
@@ -289,15 +306,16 @@ def _failed(service: Service, error: CloudError, now: datetime, *, is_update: bo
     text = scrub(f"{doing}: {error}")
     is_final = isinstance(error, InvalidRequest | NotSupported)
     is_shown = is_final and current_reason(service) == reason
-    is_disowned = error.disowns and service.status.load_balancer.ingress
+    has_ingress = bool(service.status.load_balancer.ingress)
+    is_contested = has_ingress and (error.disowns or contested(service))
     return Change(
         status=_status(
             service,
             condition=condition_to_write(service, ConditionState("False", reason, text), now),
-            ingress=() if is_disowned else None,
+            ingress=() if is_contested else None,
         ),
         events=() if is_shown else (PlannedEvent("Warning", name, text),),
-        after=_requested_delay(error),
+        after=_ASKED_AGAIN if is_final and is_contested is None else _requested_delay(error),
         error=None if is_final else error,
     )
 

@@ -21,7 +21,7 @@ from proreus.cloudprovider import (
 )
 from proreus.cloudprovider.desired import desired_load_balancer, load_balancer_ref
 from proreus.controllers.environment import Environment
-from proreus.controllers.service import answers, drift, intake, leaks, plan
+from proreus.controllers.service import answers, contested, drift, intake, leaks, plan
 from proreus.controllers.service.answers import Change
 from proreus.controllers.service.hosts import HostSets, candidates
 from proreus.controllers.service.nodesync import NodeSyncs
@@ -310,8 +310,9 @@ class ServiceController:
         return outcomes
 
     async def _refuse(self, key: str, verb: Refuse) -> Outcome:
+        now = self._env.now()
         return await self._writer.write_present(
-            key, lambda service: answers.refuse(service, verb.error, self._env.now())
+            key, lambda service: answers.refuse(service, verb.error, now, self._is_contested)
         )
 
     async def _ensure(
@@ -350,9 +351,17 @@ class ServiceController:
         return await self._writer.write_present(
             key,
             lambda service: answers.after_ensure(
-                service, answer, self._env.now(), verb=verb, classes=self._classes
+                service,
+                answer,
+                self._env.now(),
+                verb=verb,
+                classes=self._classes,
+                contested=self._is_contested,
             ),
         )
+
+    def _is_contested(self, service: Service) -> bool | None:
+        return contested.is_contested(service, self._env.services.all(), self._memory)
 
     async def _delete(self, verbs: Mapping[str, Delete]) -> Mapping[str, Outcome]:
         if not verbs:

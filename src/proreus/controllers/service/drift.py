@@ -17,7 +17,7 @@ from typing import Final
 from proreus.cloudprovider.identity import OwnedObject
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.controllers.service.conditions import readiness
-from proreus.controllers.service.plan import Memory, fingerprint
+from proreus.controllers.service.plan import Memory, fingerprint, ports_of
 
 Fingerprints = Mapping[str, Mapping[str, frozenset[str]]]
 """The fingerprints that the cloud shows, with their addresses, by the UID of the Service."""
@@ -87,7 +87,8 @@ def adopted(desired: LoadBalancer, expected: str, observed: Fingerprints) -> Mem
     if not desired.ref.last_ingress or not is_as_desired(desired, expected, observed):
         return None
     condition = readiness(desired.hosts, {})
-    return Memory(desired.ref, fingerprint(desired), condition=condition, made=True)
+    ports = ports_of(desired.service)
+    return Memory(desired.ref, fingerprint(desired), condition=condition, made=True, ports=ports)
 
 
 def spread(keys: Iterable[str], seconds: float) -> Mapping[str, float]:

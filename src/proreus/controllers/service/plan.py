@@ -47,6 +47,10 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NOT_COMPARED = frozenset({_LAST_APPLIED, ANNOTATION_CLOUD_IN_USE})
 
 
+Port = tuple[str, int]
+"""A protocol and a port."""
+
+
 class Fingerprint(msgspec.Struct, frozen=True):
     """The digest by which desired load balancers are compared, and the hosts, which it leaves out.
 
@@ -67,7 +71,8 @@ class Memory(msgspec.Struct, frozen=True):
     from these. `requested_hosts` are the hosts last sent to the cloud, whatever the result, or
     None. `missing_since` is the time in seconds since which `delete` finds nothing, or None.
     `withdrawn` says that it had an address before its deletion; `made` that this process has asked
-    for it, or found it as desired when it started.
+    for it, or found it as desired when it started. `ports` are those that it had when that was so
+    last, or None.
     """
 
     ref: LoadBalancerRef
@@ -78,6 +83,7 @@ class Memory(msgspec.Struct, frozen=True):
     missing_since: float | None = None
     withdrawn: bool = False
     made: bool = False
+    ports: frozenset[Port] | None = None
 
 
 class Ensure(msgspec.Struct, frozen=True):
@@ -215,11 +221,12 @@ def before_call(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> M
 
     Until an answer says otherwise the outcome is unknown, so the next verb is no `UpdateHosts`.
     """
-    written = memory.written if memory else {}
+    written, ports = (memory.written, memory.ports) if memory else ({}, None)
     if isinstance(verb, Delete):
         return msgspec.structs.replace(inherited(memory or Memory(verb.ref)), ref=verb.ref)
     newest = _newest_ref(verb.desired.ref, memory)
-    return Memory(newest, None, written, requested_hosts=verb.desired.hosts, made=True)
+    hosts = verb.desired.hosts
+    return Memory(newest, None, written, requested_hosts=hosts, made=True, ports=ports)
 
 
 def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> Memory:
@@ -246,7 +253,13 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
         last=fingerprint(verb.desired, written),
         written=written,
         condition=readiness(verb.desired.hosts, answer.rejected),
+        ports=ports_of(verb.desired.service),
     )
+
+
+def ports_of(service: Service) -> frozenset[Port]:
+    """Return the ports that a Service asks for."""
+    return frozenset((one.protocol, one.port) for one in service.spec.ports)
 
 
 def has_new_hosts(memory: Memory | None, desired: LoadBalancer) -> bool:

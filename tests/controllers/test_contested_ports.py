@@ -1,0 +1,132 @@
+"""Two Services at one address, of which one asks for the other's port and is not given it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider import (
+    CloudError,
+    Done,
+    Ensured,
+    HostPolicy,
+    InvalidRequest,
+    LoadBalancer,
+    LoadBalancerRef,
+)
+from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.requests import SERVICES
+from proreus.testing.clock import virtual_time
+from proreus.testing.memory import MemoryApiServer, Store
+
+from .leading import EPOCH, Balancers, Cloud, leading
+
+ADDRESS = "192.0.2.1"
+WRONG = {"cloud/idle-timeout": "wrong"}
+
+
+class OneAddress(Balancers):
+    """A cloud that gives all Services one address, and each port to the first one."""
+
+    def __init__(self) -> None:
+        self.holders: dict[int, str] = {}
+        self.fails = False
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        if WRONG.items() <= service.metadata.annotations.items():
+            raise InvalidRequest("the annotation cloud/idle-timeout is wrong")
+        return HostPolicy()
+
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
+        return {lb.ref.uid: self._ensured(lb) for lb in desired}
+
+    def _ensured(self, lb: LoadBalancer) -> Ensured | CloudError:
+        uid, ports = lb.ref.uid, {one.port for one in lb.frontends}
+        if self.fails or any(self.holders.get(one, uid) != uid for one in ports):
+            return CloudError("the port is in use" if not self.fails else "the cloud is out")
+        self.holders = {port: one for port, one in self.holders.items() if one != uid}
+        self.holders.update(dict.fromkeys(ports, uid))
+        return Ensured((LoadBalancerIngress(ip=ADDRESS),))
+
+    async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
+        return {one.uid: Done() for one in gone}
+
+
+class Stage:
+    """The Services of two tenants, who share an address."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.store = Store(lambda: EPOCH + timedelta(seconds=loop.time()))
+        self.balancers = OneAddress()
+        for namespace, port in (("shop", 80), ("bank", 443)):
+            spec = {"type": "LoadBalancer", "ipFamilies": ["IPv4"], "ports": [{"port": port}]}
+            self.store.create(SERVICES, namespace, {"metadata": {"name": "web"}, "spec": spec})
+
+    @asynccontextmanager
+    async def managed(self) -> AsyncIterator[None]:
+        async with (
+            MemoryApiServer(self.store) as server,
+            leading(server.url, Cloud(self.balancers), "service-lb-controller"),
+        ):
+            await asyncio.sleep(10)
+            yield
+            await asyncio.sleep(20)
+
+    def edit(self, namespace: str, port: int, annotations: Mapping[str, str]) -> None:
+        found = self.store.get(SERVICES, namespace, "web")
+        spec = {**found.body["spec"], "ports": [{"port": port}]}
+        meta = {**found.metadata, "annotations": dict(annotations)}
+        self.store.update(SERVICES, found, {**found.body, "metadata": meta, "spec": spec})
+
+    def shown(self, namespace: str) -> list[str]:
+        status = self.store.get(SERVICES, namespace, "web").body.get("status", {})
+        return [one["ip"] for one in status.get("loadBalancer", {}).get("ingress", ())]
+
+
+@pytest.mark.parametrize("annotations", [{}, WRONG], ids=["by the cloud", "for an annotation"])
+@pytest.mark.parametrize("is_led", [True, False], ids=["meanwhile", "before the manager starts"])
+@virtual_time
+async def test_who_asks_for_a_port_of_another_one_shows_their_address_no_more(
+    annotations: dict[str, str], *, is_led: bool
+) -> None:
+    """Nodes' kube-proxies go by ports and status alone: one of both would have all clients."""
+    stage = Stage()
+    async with stage.managed():
+        assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
+        if is_led:
+            stage.edit("bank", 80, annotations)
+    if not is_led:
+        stage.edit("bank", 80, annotations)
+        async with stage.managed():
+            pass
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+    stage.edit("bank", 8080, {})
+    async with stage.managed():
+        pass
+    assert stage.shown("bank") == [ADDRESS]
+
+
+@virtual_time
+async def test_who_had_the_port_goes_on_showing_the_address_while_the_cloud_fails() -> None:
+    stage = Stage()
+    async with stage.managed():
+        stage.balancers.fails = True
+        stage.edit("bank", 80, {})
+        stage.edit("shop", 80, {"a": "b"})
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
+@pytest.mark.parametrize("annotations", [{}, WRONG], ids=["by the cloud", "for an annotation"])
+@virtual_time
+async def test_who_fails_without_a_port_of_others_goes_on_showing_the_address(
+    annotations: dict[str, str],
+) -> None:
+    stage = Stage()
+    async with stage.managed():
+        stage.balancers.fails = True
+        stage.edit("bank", 8443, annotations)
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
