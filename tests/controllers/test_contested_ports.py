@@ -130,3 +130,13 @@ async def test_who_fails_without_a_port_of_others_goes_on_showing_the_address(
         stage.balancers.fails = True
         stage.edit("bank", 8443, annotations)
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
+
+
+@virtual_time
+async def test_of_two_that_ask_for_a_port_that_neither_had_both_go_on_showing_the_address() -> None:
+    stage = Stage()
+    async with stage.managed():
+        stage.balancers.fails = True
+        stage.edit("shop", 8443, {})
+        stage.edit("bank", 8443, {})
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]

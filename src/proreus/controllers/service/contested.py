@@ -19,8 +19,8 @@ def is_contested(
 ) -> bool | None:
     """Tell whether a Service shows an address of another one, and asks for a port of that one.
 
-    Who had the port when it was ensured last keeps it. Return None if nobody knows yet who had it,
-    since the manager has just started.
+    Who had the port when it was ensured last keeps it, and who only asks for it, too, takes nothing
+    away. Return None if nobody knows yet who had it, since the manager has just started.
 
     Args:
         service: The Service that is not given what it asks for.
@@ -36,18 +36,18 @@ def is_contested(
     others = [
         one
         for one in services
-        if not shown.isdisjoint(point.ip for point in one.status.load_balancer.ingress)
+        if any(point.ip in shown for point in one.status.load_balancer.ingress)
         and one.metadata.uid != service.metadata.uid
         and one.metadata.deletion_timestamp is None
         and one.spec.type == TYPE_LOAD_BALANCER
         and not wanted.isdisjoint(ports_of(one))
     ]
-    if had is not None:
-        return bool(others)
     theirs = [_had(one, memory) for one in others]
     if any(not wanted.isdisjoint(one) for one in theirs if one is not None):
         return True
-    return None if None in theirs else False
+    if None not in theirs:
+        return False
+    return True if had is not None else None
 
 
 def _had(service: Service, memory: Mapping[str, Memory]) -> frozenset[Port] | None:
