@@ -16,6 +16,7 @@ from proreus.cloudprovider import (
     InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
+    Pending,
 )
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.kube.requests import SERVICES
@@ -34,6 +35,7 @@ class OneAddress(Balancers):
     def __init__(self) -> None:
         self.holders: dict[int, str] = {}
         self.fails = False
+        self.waits = False
 
     def host_policy(self, service: Service) -> HostPolicy:
         if WRONG.items() <= service.metadata.annotations.items():
@@ -43,8 +45,10 @@ class OneAddress(Balancers):
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
         return {lb.ref.uid: self._ensured(lb) for lb in desired}
 
-    def _ensured(self, lb: LoadBalancer) -> Ensured | CloudError:
+    def _ensured(self, lb: LoadBalancer) -> Ensured | Pending | CloudError:
         uid, ports = lb.ref.uid, {one.port for one in lb.frontends}
+        if self.waits:
+            return Pending(3600.0, "the cloud works")
         if self.fails or any(self.holders.get(one, uid) != uid for one in ports):
             return CloudError("the port is in use" if not self.fails else "the cloud is out")
         self.holders = {port: one for port, one in self.holders.items() if one != uid}
@@ -117,6 +121,17 @@ async def test_who_had_the_port_goes_on_showing_the_address_while_the_cloud_fail
         stage.balancers.fails = True
         stage.edit("bank", 80, {})
         stage.edit("shop", 80, {"a": "b"})
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
+@virtual_time
+async def test_who_waits_for_the_cloud_with_a_port_of_another_one_shows_the_address_no_more() -> (
+    None
+):
+    stage = Stage()
+    async with stage.managed():
+        stage.balancers.waits = True
+        stage.edit("bank", 80, {})
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
 
 

@@ -156,10 +156,10 @@ def after_ensure(
         return Change()
     if isinstance(answer, Ensured):
         return _ensured(service, answer, now, verb)
-    if isinstance(answer, Pending):
-        return _pending(service, answer, now)
     if isinstance(answer, RetryAfter):
-        return _pending(service, Pending(answer.after, str(answer)), now)
+        answer = Pending(answer.after, str(answer))
+    if isinstance(answer, Pending):
+        return _pending(service, answer, now, contested)
     return _failed(service, answer, now, contested, is_update=isinstance(verb, UpdateHosts))
 
 
@@ -273,11 +273,14 @@ def _success_events(
     return tuple(events)
 
 
-def _pending(service: Service, answer: Pending, now: datetime) -> Change:
-    """Return the change while the cloud works; unknown ingress leaves the status as it is."""
+def _pending(service: Service, answer: Pending, now: datetime, contested: Contested) -> Change:
+    """Return the change while the cloud works; unknown ingress leaves the status as it is.
+
+    But an address of which another Service has a port that this one waits for leaves it.
+    """
     text = scrub(f"{_ENSURING}: {answer.reason}")
-    stated = with_ip_mode(answer.ingress)
-    is_new = stated not in ((), service.status.load_balancer.ingress)
+    stated, shown = with_ip_mode(answer.ingress), service.status.load_balancer.ingress
+    is_new = stated not in ((), shown) or bool(shown and not stated and contested(service))
     event = PlannedEvent("Normal", "EnsuringLoadBalancer", text)
     return Change(
         status=_status(
