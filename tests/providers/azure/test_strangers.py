@@ -33,6 +33,7 @@ from .emulator.store import compute, network
 from .site import CLUSTER, ID, context, started
 
 ADDITIONAL = "azure-additional-public-ips"
+TAGS = "azure-allowed-service-tags"
 
 
 async def test_no_service_takes_the_address_of_another_namespace_s_as_an_additional_one(
@@ -346,6 +347,36 @@ async def test_who_asks_for_a_port_of_another_one_is_to_show_their_address_no_mo
         swapped = service(1, named, https, ingress=[address])
         services.by_key = {"shop/web-1": swapped, "bank/web-2": thief}
         await ensure(provider, nodes, swapped, thief)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_an_address_that_is_given_up_is_shown_no_more_though_what_follows_fails(
+    azure: Emulator, *, is_deleted: bool
+) -> None:
+    """Azure gives it to whoever comes next; it refuses a service tag that does not exist."""
+    nodes, inner = machines(azure), {"azure-load-balancer-internal": "true"}
+    ranges: dict[str, Any] = {"load_balancer_source_ranges": ("192.0.2.0/24",)}
+    async with started(azure) as provider:
+        first = service(annotations=inner, **ranges)
+        (address,) = (await ensure(provider, nodes, first))["web-1"]
+        invalid: dict[str, Any] = {"status": 400, "code": "SecurityRuleInvalidAddressPrefix"}
+        azure.faults.append(Fault("PUT", "networkSecurityGroups", **invalid))
+        stays = service(annotations={**inner, TAGS: "Nowhere"}, ingress=[address], **ranges)
+        kept = (await answers(provider, nodes, stays))["web-1"]
+        assert isinstance(kept, CloudError)
+        assert not kept.disowns
+        azure.faults.append(Fault("PUT", "networkSecurityGroups", **invalid))
+        stuck = service(annotations={TAGS: "Nowhere"}, ingress=[address], **ranges)
+        refused = (await answers(provider, nodes, stuck))["web-1"]
+        assert isinstance(refused, CloudError)
+        assert refused.disowns
+        if is_deleted:
+            await delete(provider, service(annotations={TAGS: "Nowhere"}, **ranges))
+        else:
+            await ensure(provider, nodes, service(**ranges))
+        assert address not in set().union(*(targets(one) for one in rules(azure).values()))
+        theirs = service(2, inner, namespace="bank")
+        assert await ensure(provider, nodes, theirs) == {"web-2": [address]}
 
 
 async def test_an_internal_address_that_outlives_its_service_is_its_users_still(

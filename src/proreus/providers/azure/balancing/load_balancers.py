@@ -6,6 +6,7 @@ Azure's ETags tell of a change by others in between: then all is observed again.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -24,6 +25,7 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
     nodes_with_pods,
 )
+from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.steps import converge, preview_plan
@@ -40,6 +42,7 @@ from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.desired import is_of
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.identities import Identities
+from proreus.providers.azure.balancing.index import index
 from proreus.providers.azure.balancing.neighbours import Neighbours
 from proreus.providers.azure.balancing.observation import Observer
 from proreus.providers.azure.balancing.parts import Job, Scene, State
@@ -47,6 +50,7 @@ from proreus.providers.azure.balancing.placement import placed
 from proreus.providers.azure.balancing.plan import ingress, plan
 from proreus.providers.azure.balancing.presence import Presence
 from proreus.providers.azure.balancing.scenes import scene_of
+from proreus.providers.azure.balancing.sharing import left_by
 from proreus.providers.azure.balancing.work import Work
 from proreus.providers.azure.errors import BUSY, INTERNAL
 from proreus.providers.azure.ids import machine_id
@@ -70,6 +74,7 @@ class AzureLoadBalancers:
         self._presence = Presence(confirm)
         self._neighbours = Neighbours(arm)
         self._identities = Identities(arm)
+        self._left: dict[str, frozenset[str]] = {}
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
         """Return one group for all Services: they share load balancers and the security group."""
@@ -93,7 +98,30 @@ class AzureLoadBalancers:
                 jobs.append(self._job(lb))
             except CloudError as error:
                 answers[lb.ref.uid] = error
-        return {**answers, **await self._all(jobs, self._ensure)}
+        found = await self._all(jobs, self._ensure)
+        await self._disown(jobs, found)
+        return {**answers, **found}
+
+    async def _disown(self, jobs: Sequence[Job], answers: Mapping[str, EnsureAnswer]) -> None:
+        """Let Services show no address that they have left, though what was to follow has failed.
+
+        An error that several share, such as about credentials, is of no single Service.
+        """
+        errors = {one.ref.uid: found for one in jobs if (found := _failure(answers, one))}
+        shared = Counter(map(id, errors.values()))
+        failed = [one for one in jobs if shared[id(errors.get(one.ref.uid))] == 1]
+        if not failed:
+            return
+        scene = self._scene(failed[0].ref.cluster, failed)
+        state = await attempt(Observer(self._arm, scene).observe, failed)
+        if isinstance(state, CloudError):
+            return
+        known = index(state)
+        for job in failed:
+            if left := left_by(job, known):
+                errors[job.ref.uid].disowns = True
+                # What lets clients in to them is still to be closed.
+                self._left[job.ref.uid] = job.left | left
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Make the hosts as desired, just as `ensure` does."""
@@ -101,7 +129,10 @@ class AzureLoadBalancers:
 
     async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Delete every part of the load balancers."""
-        return await self._all([Job(ref, None, _last_options(ref)) for ref in refs], self._delete)
+        return await self._all([self._gone(ref) for ref in refs], self._delete)
+
+    def _gone(self, ref: LoadBalancerRef) -> Job:
+        return Job(ref, None, _last_options(ref), left=self._left.get(ref.uid, frozenset()))
 
     def fingerprint(self, desired: LoadBalancer) -> str:
         """Return nothing: to ensure all Services at once costs a handful of reads."""
@@ -130,9 +161,10 @@ class AzureLoadBalancers:
         """
         options = read_options(lb.service)
         check_denial(lb.service, options)
+        left = self._left.get(lb.ref.uid, frozenset())
         several = self._config.multiple_standard_load_balancer_configurations
         if not any(one.reads_namespaces for one in several):
-            return Job(lb.ref, lb, options)
+            return Job(lb.ref, lb, options, left=left)
         namespaces = self._arm.context.listers.get("namespaces")
         found = None if namespaces is None else namespaces.get(lb.ref.namespace)
         if found is None:
@@ -141,7 +173,7 @@ class AzureLoadBalancers:
                 " serviceNamespaceSelector in the cloud-config chooses the load balancer: if this"
                 " lasts, let the manager list and watch namespaces"
             )
-        return Job(lb.ref, lb, options, space=found.metadata.labels)
+        return Job(lb.ref, lb, options, space=found.metadata.labels, left=left)
 
     async def _foresee(self, job: Job) -> Sequence[PartChange]:
         scene = self._scene(job.ref.cluster, [job])
@@ -230,6 +262,7 @@ class AzureLoadBalancers:
                 continue
             points = tuple(LoadBalancerIngress(ip=ip) for ip in (*found, *job.options.additional))
             answers[job.ref.uid] = Ensured(points, _rejected(job.lb, state))
+            self._left.pop(job.ref.uid, None)
         return answers
 
     async def _delete(self, jobs: Sequence[Job]) -> Mapping[str, DeleteAnswer]:
@@ -242,6 +275,8 @@ class AzureLoadBalancers:
         found = {job.ref.uid: _is_there(job, state) for job in jobs}
         await self._converged(jobs, state, scene, work)
         self._neighbours.forget(jobs)
+        for job in jobs:
+            self._left.pop(job.ref.uid, None)
         return {job.ref.uid: Done(found=found[job.ref.uid]) for job in jobs}
 
     async def _converged(
@@ -254,6 +289,12 @@ class AzureLoadBalancers:
 
     def _scene(self, cluster: ClusterIdentity, jobs: Sequence[Job]) -> Scene:
         return scene_of(self._config, self._arm.context.listers, cluster, jobs)
+
+
+def _failure(answers: Mapping[str, EnsureAnswer], job: Job) -> CloudError | None:
+    """Return the error about a Service that shows an address; None without one."""
+    found = answers.get(job.ref.uid)
+    return found if isinstance(found, CloudError) and job.ref.last_ingress else None
 
 
 def _is_everyones(error: CloudError) -> bool:

@@ -23,6 +23,7 @@ class Job(msgspec.Struct, frozen=True):
         options: The options of its annotations.
         balancer: The name of the load balancer that it is placed on (`placement.placed`).
         space: The labels of its namespace, where load balancers are chosen by them.
+        left: The addresses that its status has shown, and that it has left (`sharing.left_by`).
     """
 
     ref: LoadBalancerRef
@@ -30,6 +31,12 @@ class Job(msgspec.Struct, frozen=True):
     options: Options = Options()
     balancer: str = ""
     space: Mapping[str, str] = {}
+    left: frozenset[str] = frozenset()
+
+    @property
+    def before(self) -> set[str]:
+        """The addresses that the Service has had last, by its status."""
+        return {point.ip for point in self.ref.last_ingress} | self.left
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -171,7 +171,9 @@ def _stripped(
         going = {address for one in own if one not in left if (address := one[2])}
         going |= known.used.get(job.ref.name, set()) - {""}
         going |= {
-            one for one in job.options.additional if not refusal_of(job, one, state, scene, known)
+            one
+            for one in (*job.options.additional, *job.left)
+            if not refusal_of(job, one, state, scene, known)
         }
         going |= _departing(job, scene, known)
         if going:
@@ -199,7 +201,7 @@ def _guarded(
             targets = set(_node_addresses(job, job.lb, state, scene)) | set(job.options.additional)
         # While Azure has yet to give an address, it may be the one that the status shows.
         is_known = len(found) == len(job.lb.families)
-        shown = {point.ip for point in job.ref.last_ingress if is_known} - targets
+        shown = job.before - targets if is_known else set[str]()
         had = {
             one
             for one in shown

@@ -1,4 +1,4 @@
-"""Keep ports apart at addresses that Services share. Pure."""
+"""Keep ports apart at addresses that Services share, or had before. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -31,6 +31,18 @@ def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
                 )
                 error.disowns = True
                 raise error
+
+
+def left_by(job: Job, known: Index) -> frozenset[str]:
+    """Return the addresses that a Service shows, and that it has left for others.
+
+    Azure has taken the new frontend, and gives the former address to whoever comes next; what is
+    done after that may fail for as long as the Service likes.
+    """
+    frontends = {address for _, _, address in known.frontends.get(job.ref.name, ())}
+    has = frontends | known.used.get(job.ref.name, set())
+    shown = {point.ip for point in job.ref.last_ingress} - {"", *job.options.additional}
+    return frozenset(shown - has) if has and "" not in has else frozenset()
 
 
 def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim], but: str) -> set[tuple[str, int]]:
