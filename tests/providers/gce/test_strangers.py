@@ -251,6 +251,13 @@ async def test_an_address_that_is_given_up_is_shown_no_more_though_the_next_one_
         again = await lbs.answer(lbs.desired(stuck))
         assert isinstance(again, CloudError)
         assert [first.disowns, again.disowns] == [not asked, True]
+        await lbs.delete(**SECOND)
+        await lbs.make()
+        made = lbs.left()
+        await lbs.delete()
+        assert lbs.left() == {}
+        await lbs.make()
+        assert lbs.left() == made
 
 
 async def test_an_address_that_is_kept_stays_in_the_status_while_its_rule_cannot_be_made(

@@ -43,7 +43,6 @@ from proreus.providers.gce.balancing.addresses import (
     check,
     check_other_scheme,
     check_subnetworks,
-    lacks_shown,
 )
 from proreus.providers.gce.balancing.annotations import (
     Options,
@@ -130,6 +129,7 @@ class GCELoadBalancers:
         )
         self._removal = Removal(self._observer, self._applier, self._shared, self._forms)
         self._subnetwork: str | None = place.subnetwork or None
+        self._gave_up: set[str] = set()
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose all nodes; IPv6 addresses only where there is a backend service, if wanted."""
@@ -165,14 +165,17 @@ class GCELoadBalancers:
             check_other_scheme(desired, seen, first, lb.ref, tenants, services=services)
             await self._removal.of_other_scheme(lb.ref, first)
             left = first = None
-        elif first is None and lb.ref.last_ingress:
+        elif first is None and (lb.ref.last_ingress or lb.ref.uid in self._gave_up):
             await self._removal.leftovers(lb.ref, desired)
         try:
             observed, leaves_shared = await self._converge(lb, desired, record, first)
         except CloudError as error:
-            if not isinstance(error, RetryAfter):
-                error.disowns = await self._lacks_shown(lb.ref, desired)
+            services = self._services.all()
+            if await self._observer.lacks_shown(desired, lb.ref, services, error):
+                error.disowns = True
+                self._gave_up.add(lb.ref.uid)
             raise
+        self._gave_up.discard(lb.ref.uid)
         rule = observed.rule(desired.name)
         if rule is None:
             raise CloudError(f"{desired.name} was deleted while it was being made")
@@ -223,14 +226,6 @@ class GCELoadBalancers:
             if await self._shared.sweeps.count() == count:
                 return observed, leaves_shared
         raise RetryAfter(f"{lb.ref.name}: other load balancers are being deleted", after=1.0)
-
-    async def _lacks_shown(self, ref: LoadBalancerRef, desired: Desired) -> bool:
-        """Tell whether a Service shows an address that it has given up."""
-        try:
-            observed = await self._observer.observe(desired)
-        except CloudError:
-            return False
-        return lacks_shown(desired, observed, ref, self._services.all())
 
     async def _take(self, lb: LoadBalancer, group: str, observed: Observed, step: Step) -> Effect:
         """Take a step; if only others may change a firewall rule, ask them to by an event."""
@@ -290,6 +285,7 @@ class GCELoadBalancers:
 
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         """Delete all parts, then what no other load balancer needs any more."""
+        self._gave_up.discard(ref.uid)
         try:
             rule = await self._observer.find(Kind.RULE, ref.name)
             if rule is not None and not is_ours(rule, ref):

@@ -7,9 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from proreus.cloudprovider.addresses import family_of
+from proreus.cloudprovider.errors import CloudError, RetryAfter
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.lookups import attempt
+from proreus.kube.objects import KubeObject
 from proreus.providers.gce.api import Api, Scope
 from proreus.providers.gce.balancing import naming
-from proreus.providers.gce.balancing.addresses import is_still_free, is_within_reach
+from proreus.providers.gce.balancing.addresses import is_still_free, is_within_reach, lacks_shown
 from proreus.providers.gce.balancing.desired import Desired
 from proreus.providers.gce.balancing.needs import is_held_for, needed, unexpected
 from proreus.providers.gce.balancing.parts import (
@@ -102,6 +106,21 @@ class Observer:
         if desired.subset is not None:
             observed = observed.with_parts((await self.endpoints(desired.group)).parts)
         return msgspec.structs.replace(observed, reserved=await self._reserved(desired, observed))
+
+    async def lacks_shown(
+        self,
+        desired: Desired,
+        ref: LoadBalancerRef,
+        services: Iterable[KubeObject],
+        error: CloudError,
+    ) -> bool:
+        """Tell whether a Service shows an address that it has given up, after an error."""
+        if isinstance(error, RetryAfter) or not desired.last_addresses:
+            return False
+        observed = await attempt(self.observe, desired)
+        if isinstance(observed, CloudError):
+            return False
+        return lacks_shown(desired, observed, ref, services)
 
     async def parts(self, keys: Iterable[Key], first: Rule | None = None) -> Observed:
         """Read some parts side by side, but for a forwarding rule that is known.
