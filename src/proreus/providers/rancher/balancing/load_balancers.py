@@ -119,7 +119,9 @@ class RancherLoadBalancers:
             return self._waits.pending(lb.ref.uid, working.reason)
         self._waits.done(lb.ref.uid)
         shown = observed.balancer.endpoints if observed.balancer is not None else ()
-        return Ensured(tuple(LoadBalancerIngress(ip=ip) for ip in shown), rejected(lb))
+        # Hosts may be nodes: nodes must not lead what comes for a port of one to pods (KEP-1860).
+        ingress = tuple(LoadBalancerIngress(ip=ip, ip_mode="Proxy") for ip in shown)
+        return Ensured(ingress, rejected(lb))
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """Return what `ensure` would change."""
