@@ -117,6 +117,7 @@ def test_after_a_restart_what_is_as_desired_needs_no_verb() -> None:
         {},
         readiness(DESIRED.hosts, {}),
         made=True,
+        ports=plan.ports_of(DESIRED.service),
     )
 
 
