@@ -36,6 +36,7 @@ class OneAddress(Balancers):
         self.holders: dict[int, str] = {}
         self.fails = False
         self.waits = False
+        self.giving_up = ""
 
     def host_policy(self, service: Service) -> HostPolicy:
         if WRONG.items() <= service.metadata.annotations.items():
@@ -47,6 +48,9 @@ class OneAddress(Balancers):
 
     def _ensured(self, lb: LoadBalancer) -> Ensured | Pending | CloudError:
         uid, ports = lb.ref.uid, {one.port for one in lb.frontends}
+        if lb.ref.namespace == self.giving_up:
+            self.holders = {port: one for port, one in self.holders.items() if one != uid}
+            return InvalidRequest("the next address cannot be had")
         if self.waits:
             return Pending(3600.0, "the cloud works")
         if self.fails or any(self.holders.get(one, uid) != uid for one in ports):
@@ -155,3 +159,21 @@ async def test_of_two_that_ask_for_a_port_that_neither_had_both_go_on_showing_th
         stage.edit("shop", 8443, {})
         stage.edit("bank", 8443, {})
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
+
+
+@pytest.mark.parametrize("annotations", [{"a": "b"}, WRONG], ids=["by the cloud", "before"])
+@virtual_time
+async def test_an_address_that_another_one_was_given_since_is_shown_no_more(
+    annotations: dict[str, str],
+) -> None:
+    """A Service that has left it may be refused the next one for as long as it likes."""
+    stage = Stage()
+    async with stage.managed():
+        stage.balancers.giving_up = "shop"
+        stage.edit("shop", 80, {"a": "a"})
+        await asyncio.sleep(10)
+        stage.edit("shop", 80, annotations)
+        await asyncio.sleep(10)
+        assert stage.shown("shop") == [ADDRESS]
+        stage.edit("bank", 80, {})
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[], [ADDRESS]]

@@ -27,6 +27,7 @@ from proreus.cloudprovider import CloudProvider, ConfigError
 from proreus.cloudprovider.board import Board
 from proreus.containment.faults import Faults, Kind
 from proreus.containment.holders import of_any
+from proreus.controllers.service.contested import BY_ADDRESS, addresses
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.config import ClientConfig
@@ -74,7 +75,7 @@ class Leader:
         )
         self._client = self._clients.main
         self._nodes = Informer(self._client, NODES)
-        self._services = Informer(self._client, SERVICES)
+        self._services = Informer(self._client, SERVICES, indexes={BY_ADDRESS: addresses})
         self._caches = Caches(self._client)
         self._caches.need(provider.needs)
         self._events = EventRecorder(

@@ -1,22 +1,34 @@
-"""Tell whether a Service that fails shows an address of which another one has its port. Pure.
+"""Tell which Services show an address of which another one has their port. Pure.
 
 kube-proxy goes by ports and statuses alone, and knows nothing of a refusal: while both show the
 address, it leads the other one's clients to the Service. Clouds say so where they see it
-(`CloudError.disowns`); but a Service can be refused before, such as for a wrong annotation.
+(`CloudError.disowns`); but a Service can be refused before, such as for a wrong annotation, and an
+address that it has left may be given to another one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import msgspec
 
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER
 from proreus.controllers.service.plan import Memory, Port, ports_of
-from proreus.kube.objects import Service, key
+from proreus.kube.objects import LoadBalancerIngress, Service, key
+
+BY_ADDRESS = "address"
+"""The index of Services by the addresses that kube-proxy goes by."""
+
+Showing = Callable[[str, str], Iterable[Service]]
+"""Returns the Services with a value in an index, such as those that show an address."""
 
 _PROXY = "Proxy"
 
 
-def is_contested(
-    service: Service, services: Iterable[Service], memory: Mapping[str, Memory]
-) -> bool | None:
+def addresses(service: Service) -> frozenset[str]:
+    """Return the addresses for which nodes lead a Service's ports to its pods."""
+    return _led(service.status.load_balancer.ingress)
+
+
+def is_contested(service: Service, showing: Showing, memory: Mapping[str, Memory]) -> bool | None:
     """Tell whether a Service shows an address of another one, and asks for a port of that one.
 
     Who had the port when it was ensured last keeps it, and who only asks for it, too, takes nothing
@@ -24,30 +36,56 @@ def is_contested(
 
     Args:
         service: The Service that is not given what it asks for.
-        services: All Services.
+        showing: Finds Services by an index.
         memory: What is remembered of load balancers, by the keys of their Services.
     """
-    points = service.status.load_balancer.ingress
-    shown = {point.ip for point in points if point.ip and point.ip_mode != _PROXY}
     had = _had(service, memory)
     wanted = ports_of(service) - (had or frozenset())
-    if not (shown and wanted):
-        return False
-    others = [
-        one
-        for one in services
-        if any(point.ip in shown for point in one.status.load_balancer.ingress)
-        and one.metadata.uid != service.metadata.uid
-        and one.metadata.deletion_timestamp is None
-        and one.spec.type == TYPE_LOAD_BALANCER
-        and not wanted.isdisjoint(ports_of(one))
-    ]
+    others = _others(service.metadata.uid, addresses(service), showing, wanted)
     theirs = [_had(one, memory) for one in others]
     if any(not wanted.isdisjoint(one) for one in theirs if one is not None):
         return True
     if None not in theirs:
         return False
     return True if had is not None else None
+
+
+def losers(given: Memory, showing: Showing, memory: Mapping[str, Memory]) -> Mapping[str, Memory]:
+    """Return the memory of Services, by their keys, whose ports another one was given since.
+
+    A cloud gives a port of an address once: they have it no more, though they show the address.
+
+    Args:
+        given: What is remembered of the Service that was just ensured.
+        showing: Finds Services by an index.
+        memory: What is remembered of load balancers, by the keys of their Services.
+    """
+    ports = given.ports or frozenset()
+    found = {}
+    for one in _others(given.ref.uid, _led(given.ref.last_ingress), showing, ports):
+        theirs = _had(one, memory) or frozenset()
+        if not theirs.isdisjoint(ports):
+            found[key(one)] = msgspec.structs.replace(memory[key(one)], ports=theirs - ports)
+    return found
+
+
+def _others(
+    uid: str, shown: Iterable[str], showing: Showing, ports: Collection[Port]
+) -> list[Service]:
+    """Return the Services but one that ask for one of some ports at one of some addresses."""
+    every = {one.metadata.uid: one for ip in shown for one in showing(BY_ADDRESS, ip)}
+    return [
+        one
+        for one in every.values()
+        if one.metadata.uid != uid
+        and one.metadata.deletion_timestamp is None
+        and one.spec.type == TYPE_LOAD_BALANCER
+        and not ports_of(one).isdisjoint(ports)
+    ]
+
+
+def _led(ingress: Iterable[LoadBalancerIngress]) -> frozenset[str]:
+    return frozenset(point.ip for point in ingress if point.ip and point.ip_mode != _PROXY)
 
 
 def _had(service: Service, memory: Mapping[str, Memory]) -> frozenset[Port] | None:

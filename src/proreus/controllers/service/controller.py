@@ -12,6 +12,7 @@ from proreus.cloudprovider import (
     CloudError,
     DeleteAnswer,
     EnsureAnswer,
+    Ensured,
     LoadBalancer,
     LoadBalancerRef,
     NotSupported,
@@ -229,10 +230,8 @@ class ServiceController:
 
     def _all_desired(self) -> Mapping[str, LoadBalancer]:
         """Return the desired load balancers of all Services that should have one."""
-        all_desired = {
-            key_of(service): self._desired(service) for service in self._env.services.all()
-        }
-        return {key: one for key, one in all_desired.items() if isinstance(one, LoadBalancer)}
+        every = {key_of(one): self._desired(one) for one in self._env.services.all()}
+        return {key: one for key, one in every.items() if isinstance(one, LoadBalancer)}
 
     def group(self, key: str, obj: Service | None) -> Hashable:
         """Return the group in which the provider runs one verb at a time, for a load balancer."""
@@ -331,6 +330,11 @@ class ServiceController:
             answer = answers.answer_of(by_uid, verb.desired.ref.uid)
             self._memory[key] = plan.after(self._memory[key], verb, answer)
             outcomes[key] = await self._conclude(key, verb, answer)
+            if isinstance(answer, Ensured):
+                lost = contested.losers(self._memory[key], self._env.services.by, self._memory)
+                self._memory.update(lost)
+                for other in lost:
+                    self._queue.add(other, Priority.USER, after=intake.QUIET_SECONDS)
         return outcomes
 
     async def _prepare(self, key: str, desired: LoadBalancer) -> Outcome:
@@ -351,17 +355,13 @@ class ServiceController:
         return await self._writer.write_present(
             key,
             lambda service: answers.after_ensure(
-                service,
-                answer,
-                self._env.now(),
-                verb=verb,
-                classes=self._classes,
-                contested=self._is_contested,
+                service, answer, self._env.now(),
+                verb=verb, classes=self._classes, contested=self._is_contested,
             ),
-        )
+        )  # fmt: skip
 
     def _is_contested(self, service: Service) -> bool | None:
-        return contested.is_contested(service, self._env.services.all(), self._memory)
+        return contested.is_contested(service, self._env.services.by, self._memory)
 
     async def _delete(self, verbs: Mapping[str, Delete]) -> Mapping[str, Outcome]:
         if not verbs:
