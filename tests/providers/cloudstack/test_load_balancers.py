@@ -385,6 +385,23 @@ async def test_an_address_that_two_services_share_goes_with_the_last_one(
         assert site.is_empty()
 
 
+async def test_nodes_take_nothing_from_what_others_have_at_the_address_of_a_refused_service(
+    emulator: Emulator,
+) -> None:
+    """It may be the API server's: it stays in the status of who then asks for 6443."""
+    ip = "203.0.113.7"
+    async with lb_site(emulator) as site:
+        site.official_rule(site.give(ip), "api", 6443, 6443)
+        answer = await site.made(site.desired(load_balancer_ip=ip))
+        assert [(one.ip, one.ip_mode) for one in answer.ingress] == [(ip, "Proxy")]
+        ports = (HTTP, ServicePort(6443, "x", node_port=30043))
+        refused = await site.settled(site.desired(*ports, load_balancer_ip=ip, shown=ip))
+        assert isinstance(refused, CloudError)
+        assert "conflicts" in str(refused)
+        own = await site.made(site.desired(uid=OTHER_UID))
+        assert [one.ip_mode for one in own.ingress] == [None]
+
+
 @pytest.mark.parametrize("is_asked", [False, True], ids=["given up", "asked for"])
 async def test_a_port_of_a_shared_address_stays_a_service_s_while_its_rule_is_made_anew(
     emulator: Emulator, *, is_asked: bool

@@ -281,6 +281,25 @@ async def test_without_anybodys_mark_all_may_name_it_and_none_deletes_it(site: B
     assert len(site.octavia.of["floatingips"]) == 1
 
 
+async def test_nodes_take_nothing_from_a_load_balancer_by_hand_for_a_service_that_is_refused(
+    site: Balancing,
+) -> None:
+    """It may be the API server's: its address stays in the status of who then asks for 6443."""
+    made = by_hand(site)
+    site.octavia.make("listeners", {"protocol": "TCP", "protocol_port": 6443}, made["id"])
+    ports = (ServicePort(6443, "x", node_port=30043),)
+    named = by_id(made["id"])
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, site.service(named))
+        taking = known(site.service(named, ports=ports), ADDRESS)
+        refused = await site.ensure(provider, taking)
+        own = await site.ensure(provider, site.service(name="own", namespace="other"))
+    assert isinstance(refused, InvalidRequest)
+    assert "port 6443/TCP" in str(refused)
+    assert [(one.ip, one.ip_mode) for one in answer.ingress] == [(ADDRESS, "Proxy")]
+    assert [one.ip_mode for one in own.ingress] == [None]
+
+
 # Across clusters
 
 

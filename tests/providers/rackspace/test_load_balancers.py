@@ -326,6 +326,26 @@ async def test_an_address_of_a_load_balancer_that_is_nobodys_is_shared_and_survi
         assert "does not have addresses of SERVICENET" in str(refused)
 
 
+async def test_nodes_take_nothing_from_what_others_have_at_the_address_of_a_refused_service(
+    emulator: Emulator,
+) -> None:
+    """It may be the API server's: it stays in the status of who then asks for 6443."""
+    api = {"name": "api", "port": 6443, "protocol": "TCP"}
+    async with lb_site(emulator) as site:
+        ip = site.by_hand(**api)["virtualIps"][0]["address"]
+        site.clb.finish()
+        answer = await site.made(site.desired(HTTP, load_balancer_ip=ip))
+        assert [(point.ip, point.ip_mode) for point in answer.ingress] == [(ip, "Proxy")]
+        taking = site.desired(
+            HTTP, ServicePort(6443, "x", node_port=30043), load_balancer_ip=ip, shown=[ip]
+        )
+        refused = await site.settled(taking)
+        assert isinstance(refused, CloudError)
+        assert "currently using the requested port" in str(refused)
+        own = await site.made(site.desired(HTTP, uid="5e000000-0000-4000-8000-000000000002"))
+        assert [point.ip_mode for point in own.ingress] == [None]
+
+
 @pytest.mark.parametrize("hidden", [(), ("metadata",)])
 async def test_an_address_of_another_namespace_or_cluster_is_refused(
     emulator: Emulator, hidden: tuple[str, ...]

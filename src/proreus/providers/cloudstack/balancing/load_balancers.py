@@ -208,7 +208,7 @@ class CloudStackLoadBalancers:
         observed = await converge(case.observed, steps, take, before=record.kept.clear)
         self._ports.note(lb.ref.uid, _ports(observed.rules))
         address = observed.address or Address("")
-        ingress = (_ingress(options, address.ip),)
+        ingress = (_ingress(options, address),)
         is_named = address.is_ours and address.ip == lb.requested_address
         answer = Ensured(ingress, case.place.rejected, {ASSOCIATED: "true"} if is_named else {})
         made_from = desired_digest(lb, options, self._inputs, ingress=ingress)
@@ -309,7 +309,9 @@ def _is_there(lb: LoadBalancer, observed: Observed) -> bool:
     return bool(observed.rules) or has_address or bool(lb.requested_address)
 
 
-def _ingress(options: Options, ip: str) -> LoadBalancerIngress:
+def _ingress(options: Options, address: Address) -> LoadBalancerIngress:
     if options.hostname:
         return LoadBalancerIngress(hostname=options.hostname)
-    return LoadBalancerIngress(ip=ip, ip_mode="Proxy" if options.proxy else None)
+    # What others have at an address that was made by hand nodes must not lead to pods.
+    is_proxy = options.proxy or not address.is_ours
+    return LoadBalancerIngress(ip=address.ip, ip_mode="Proxy" if is_proxy else None)

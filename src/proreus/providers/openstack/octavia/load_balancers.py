@@ -322,7 +322,7 @@ class OctaviaLoadBalancers:
         return _Made(
             family,
             case.members,
-            self._ingress(options, address),
+            self._ingress(options, address, is_by_hand=not owners.makers(case.found)),
             {_ID: id_, _ADDRESS: address},
             record,
         )
@@ -358,14 +358,16 @@ class OctaviaLoadBalancers:
             return False
         return True
 
-    def _ingress(self, options: Options, address: str) -> LoadBalancerIngress:
+    def _ingress(self, options: Options, address: str, *, is_by_hand: bool) -> LoadBalancerIngress:
         if options.hostname:
             return LoadBalancerIngress(hostname=options.hostname)
         if options.proxy and self._settings.enable_ingress_hostname:
             name = address.replace(":", "-")
             suffix = self._settings.ingress_hostname_suffix
             return LoadBalancerIngress(hostname=f"{name}.{suffix}")
-        return LoadBalancerIngress(ip=address, ip_mode="Proxy" if options.proxy else None)
+        # What others have on a load balancer that was made by hand nodes must not lead to pods.
+        is_proxy = options.proxy or is_by_hand
+        return LoadBalancerIngress(ip=address, ip_mode="Proxy" if is_proxy else None)
 
 
 class _Made(msgspec.Struct, frozen=True):

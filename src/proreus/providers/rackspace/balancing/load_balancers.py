@@ -84,11 +84,19 @@ MOST_STEPS: Final = 1000
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A Service: its desired and its observed load balancers."""
+    """A Service: its desired and its observed load balancers.
+
+    Attributes:
+        desired: The desired load balancers.
+        observed: The observed load balancers.
+        nodes: Its hosts.
+        by_hand: The addresses that load balancers have which no Service's are.
+    """
 
     desired: Desired
     observed: Observed
     nodes: Chosen
+    by_hand: frozenset[str]
 
 
 class RackspaceLoadBalancers:
@@ -157,7 +165,11 @@ class RackspaceLoadBalancers:
             self._made[lb.ref.uid] = tuple(one.id for one in observed.existing)
             return self._pending(lb.ref.uid, observed, is_moving=bool(first))
         self._forget(lb.ref.uid)
-        ingress = [LoadBalancerIngress(ip=ip) for ip in addresses(case.desired, observed)]
+        # What others have at an address that was made by hand nodes must not lead to pods.
+        ingress = [
+            LoadBalancerIngress(ip=ip, ip_mode="Proxy" if ip in case.by_hand else None)
+            for ip in addresses(case.desired, observed)
+        ]
         return Ensured(tuple(ingress), case.nodes.rejected)
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
@@ -231,7 +243,14 @@ class RackspaceLoadBalancers:
             shared = await self._named(lb, desired, listed, observed)
             desired = replace(desired, place=replace(desired.place, shared=shared))
         check_observed(desired, observed)
-        return Case(desired, observed, nodes)
+        own = {one.id for one in observed.existing}
+        strangers = (
+            one
+            for one in listed
+            if int(one["id"]) not in own and not owners.has_our_form(str(one.get("name", "")))
+        )
+        by_hand = frozenset(vip.address for one in strangers for vip in vips(one))
+        return Case(desired, observed, nodes, by_hand)
 
     def _desired(self, lb: LoadBalancer, options: Options) -> tuple[Desired, Chosen]:
         most = self._config.cloud_load_balancers.max_nodes
