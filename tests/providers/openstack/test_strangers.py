@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from proreus.cloudprovider import (
     PartChange,
     RetryAfter,
 )
+from proreus.kube.objects import ServicePort
 
 from .balancing import INTERNAL, SUBNET, Balancing, P, balancing, by_id, known, lives, previewed
 from .octavia_wire import revise
@@ -99,6 +101,50 @@ async def test_a_floating_address_to_be_kept_is_only_detached_when_the_service_b
         assert (await site.ensure(provider, inside)).ingress != first.ingress
         assert site.octavia.only("floatingips")["port_id"] is None
         assert (await site.ensure(provider, site.service(keep))).ingress == first.ingress
+
+
+async def test_an_address_that_is_given_up_is_shown_no_more_though_what_follows_fails(
+    site: Balancing,
+) -> None:
+    """Neutron gives it to whoever comes next; there is no quota for the one of IPv6."""
+    async with started(site.wire.config()) as provider:
+        own = await lives(site, provider, site.service())
+        (shown,) = own.status.load_balancer.ingress
+        site.octavia.most_balancers = 1
+        both: dict[str, Any] = {"ip_families": ("IPv4", "IPv6")}
+        kept = await site.ensure(provider, known(site.service(**both), shown.ip))
+        inside = known(site.service({INTERNAL: "true"}, **both), shown.ip)
+        left = await site.ensure(provider, inside)
+        again = await site.ensure(provider, inside)
+        wrong = known(site.service({f"{P}timeout-client-data": "x"}, **both), shown.ip)
+        unread = await site.ensure(provider, wrong)
+        site.octavia.most_balancers = 2
+        made = await site.ensure(provider, known(site.service({INTERNAL: "true"}, **both)))
+    assert not site.octavia.of["floatingips"]
+    assert isinstance(made, Ensured)
+    assert isinstance(unread, InvalidRequest)
+    assert unread.disowns
+    for answer, disowns in ((kept, False), (left, True), (again, True)):
+        assert "Quota" in str(answer)
+        assert answer.disowns == disowns
+
+
+async def test_a_service_on_another_ones_load_balancer_shows_its_address_also_while_it_fails(
+    site: Balancing,
+) -> None:
+    async with started(site.wire.config()) as provider:
+        own = await lives(site, provider, site.service())
+        (shown,) = own.status.load_balancer.ingress
+        named = by_id(site.octavia.only("loadbalancers")["id"])
+        dns = (ServicePort(53, "dns", node_port=30053),)
+        guest = await lives(site, provider, site.service(named, name="b", ports=dns))
+        site.octavia.most_balancers = 1
+        families = ("IPv4", "IPv6")
+        both = site.service(named, name="b", ports=dns, ip_families=families)
+        failed = await site.ensure(provider, known(both, shown.ip))
+    assert guest.status.load_balancer.ingress[0].ip == shown.ip
+    assert isinstance(failed, CloudError)
+    assert not failed.disowns
 
 
 @pytest.mark.parametrize("verb", ["ensure", "delete"])

@@ -11,15 +11,20 @@ from proreus.cloudprovider.steps import nothing
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options
+from proreus.providers.openstack.octavia.desired import family_of
 from proreus.providers.openstack.octavia.floating import (
     description,
     goes_with,
     is_kept,
     is_made_for,
+    owner,
 )
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.parts import Balancer
 from proreus.providers.openstack.octavia.turns import Turn
+
+Find = Callable[[LoadBalancerRef], Awaitable[Sequence[Described]]]
+"""Finds the load balancers of a Service."""
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -79,6 +84,32 @@ class Addresses:
                         await self._networks.take_away(floating)
         is_external = at.family == "IPv4" and not options.internal and floating is not None
         return str(floating["floating_ip_address"]) if is_external and floating else address
+
+    async def lacks_shown(self, ref: LoadBalancerRef, find: Find) -> bool:
+        """Tell whether the status shows an IPv4 address that the Service has given up.
+
+        Neutron gives it to whoever comes next. What only the status proves is not judged.
+
+        Args:
+            ref: The Service.
+            find: Finds its load balancers.
+
+        Raises:
+            CloudError: Octavia or Neutron gives no usable answer.
+        """
+        there = [one for one in await find(ref) if family_of(one) == "IPv4"]
+        if not there or not all(owners.is_proven(one, ref) for one in there):
+            return False
+        shown = {point.ip for point in ref.last_ingress if "." in point.ip}
+        ports = {str(one["vip_port_id"]) for one in there}
+        for address in shown - {str(one["vip_address"]) for one in there}:
+            floating = await self._networks.floating({"floating_ip_address": address})
+            if not any(
+                owner(one) is None or is_made_for(one, ref) or str(one.get("port_id")) in ports
+                for one in floating
+            ):
+                return True
+        return False
 
     async def foresee(
         self, lb: LoadBalancer, options: Options, at: Placed

@@ -8,7 +8,9 @@ import msgspec
 
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
+from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.nova.machines import Described, id_of
+from proreus.providers.openstack.config import LoadBalancer as LoadBalancerSection
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import Health, Options
 from proreus.providers.openstack.octavia.parts import (
@@ -127,6 +129,22 @@ def new_parts(options: Options, observed: Balancer | None) -> dict[str, str]:
     has = {str(listener.fields.get("default_tls_container_ref")) for listener in listeners}
     has |= {member.subnet_id for pool in pools for member in pool.members}
     return {name: id_ for name, id_ in options.named.items() if name in _PARTS and id_ not in has}
+
+
+def ingress_of(
+    options: Options, settings: LoadBalancerSection, address: str, *, is_by_hand: bool
+) -> LoadBalancerIngress:
+    """Return what the status shows of an address.
+
+    What others have on a load balancer that was made by hand nodes must not lead to pods.
+    """
+    if options.hostname:
+        return LoadBalancerIngress(hostname=options.hostname)
+    if options.proxy and settings.enable_ingress_hostname:
+        name = address.replace(":", "-")
+        return LoadBalancerIngress(hostname=f"{name}.{settings.ingress_hostname_suffix}")
+    is_proxy = options.proxy or is_by_hand
+    return LoadBalancerIngress(ip=address, ip_mode="Proxy" if is_proxy else None)
 
 
 def family_of(described: Described) -> str:

@@ -30,6 +30,7 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     Pending,
 )
+from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.recorded import Record, desired_digest
@@ -42,7 +43,7 @@ from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.addresses import Addresses, Placed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options, read_options, selector
 from proreus.providers.openstack.octavia.cases import Cases, broken, is_needed
-from proreus.providers.openstack.octavia.desired import family_of, of_family
+from proreus.providers.openstack.octavia.desired import family_of, ingress_of, of_family
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia, is_immutable
 from proreus.providers.openstack.octavia.parts import Balancer
@@ -113,9 +114,18 @@ class OctaviaLoadBalancers:
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         """Take one step for each family's load balancer; record the digest after the last."""
+        try:
+            return await self._ensure(lb)
+        except CloudError as error:
+            if lb.ref.last_ingress and not isinstance(error, RetryAfter):
+                left = await attempt(self._addresses.lacks_shown, lb.ref, self._cases.found)
+                error.disowns = left is True
+            raise
+
+    async def _ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         options = read_options(lb.service.metadata.annotations, self._settings, self._classes)
         with self._turns.begin() as turn:
-            made = [await self._ensure(lb, options, family, turn) for family in lb.families]
+            made = [await self._ensure_family(lb, options, family, turn) for family in lb.families]
             waiting = [one for one in made if isinstance(one, Pending)]
             if waiting:
                 return waiting[0]
@@ -285,7 +295,7 @@ class OctaviaLoadBalancers:
             )
         return [*balancers, *await self._groups.owned(cluster)]
 
-    async def _ensure(
+    async def _ensure_family(
         self, lb: LoadBalancer, options: Options, family: str, turn: Turn
     ) -> "_Made | Pending":
         every = await self._cases.found(lb.ref)
@@ -322,7 +332,7 @@ class OctaviaLoadBalancers:
         return _Made(
             family,
             case.members,
-            self._ingress(options, address, is_by_hand=not owners.makers(case.found)),
+            ingress_of(options, self._settings, address, is_by_hand=not owners.makers(case.found)),
             {_ID: id_, _ADDRESS: address},
             record,
         )
@@ -357,17 +367,6 @@ class OctaviaLoadBalancers:
                 raise
             return False
         return True
-
-    def _ingress(self, options: Options, address: str, *, is_by_hand: bool) -> LoadBalancerIngress:
-        if options.hostname:
-            return LoadBalancerIngress(hostname=options.hostname)
-        if options.proxy and self._settings.enable_ingress_hostname:
-            name = address.replace(":", "-")
-            suffix = self._settings.ingress_hostname_suffix
-            return LoadBalancerIngress(hostname=f"{name}.{suffix}")
-        # What others have on a load balancer that was made by hand nodes must not lead to pods.
-        is_proxy = options.proxy or is_by_hand
-        return LoadBalancerIngress(ip=address, ip_mode="Proxy" if is_proxy else None)
 
 
 class _Made(msgspec.Struct, frozen=True):

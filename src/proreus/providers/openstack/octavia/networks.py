@@ -103,12 +103,11 @@ class Networks:
 
     async def at_port(self, port: str) -> Described | None:
         """Return the floating IP of a port; None without one."""
-        found = await self._floating({"port_id": port})
-        return found[0] if found else None
+        return next(iter(await self.floating({"port_id": port})), None)
 
     async def made_for(self, ref: LoadBalancerRef) -> list[Described]:
         """Return the floating IPs that were made for a Service, wherever they are."""
-        found = await self._floating({"description": descriptions(ref)})
+        found = await self.floating({"description": descriptions(ref)})
         project = await self._api.project()
         return [
             floating
@@ -170,7 +169,7 @@ class Networks:
         if not lb.requested_address:
             made = await self.made_for(lb.ref)
             return [floating for floating in made if not floating.get("port_id")]
-        found = await self._floating({"floating_ip_address": lb.requested_address})
+        found = await self.floating({"floating_ip_address": lb.requested_address})
         self._check_requested(lb, found, await self._api.project())
         return found
 
@@ -349,7 +348,8 @@ class Networks:
             self._versions[subnet] = int(found["ip_version"])
         return self._versions[subnet] == _VERSIONS[family]
 
-    async def _floating(self, parameters: Parameters) -> list[Described]:
+    async def floating(self, parameters: Parameters) -> list[Described]:
+        """List floating IPs by what they are to have."""
         return await self._api.listed(
             "neutron", "floatingip_list", "floatingips", "floatingips", parameters
         )
