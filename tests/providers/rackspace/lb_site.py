@@ -49,8 +49,12 @@ class LBSite(Balancing):
             namespace=namespace,
             uid=uid,
             annotations={PREFIX + name: value for name, value in (asked or {}).items()},
-            ingress=[LoadBalancerIngress(ip=ip) for ip in shown],
-            **{"ports": ports or (HTTP,), "ip_families": ("IPv4",), **spec},
+            **{
+                "ports": ports or (HTTP,),
+                "ip_families": ("IPv4",),
+                "ingress": [LoadBalancerIngress(ip=ip) for ip in shown],
+                **spec,
+            },
         )
         servers = [self.emulator.servers[id_] for id_ in self.servers if ids is None or id_ in ids]
         nodes = [

@@ -10,6 +10,7 @@ from proreus.cloudprovider import Done, Ensured, Pending
 from proreus.cloudprovider.desired import LABEL_SERVICE_NAME
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.controllers.service.drift import adopted, fingerprints
 from proreus.kube.objects import (
     Endpoint,
     EndpointSlice,
@@ -476,6 +477,20 @@ async def test_an_official_load_balancer_is_deleted_by_the_uid_in_its_name(
         while isinstance((await site.balancers.delete([bare]))[UID], Pending):
             await asyncio.sleep(0.01)
         assert not site.world.of("loadBalancerService")
+
+
+@pytest.mark.parametrize("mode", ["VIP", "Proxy"])
+async def test_hosts_that_a_former_version_has_shown_are_shown_anew_after_a_restart(
+    emulator: Emulator, mode: str
+) -> None:
+    """With VIP nodes lead what comes for a host to pods, whatever the Service asks for next."""
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired())).ingress
+        listed = fingerprints(await site.balancers.list_owned(site.desired().ref.cluster))
+        shown = msgspec.structs.replace(point, ip_mode=mode)
+        desired = site.desired(ingress=[shown])
+        known = adopted(desired, site.balancers.fingerprint(desired), listed)
+        assert (known is not None) == (mode == "Proxy")
 
 
 async def test_a_listing_shows_what_is_as_desired_and_at_which_addresses(

@@ -165,9 +165,10 @@ class RackspaceLoadBalancers:
             self._made[lb.ref.uid] = tuple(one.id for one in observed.existing)
             return self._pending(lb.ref.uid, observed, is_moving=bool(first))
         self._forget(lb.ref.uid)
-        # What others have at an address that was made by hand nodes must not lead to pods.
+        # What others have at an address that is shared nodes must not lead to pods.
+        shared = {*case.by_hand, lb.requested_address}
         ingress = [
-            LoadBalancerIngress(ip=ip, ip_mode="Proxy" if ip in case.by_hand else None)
+            LoadBalancerIngress(ip=ip, ip_mode="Proxy" if ip in shared else None)
             for ip in addresses(case.desired, observed)
         ]
         return Ensured(tuple(ingress), case.nodes.rejected)
@@ -183,7 +184,7 @@ class RackspaceLoadBalancers:
 
     def fingerprint(self, lb: LoadBalancer) -> str:
         """Return the fingerprint that `list_owned` shows if all is as desired."""
-        shown = {point.ip for point in lb.ref.last_ingress}
+        shown = {point.ip for point in lb.ref.last_ingress if point.ip_mode == "Proxy"}
         if lb.requested_address and lb.requested_address not in shown:
             return ""
         options = read_options(lb.service.metadata.annotations)

@@ -138,8 +138,10 @@ class RancherLoadBalancers:
         return (*stack, *lines)
 
     def fingerprint(self, lb: LoadBalancer) -> str:
-        """Return the fingerprint that `list_owned` shows if all is as desired."""
+        """Return the fingerprint that `list_owned` shows if all is as desired, the status, too."""
         check(lb)
+        if any(point.ip_mode != "Proxy" for point in lb.ref.last_ingress):
+            return ""  # as a former version or another manager has shown it
         return desired_fingerprint(desired_balancer(lb, self._api.version), self._api.version)
 
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
