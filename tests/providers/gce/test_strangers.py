@@ -228,6 +228,7 @@ async def test_a_tier_that_is_not_asked_for_any_more_stays_with_its_address(
     assert "addresses" not in lbs.left()
 
 
+SUBSETS = f"{PATIENT}[LoadBalancer]\nsubsetting = true\n"
 NOWHERE = {**INTERNAL, SUBNET_OF: "nowhere"}
 
 
@@ -258,6 +259,30 @@ async def test_an_address_that_is_given_up_is_shown_no_more_though_the_next_one_
         assert lbs.left() == {}
         await lbs.make()
         assert lbs.left() == made
+
+
+@pytest.mark.parametrize("sections", [PATIENT, SUBSETS], ids=["backend", "subset"])
+async def test_an_address_that_is_given_up_is_shown_no_more_though_its_other_parts_stay(
+    gce: Gce, sections: str
+) -> None:
+    """The forwarding rule goes first, and with it the address; until then it is shown."""
+    async with balancing(gce, "", sections) as lbs:
+        address = await lbs.make()
+        wrong = lbs.service(annotations=INTERNAL, load_balancer_ip=address)
+        refused = await lbs.answer(lbs.desired(shown(wrong, address)))
+        inside = shown(lbs.service(annotations=INTERNAL), address)
+        gce.fail("compute.forwardingRules.delete", status=500)
+        kept = await lbs.answer(lbs.desired(inside))
+        for answer in (refused, kept):
+            assert isinstance(answer, CloudError)
+            assert not answer.disowns
+        for _ in range(2):
+            gce.fail("compute.firewalls.delete", status=500)
+            answer = await lbs.answer(lbs.desired(inside))
+            assert isinstance(answer, CloudError)
+            assert "forwardingRules" not in lbs.left()
+            assert answer.disowns
+        assert (await lbs.ensured(lbs.desired(inside))).ingress[0].ip != address
 
 
 async def test_an_address_that_is_kept_stays_in_the_status_while_its_rule_cannot_be_made(

@@ -85,6 +85,8 @@ _OFFICIAL: Final = (Form.POOL, Form.INTERNAL)
 """The forms of load balancers that the official manager makes."""
 _MOST_TRIES: Final = 5
 """Times that something shared may be taken away while one load balancer is made."""
+_Wanted = tuple[Desired, dict[str, str]]
+"""The desired parts, and by node why a host cannot be among them."""
 
 
 class GCELoadBalancers:
@@ -152,7 +154,20 @@ class GCELoadBalancers:
     async def _ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         options = read_options(lb.service)
         first = await self._finder.first(lb, options)
-        desired, rejected = await self._desired(lb, options, first)
+        wanted = await self._desired(lb, options, first)
+        try:
+            return await self._made(lb, options, wanted, first)
+        except CloudError as error:
+            find = partial(self._finder.first, lb, options)
+            if await self._observer.lacks_shown(wanted[0], lb.ref, self._services, error, find):
+                error.disowns = True
+                self._gave_up.add(lb.ref.uid)
+            raise
+
+    async def _made(
+        self, lb: LoadBalancer, options: Options, wanted: _Wanted, first: Rule | None
+    ) -> EnsureAnswer:
+        desired, rejected = wanted
         record = Record(
             first.marks.get(MARK_FINGERPRINT, "") if first is not None else "",
             partial(self._mark, lb, desired.name),
@@ -160,22 +175,14 @@ class GCELoadBalancers:
         left = former_form(desired, first, self._forms)
         if first is not None and other_scheme(desired, first):
             seen = await self._observer.observe(desired)
-            self._check_subnetworks(desired, seen, lb.ref)
+            self._check_subnets(desired, seen, lb.ref)
             tenants, services = self._config.tenants, self._services.all()
             check_other_scheme(desired, seen, first, lb.ref, tenants, services=services)
             await self._removal.of_other_scheme(lb.ref, first)
             left = first = None
         elif first is None and (lb.ref.last_ingress or lb.ref.uid in self._gave_up):
             await self._removal.leftovers(lb.ref, desired)
-        try:
-            observed, leaves_shared = await self._converge(lb, desired, record, first)
-        except CloudError as error:
-            services = self._services.all()
-            if await self._observer.lacks_shown(desired, lb.ref, services, error):
-                error.disowns = True
-                self._gave_up.add(lb.ref.uid)
-            raise
-        self._gave_up.discard(lb.ref.uid)
+        observed, leaves_shared = await self._converge(lb, desired, record, first)
         rule = observed.rule(desired.name)
         if rule is None:
             raise CloudError(f"{desired.name} was deleted while it was being made")
@@ -196,6 +203,7 @@ class GCELoadBalancers:
             await record.clear()
         else:
             await record.keep(self._made_from(lb, options, ingress))
+        self._gave_up.discard(lb.ref.uid)
         return answer
 
     async def _converge(
@@ -212,7 +220,7 @@ class GCELoadBalancers:
             first = None
             leaves_shared |= leaves_shared_check(desired, observed)
             check(desired, observed, lb.ref, self._config.tenants, services=self._services.all())
-            self._check_subnetworks(desired, observed, lb.ref)
+            self._check_subnets(desired, observed, lb.ref)
             groups = await self._shared.ensure_groups(desired, record)
             observed = msgspec.structs.replace(
                 observed.with_parts(groups.parts), refused={**observed.refused, **groups.refused}
@@ -252,7 +260,7 @@ class GCELoadBalancers:
         desired, _ = await self._desired(lb, options, first)
         observed = await self._observer.observe(desired, first)
         check(desired, observed, lb.ref, self._config.tenants, services=self._services.all())
-        self._check_subnetworks(desired, observed, lb.ref)
+        self._check_subnets(desired, observed, lb.ref)
         gone: tuple[PartChange, ...] = ()
         shared: tuple[PartChange, ...] = ()
         if other_scheme(desired, first):
@@ -304,9 +312,7 @@ class GCELoadBalancers:
         """List the forwarding rules with the cluster's label."""
         return await self._finder.owned(cluster)
 
-    async def _desired(
-        self, lb: LoadBalancer, options: Options, first: Rule | None
-    ) -> tuple[Desired, dict[str, str]]:
+    async def _desired(self, lb: LoadBalancer, options: Options, first: Rule | None) -> _Wanted:
         """Return the desired parts, and by node why a host cannot be among them."""
         given = self._config.global_.node_tags
         nodes, rejected = machines_of(lb.hosts, self._place)
@@ -371,9 +377,7 @@ class GCELoadBalancers:
             if tag not in there
         }
 
-    def _check_subnetworks(
-        self, desired: Desired, observed: Observed, ref: LoadBalancerRef
-    ) -> None:
+    def _check_subnets(self, desired: Desired, observed: Observed, ref: LoadBalancerRef) -> None:
         own = (self._place.subnetwork, self._subnetwork or "")
         check_subnetworks(desired, observed, own, ref, self._config.tenants)
 

@@ -1,13 +1,14 @@
 """Read the parts of load balancers."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.errors import CloudError, RetryAfter
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.lookups import attempt
 from proreus.kube.objects import KubeObject
@@ -111,16 +112,23 @@ class Observer:
         self,
         desired: Desired,
         ref: LoadBalancerRef,
-        services: Iterable[KubeObject],
+        services: Lister[KubeObject],
         error: CloudError,
+        find: Callable[[], Awaitable[Rule | None]],
     ) -> bool:
-        """Tell whether a Service shows an address that it has given up, after an error."""
+        """Tell whether a Service shows an address that it has given up, after an error.
+
+        `find` finds its forwarding rule, also that of a former scheme or form.
+        """
         if isinstance(error, RetryAfter) or not desired.last_addresses:
+            return False
+        former = await attempt(find)
+        if isinstance(former, CloudError) or (former and former.ip in desired.last_addresses):
             return False
         observed = await attempt(self.observe, desired)
         if isinstance(observed, CloudError):
             return False
-        return lacks_shown(desired, observed, ref, services)
+        return lacks_shown(desired, observed, ref, services.all())
 
     async def parts(self, keys: Iterable[Key], first: Rule | None = None) -> Observed:
         """Read some parts side by side, but for a forwarding rule that is known.
