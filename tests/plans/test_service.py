@@ -652,6 +652,21 @@ def test_an_address_leaves_the_status_only_if_it_is_not_to_be_shown(*, disowns: 
     assert "loadBalancer" not in bare
 
 
+@pytest.mark.parametrize("disowns", [False, True])
+def test_an_address_that_is_given_up_leaves_the_status_while_the_rest_cannot_be_deleted(
+    *, disowns: bool
+) -> None:
+    present = service(deleted=True, ingress=ADDRESS)
+    error = CloudError("x")
+    error.disowns = disowns
+    change = after_delete(present, error, NOW, ref=reference(present))
+    assert change.error is error
+    assert change.status is not None
+    assert change.status.body["status"].get("loadBalancer") == (
+        {"ingress": ()} if disowns else None
+    )
+
+
 @pytest.mark.parametrize("error", [CloudError("y"), Throttled("x")])
 def test_another_failure_is_written_and_an_event(error: CloudError) -> None:
     told = service(said=("False", "CloudError", "Error syncing load balancer: x"))

@@ -285,6 +285,25 @@ async def test_an_address_that_is_given_up_is_shown_no_more_though_its_other_par
         assert (await lbs.ensured(lbs.desired(inside))).ingress[0].ip != address
 
 
+@pytest.mark.parametrize("before", [{}, INTERNAL], ids=["external", "internal"])
+@pytest.mark.parametrize("sections", [PATIENT, SUBSETS], ids=["backend", "subset"])
+async def test_a_service_that_goes_shows_no_address_while_its_other_parts_stay(
+    gce: Gce, sections: str, before: dict[str, str]
+) -> None:
+    """Google has given the address to another one, whose clients nodes would lead to it."""
+    async with balancing(gce, "", sections) as lbs:
+        address = await lbs.make(annotations=before)
+        ref = lbs.desired(shown(lbs.service(annotations=before), address)).ref
+        for part, disowns in (("forwardingRules", False), ("firewalls", True)):
+            gce.fail(f"compute.{part}.delete", status=500)
+            answer = (await lbs.verbs.delete([ref]))[ref.uid]
+            assert isinstance(answer, CloudError)
+            assert answer.disowns == disowns
+        theirs = of_bank(lbs.service(annotations=before, **SECOND))
+        assert (await lbs.ensured(lbs.desired(theirs))).ingress[0].ip == address
+        assert await lbs.deleted(ref) == Done()
+
+
 async def test_an_address_that_is_kept_stays_in_the_status_while_its_rule_cannot_be_made(
     lbs: Balancing,
 ) -> None:

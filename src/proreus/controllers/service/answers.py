@@ -208,10 +208,11 @@ def _still_there(
 ) -> Change:
     """Add a condition and event that say why the load balancer is not deleted yet.
 
-    A withdrawn address leaves the status in the same patch; if the patch fails, it stays.
+    An address that is withdrawn, or another's by now, leaves the status in the same patch; if the
+    patch fails, it stays.
     """
     reason, text = _delete_progress(answer)
-    is_withdrawn = isinstance(answer, Pending) and answer.withdrawn
+    is_withdrawn = answer.withdrawn if isinstance(answer, Pending) else answer.disowns
     has_ingress = service.status.load_balancer.ingress and not is_of_others(service, classes)
     event = PlannedEvent("Warning", "DeleteLoadBalancerFailed", text)
     return msgspec.structs.replace(

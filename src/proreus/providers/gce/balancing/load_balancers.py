@@ -20,7 +20,6 @@ from proreus.cloudprovider.errors import (
 from proreus.cloudprovider.identity import MARK_FINGERPRINT, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
-    Done,
     EnsureAnswer,
     Ensured,
     HostPolicy,
@@ -30,6 +29,7 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
     nodes_with_pods,
 )
+from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.mark_forms import LABELS
 from proreus.cloudprovider.ownership import EVERY_NAMESPACE
 from proreus.cloudprovider.recorded import Record, desired_digest
@@ -53,7 +53,7 @@ from proreus.providers.gce.balancing.annotations import (
 )
 from proreus.providers.gce.balancing.apply import Applier
 from proreus.providers.gce.balancing.desired import Desired, Setting, desired_parts
-from proreus.providers.gce.balancing.finding import Finder, is_ours
+from proreus.providers.gce.balancing.finding import Finder
 from proreus.providers.gce.balancing.hosts import machines_of, others_tags, tags_for
 from proreus.providers.gce.balancing.members import group_steps
 from proreus.providers.gce.balancing.observe import Observer
@@ -78,7 +78,6 @@ from proreus.providers.gce.names import Machine, is_called, misnamed
 from proreus.providers.gce.place import Place, find_subnetwork
 from proreus.providers.gce.reading import Reader
 
-_KEPT: Final = (Kind.RULE, Kind.ADDRESS)
 """Kinds of parts that the controller of backend services calls by the same names as we do."""
 _FAMILIES: Final = (IPV4, IPV6)
 _OFFICIAL: Final = (Form.POOL, Form.INTERNAL)
@@ -295,18 +294,13 @@ class GCELoadBalancers:
         """Delete all parts, then what no other load balancer needs any more."""
         self._gave_up.discard(ref.uid)
         try:
-            rule = await self._observer.find(Kind.RULE, ref.name)
-            if rule is not None and not is_ours(rule, ref):
-                return Done(found=False)
-            # Who has a subset has nothing else: that went before.
-            if rule is None and await self._removal.of_subset(ref):
-                return Done()
-            is_theirs = rule is not None and rule.is_elsewhere
-            kept = _KEPT if is_theirs else ()
-            found = await self._removal.whole(ref, kept, None if is_theirs else rule)
+            return await self._removal.of_service(ref)
         except RetryAfter as error:
             return Pending(error.after, str(error))
-        return Done(found=found)
+        except CloudError as error:
+            if ref.last_ingress:
+                error.disowns = await attempt(self._removal.lacks_rules, ref) is True
+            raise
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List the forwarding rules with the cluster's label."""

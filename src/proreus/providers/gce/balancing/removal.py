@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from proreus.cloudprovider.errors import RetryAfter
-from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.load_balancers import Done, LoadBalancerRef
 from proreus.cloudprovider.steps import converge
 from proreus.providers.gce.balancing.annotations import EXTERNAL_ELSEWHERE, INTERNAL_ELSEWHERE
 from proreus.providers.gce.balancing.apply import Applier
@@ -19,6 +19,7 @@ from proreus.providers.gce.balancing.steps import Observed, without
 from proreus.providers.gce.balancing.subsets.names import names_of
 
 _ELSEWHERE: Final = {INTERNAL_ELSEWHERE, *EXTERNAL_ELSEWHERE}
+_KEPT: Final = (Kind.RULE, Kind.ADDRESS)
 _SOON: Final = 2.0
 
 
@@ -37,6 +38,34 @@ class Removal:
         self._applier = applier
         self._shared = shared
         self._forms = forms
+
+    async def of_service(self, ref: LoadBalancerRef) -> Done:
+        """Delete all parts of a Service, then what no other load balancer needs any more.
+
+        Raises:
+            CloudError: Google refuses.
+        """
+        rule = await self._observer.find(Kind.RULE, ref.name)
+        if rule is not None and not is_ours(rule, ref):
+            return Done(found=False)
+        # Who has a subset has nothing else: that went before.
+        if rule is None and await self.of_subset(ref):
+            return Done()
+        is_theirs = rule is not None and rule.is_elsewhere
+        kept = _KEPT if is_theirs else ()
+        return Done(found=await self.whole(ref, kept, None if is_theirs else rule))
+
+    async def lacks_rules(self, ref: LoadBalancerRef) -> bool:
+        """Tell whether a Service has no forwarding rule, which has its address.
+
+        Raises:
+            CloudError: Google gives no usable answer.
+        """
+        every = (
+            await self._observer.everything(ref.name),
+            await self._observer.subset(names_of(ref)),
+        )
+        return not any(one.rules() for one in every)
 
     async def everything(self, ref: LoadBalancerRef, first: Rule | None) -> Observed:
         """Read all that there may be of the load balancer that a forwarding rule belongs to.
