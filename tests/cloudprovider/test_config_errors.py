@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proreus.cloudprovider.config import ConfigSection, read
@@ -294,6 +294,8 @@ def test_where_unknown_names_are_ignored_they_are_named_in_a_warning(
 SECRET = "zq9Xw7Vu"  # Unlike any word of a message.
 
 
+@example(['"login": {', f"password = {SECRET}", "}"], "s.conf")
+@example(['"login": {', f"password {SECRET}", "}"], "s.conf")
 @given(
     st.lists(
         st.sampled_from(

@@ -54,7 +54,7 @@ from proreus.cloudprovider.errors import ConfigError
 T = TypeVar("T", bound=msgspec.Struct)
 
 _SECRET = re.compile(r"pass|secret|token|key|credential|private|pwd", re.IGNORECASE)
-_LONGEST_NAME = 60
+_NAME = re.compile(r"[^=\s]{0,60}")
 
 
 class ConfigSection(msgspec.Struct, frozen=True):
@@ -397,4 +397,4 @@ def _shown(entry: Named) -> str:
     """Return the name of an unknown entry, unless it may be a line of a secret without its key."""
     if isinstance(entry.tree, Leaf) and not entry.tree.null and entry.tree.text in {None, "", "="}:
         return "(a name without a value)"
-    return _title(entry) if len(entry.name) <= _LONGEST_NAME else "(a very long name)"
+    return _title(entry) if _NAME.fullmatch(entry.name) else "(a very long name, or a line)"
