@@ -14,6 +14,7 @@ from proreus.cloudprovider import (
     LoadBalancerRef,
     OwnedObject,
 )
+from proreus.cloudprovider.ports import ports_of
 from proreus.controllers.service import drift, plan
 from proreus.controllers.service.conditions import readiness
 from proreus.kube.objects import LoadBalancerIngress, ObjectMeta, Service
@@ -117,7 +118,7 @@ def test_after_a_restart_what_is_as_desired_needs_no_verb() -> None:
         {},
         readiness(DESIRED.hosts, {}),
         made=True,
-        ports=plan.ports_of(DESIRED.service),
+        ports=ports_of(DESIRED.service),
     )
 
 

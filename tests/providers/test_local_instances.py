@@ -21,6 +21,7 @@ from proreus.cloudprovider import (
 )
 from proreus.kube.objects import Condition, Node, NodeAddress
 from proreus.providers.local import LocalCloud
+from proreus.providers.local.addresses import Hop
 from proreus.providers.local.config import (
     Gateway,
     InstancesConfig,
@@ -31,7 +32,6 @@ from proreus.providers.local.config import (
 )
 from proreus.providers.local.instances import (
     LocalInstances,
-    Way,
     claimed,
     from_inventory,
     from_node,
@@ -61,7 +61,7 @@ machines:
 )
 
 
-async def by_one_cable(addresses: Collection[str]) -> Mapping[str, Way]:
+async def by_one_cable(addresses: Collection[str]) -> Mapping[str, Hop]:
     """The interface by which all machines are reached, without a router."""
     return dict.fromkeys(addresses, (2, ""))
 

@@ -13,6 +13,11 @@ Key = tuple[str, int]
 """A protocol, as a Service's ports have it, and a port."""
 
 
+def ports_of(service: Service) -> frozenset[Key]:
+    """Return the ports that a Service asks for."""
+    return frozenset((one.protocol, one.port) for one in service.spec.ports)
+
+
 class Ports:
     """The Services by the ports that they were seen to have."""
 
@@ -51,7 +56,7 @@ class Ports:
                 and one.metadata.uid == other
                 and one.spec.type == "LoadBalancer"
                 and one.metadata.deletion_timestamp is None
-                and key in {(port.protocol, port.port) for port in one.spec.ports}
+                and key in ports_of(one)
                 and asks(one)
             ),
             None,

@@ -8,7 +8,7 @@ taken from a cache cannot be changed by accident.
 Field names follow the Kubernetes API in Python's case.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -193,6 +193,15 @@ class LoadBalancerIngress(
     hostname: str = ""
     ip_mode: str | None = None
     ports: tuple[PortStatus, ...] = ()
+
+
+IP_MODE_PROXY = "Proxy"
+"""The `ip_mode` of an address by which nodes lead nothing to pods past the load balancer."""
+
+
+def vip_addresses(ingress: Iterable[LoadBalancerIngress]) -> tuple[str, ...]:
+    """Return the addresses for which kube-proxy leads a Service's ports to its pods (KEP-1860)."""
+    return tuple({one.ip: None for one in ingress if one.ip and one.ip_mode != IP_MODE_PROXY})
 
 
 class LoadBalancerStatus(msgspec.Struct, frozen=True):

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
+from proreus.cloudprovider.ports import Key, ports_of
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER
-from proreus.controllers.service.plan import Memory, Port, ports_of
-from proreus.kube.objects import LoadBalancerIngress, Service, key
+from proreus.controllers.service.plan import Memory
+from proreus.kube.objects import Service, key, vip_addresses
 
 BY_ADDRESS = "address"
 """The index of Services by the addresses that kube-proxy goes by."""
@@ -20,12 +21,10 @@ BY_ADDRESS = "address"
 Showing = Callable[[str, str], Iterable[Service]]
 """Returns the Services with a value in an index, such as those that show an address."""
 
-_PROXY = "Proxy"
 
-
-def addresses(service: Service) -> frozenset[str]:
+def addresses(service: Service) -> tuple[str, ...]:
     """Return the addresses for which nodes lead a Service's ports to its pods."""
-    return _led(service.status.load_balancer.ingress)
+    return vip_addresses(service.status.load_balancer.ingress)
 
 
 def is_contested(service: Service, showing: Showing, memory: Mapping[str, Memory]) -> bool | None:
@@ -62,7 +61,7 @@ def losers(given: Memory, showing: Showing, memory: Mapping[str, Memory]) -> Map
     """
     ports = given.ports or frozenset()
     found = {}
-    for one in _others(given.ref.uid, _led(given.ref.last_ingress), showing, ports):
+    for one in _others(given.ref.uid, vip_addresses(given.ref.last_ingress), showing, ports):
         theirs = _had(one, memory) or frozenset()
         if not theirs.isdisjoint(ports):
             found[key(one)] = msgspec.structs.replace(memory[key(one)], ports=theirs - ports)
@@ -70,7 +69,7 @@ def losers(given: Memory, showing: Showing, memory: Mapping[str, Memory]) -> Map
 
 
 def _others(
-    uid: str, shown: Iterable[str], showing: Showing, ports: Collection[Port]
+    uid: str, shown: Iterable[str], showing: Showing, ports: Collection[Key]
 ) -> list[Service]:
     """Return the Services but one that ask for one of some ports at one of some addresses."""
     every = {one.metadata.uid: one for ip in shown for one in showing(BY_ADDRESS, ip)}
@@ -84,11 +83,7 @@ def _others(
     ]
 
 
-def _led(ingress: Iterable[LoadBalancerIngress]) -> frozenset[str]:
-    return frozenset(point.ip for point in ingress if point.ip and point.ip_mode != _PROXY)
-
-
-def _had(service: Service, memory: Mapping[str, Memory]) -> frozenset[Port] | None:
+def _had(service: Service, memory: Mapping[str, Memory]) -> frozenset[Key] | None:
     """Return the ports that a Service had when it was ensured last; None if nobody knows."""
     found = memory.get(key(service))
     return found.ports if found is not None and found.ref.uid == service.metadata.uid else None

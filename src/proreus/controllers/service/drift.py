@@ -16,8 +16,9 @@ from typing import Final
 
 from proreus.cloudprovider.identity import OwnedObject
 from proreus.cloudprovider.load_balancers import LoadBalancer
+from proreus.cloudprovider.ports import ports_of
 from proreus.controllers.service.conditions import readiness
-from proreus.controllers.service.plan import Memory, fingerprint, ports_of
+from proreus.controllers.service.plan import Memory, fingerprint
 
 Fingerprints = Mapping[str, Mapping[str, frozenset[str]]]
 """The fingerprints that the cloud shows, with their addresses, by the UID of the Service."""

@@ -19,6 +19,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancerRef,
     Pending,
 )
+from proreus.cloudprovider.ports import Key, ports_of
 from proreus.controllers.service.conditions import (
     ELSEWHERE,
     ConditionState,
@@ -45,10 +46,6 @@ CONFIRM_SECONDS = 10.0
 # kubectl's own copy of the object: it repeats the spec and changes with labels too.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NOT_COMPARED = frozenset({_LAST_APPLIED, ANNOTATION_CLOUD_IN_USE})
-
-
-Port = tuple[str, int]
-"""A protocol and a port."""
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
@@ -83,7 +80,7 @@ class Memory(msgspec.Struct, frozen=True):
     missing_since: float | None = None
     withdrawn: bool = False
     made: bool = False
-    ports: frozenset[Port] | None = None
+    ports: frozenset[Key] | None = None
 
 
 class Ensure(msgspec.Struct, frozen=True):
@@ -255,11 +252,6 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
         condition=readiness(verb.desired.hosts, answer.rejected),
         ports=ports_of(verb.desired.service),
     )
-
-
-def ports_of(service: Service) -> frozenset[Port]:
-    """Return the ports that a Service asks for."""
-    return frozenset((one.protocol, one.port) for one in service.spec.ports)
 
 
 def has_new_hosts(memory: Memory | None, desired: LoadBalancer) -> bool:

@@ -12,6 +12,8 @@ from proreus.cloudprovider.names import without_zone
 from proreus.cloudprovider.selectors import Selector
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Hop = tuple[int, str]
+"""The number of the interface by which an address is reached, and the router there, or ""."""
 
 _FAMILY: Final = MappingProxyType({4: "IPv4", 6: "IPv6"})
 IP_TYPES: Final = ("InternalIP", "ExternalIP")

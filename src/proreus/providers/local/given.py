@@ -6,6 +6,7 @@ from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.load_balancers import LoadBalancer
+from proreus.cloudprovider.ports import ports_of
 from proreus.kube.objects import CONDITION_LOAD_BALANCER_READY, Service, condition
 from proreus.providers.local.addresses import Address, parse
 from proreus.providers.local.taken import Occupied
@@ -57,7 +58,7 @@ def disowning(error: CloudError, lb: LoadBalancer, occupied: Occupied) -> CloudE
         occupied: The addresses that others have.
     """
     shown = [parse(point.ip) for point in lb.ref.last_ingress]
-    ports = {(one.protocol, one.port) for one in lb.service.spec.ports}
+    ports = ports_of(lb.service)
     every = (one for at in shown if at is not None for one in occupied.by_others(at, lb.ref.uid))
     others = (one for one in every if not occupied.is_younger(one.uid, lb.ref.uid))
     is_taken = any(not ports.isdisjoint(one.ports) and not one.is_refused for one in others)

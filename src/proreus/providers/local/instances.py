@@ -29,7 +29,7 @@ from proreus.kube.objects import (
     NodeAddress,
     condition,
 )
-from proreus.providers.local.addresses import IP_TYPES, parse
+from proreus.providers.local.addresses import IP_TYPES, Hop, parse
 from proreus.providers.local.config import Probing, Unreachable
 from proreus.providers.local.inventory import Defaults, Inventory, Machine, MachineState
 
@@ -46,9 +46,7 @@ _TYPES: Final = ("ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 
 Probe = Callable[[Sequence[str]], Awaitable[bool]]
 """Whether a machine with these addresses answers."""
-Way = tuple[int, str]
-"""The number of the interface by which an address is reached, and the router there, or ""."""
-Ways = Callable[[Collection[str]], Awaitable[Mapping[str, Way]]]
+Ways = Callable[[Collection[str]], Awaitable[Mapping[str, Hop]]]
 """The ways by which addresses are reached, without addresses that lead to this machine."""
 Claims = Collection[str]
 """The names of the machines that have Nodes."""
@@ -174,17 +172,17 @@ class LocalInstances:
 
 
 def witnesses(
-    ready: Iterable[Instance], ways: Mapping[str, Way]
-) -> Mapping[tuple[Way, int], Sequence[str]]:
+    ready: Iterable[Instance], ways: Mapping[str, Hop]
+) -> Mapping[tuple[Hop, int], Sequence[str]]:
     """Return the addresses of some machines of Ready nodes by their way, and a number. Pure.
 
     A Node without addresses in the inventory has those that its kubelet names: one that stays on
     this machine, such as a pod's, answers whatever is wrong with the network of the others.
     """
-    found: dict[tuple[Way, int], Sequence[str]] = {}
-    counts: Counter[Way] = Counter()
+    found: dict[tuple[Hop, int], Sequence[str]] = {}
+    counts: Counter[Hop] = Counter()
     for one in ready:
-        by_way: dict[Way, list[str]] = {}
+        by_way: dict[Hop, list[str]] = {}
         for address in _ips(one):
             if (way := ways.get(address)) is not None:
                 by_way.setdefault(way, []).append(address)

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 
 from proreus.cloudprovider import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.ports import ports_of
 from proreus.kube.objects import KubeObject
 from proreus.providers.local import plan, pools
 from proreus.providers.local.addresses import Address, Pool, contains, parse
 from proreus.providers.local.given import given, is_refused
 from proreus.providers.local.plan import Reach, State
-from proreus.providers.local.pools import ports_of
 from proreus.providers.local.refusals import unforwarded
 from proreus.providers.local.taken import Occupied
 from proreus.providers.local.usage import taken, taken_of

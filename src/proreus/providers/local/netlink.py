@@ -18,7 +18,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
-from proreus.providers.local.addresses import parse
+from proreus.providers.local.addresses import Hop, parse
 
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _UNICAST: Final = 1
@@ -129,7 +129,7 @@ def own_addresses() -> frozenset[str]:
     return frozenset(str(ipaddress.ip_address(one)) for one in found if one)
 
 
-def ways(addresses: Iterable[str]) -> Mapping[str, tuple[int, str]]:
+def ways(addresses: Iterable[str]) -> Mapping[str, Hop]:
     """Return by which interface's number, and which router or "", addresses are reached.
 
     Where an interface is lost its network may be sought behind the default router: that is another
@@ -141,7 +141,7 @@ def ways(addresses: Iterable[str]) -> Mapping[str, tuple[int, str]]:
     Raises:
         CloudError: No netlink socket can be opened.
     """
-    found: dict[str, tuple[int, str]] = {}
+    found: dict[str, Hop] = {}
     with _socket() as netlink:
         for text in addresses:
             address = parse(text)

@@ -21,6 +21,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancer
+from proreus.cloudprovider.ports import ports_of
 from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
 from proreus.providers.local.addresses import (
     Address,
@@ -174,11 +175,6 @@ def taken_for(request: Request, service: str, found: Assigned) -> tuple[Taken, .
         )
         for address in found.addresses
     )
-
-
-def ports_of(service: Service) -> frozenset[Port]:
-    """Return every protocol and port of a Service."""
-    return frozenset((port.protocol, port.port) for port in service.spec.ports)
 
 
 def annotation(service: Service, name: str) -> str:

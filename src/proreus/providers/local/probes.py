@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from proreus.providers.local.addresses import Hop
 from proreus.providers.local.config import Probing
 from proreus.providers.local.netlink import ways
 
@@ -66,9 +67,7 @@ class Prober:
         return True
 
 
-async def ways_of_machine(
-    context: "Context", addresses: Collection[str]
-) -> Mapping[str, tuple[int, str]]:
+async def ways_of_machine(context: "Context", addresses: Collection[str]) -> Mapping[str, Hop]:
     """Return the ways of the manager's machine by which addresses are reached.
 
     Raises:

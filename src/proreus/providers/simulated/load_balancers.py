@@ -28,7 +28,7 @@ from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.kube.objects import LoadBalancerIngress, PortStatus, Service
+from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress, PortStatus, Service
 from proreus.providers.simulated.api import Api, TargetsChanged
 from proreus.providers.simulated.parts import Address, Balancer, Observed, Part, RoutePart
 from proreus.providers.simulated.plan import (
@@ -202,4 +202,6 @@ def _ingress(
         for frontend in desired.frontends
     )
     # The cloud hands over connections of its own, and PROXY lines that kube-proxy cannot make.
-    return LoadBalancerIngress(ip=address.address, ip_mode="Proxy", ports=ports if errors else ())
+    return LoadBalancerIngress(
+        ip=address.address, ip_mode=IP_MODE_PROXY, ports=ports if errors else ()
+    )

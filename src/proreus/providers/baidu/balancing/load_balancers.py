@@ -29,7 +29,7 @@ from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge, preview_plan, take_round
 from proreus.cloudprovider.waits import Missed, Twice, Working
-from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
+from proreus.kube.objects import IP_MODE_PROXY, KubeObject, LoadBalancerIngress, Service
 from proreus.providers.baidu.api import Api
 from proreus.providers.baidu.balancing import documents, owners, steps
 from proreus.providers.baidu.balancing.annotations import (
@@ -283,7 +283,7 @@ def _as_listed(balancer: Balancer, observed: Observed) -> Balancer:
 def _answer(options: Options, balancer: Balancer, observed: Observed, place: Place) -> Ensured:
     bound = observed.bound_to(balancer.id)
     ip = balancer.address if options.internal or bound is None else bound.ip
-    point = LoadBalancerIngress(ip=ip, ip_mode="Proxy" if options.http else None)
+    point = LoadBalancerIngress(ip=ip, ip_mode=IP_MODE_PROXY if options.http else None)
     written = {}
     if not balancer.mark.is_given:
         written[ADDED_ID] = balancer.id

@@ -31,7 +31,7 @@ from proreus.cloudprovider.ports import Key, Ports
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge
 from proreus.cloudprovider.waits import Missed, Working
-from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
+from proreus.kube.objects import IP_MODE_PROXY, KubeObject, LoadBalancerIngress, Service
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import documents, owners
 from proreus.providers.cloudstack.balancing.annotations import ASSOCIATED, Options, read_options
@@ -314,4 +314,4 @@ def _ingress(options: Options, address: Address) -> LoadBalancerIngress:
         return LoadBalancerIngress(hostname=options.hostname)
     # What others have at an address that was made by hand nodes must not lead to pods.
     is_proxy = options.proxy or not address.is_ours
-    return LoadBalancerIngress(ip=address.ip, ip_mode="Proxy" if is_proxy else None)
+    return LoadBalancerIngress(ip=address.ip, ip_mode=IP_MODE_PROXY if is_proxy else None)

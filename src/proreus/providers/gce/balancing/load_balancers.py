@@ -78,7 +78,6 @@ from proreus.providers.gce.names import Machine, is_called, misnamed
 from proreus.providers.gce.place import Place, find_subnetwork
 from proreus.providers.gce.reading import Reader
 
-"""Kinds of parts that the controller of backend services calls by the same names as we do."""
 _FAMILIES: Final = (IPV4, IPV6)
 _OFFICIAL: Final = (Form.POOL, Form.INTERNAL)
 """The forms of load balancers that the official manager makes."""

@@ -20,6 +20,7 @@ from proreus.providers.gce.balancing.subsets.names import names_of
 
 _ELSEWHERE: Final = {INTERNAL_ELSEWHERE, *EXTERNAL_ELSEWHERE}
 _KEPT: Final = (Kind.RULE, Kind.ADDRESS)
+"""Kinds of parts that the controller of backend services calls by the same names as we do."""
 _SOON: Final = 2.0
 
 

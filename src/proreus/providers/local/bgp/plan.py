@@ -20,6 +20,7 @@ from proreus.kube.objects import (
     Node,
     Service,
     condition,
+    vip_addresses,
 )
 from proreus.providers.local.addresses import Address, Pool, contains, family_of, parse
 
@@ -143,8 +144,7 @@ def _addresses(service: Service, pools: Sequence[Pool] | None) -> Iterator[Addre
     ready = condition(service.status.conditions, CONDITION_LOAD_BALANCER_READY)
     if ready is None or ready.status == "Unknown":
         return
-    ingress = service.status.load_balancer.ingress
-    texts = (one.ip for one in ingress if one.ip and one.ip_mode != "Proxy")
+    texts = vip_addresses(service.status.load_balancer.ingress)
     shown = {address: None for text in texts if (address := parse(text)) is not None}
     for address in shown:
         is_alone = sum(one.version == address.version for one in shown) == 1

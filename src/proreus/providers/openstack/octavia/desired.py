@@ -8,7 +8,7 @@ import msgspec
 
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
-from proreus.kube.objects import LoadBalancerIngress
+from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import LoadBalancer as LoadBalancerSection
 from proreus.providers.openstack.octavia import owners
@@ -144,7 +144,7 @@ def ingress_of(
         name = address.replace(":", "-")
         return LoadBalancerIngress(hostname=f"{name}.{settings.ingress_hostname_suffix}")
     is_proxy = options.proxy or is_by_hand
-    return LoadBalancerIngress(ip=address, ip_mode="Proxy" if is_proxy else None)
+    return LoadBalancerIngress(ip=address, ip_mode=IP_MODE_PROXY if is_proxy else None)
 
 
 def family_of(described: Described) -> str:

@@ -37,7 +37,7 @@ from proreus.cloudprovider.mark_forms import owner_of
 from proreus.cloudprovider.ownership import refusal, shown_by_others
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.cloudprovider.waits import Missed, Waits, Working
-from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
+from proreus.kube.objects import IP_MODE_PROXY, KubeObject, LoadBalancerIngress, Service
 from proreus.providers.nova.servers import Servers
 from proreus.providers.rackspace.api import Api
 from proreus.providers.rackspace.balancing import owners
@@ -168,7 +168,7 @@ class RackspaceLoadBalancers:
         # What others have at an address that is shared nodes must not lead to pods.
         shared = {*case.by_hand, lb.requested_address}
         ingress = [
-            LoadBalancerIngress(ip=ip, ip_mode="Proxy" if ip in shared else None)
+            LoadBalancerIngress(ip=ip, ip_mode=IP_MODE_PROXY if ip in shared else None)
             for ip in addresses(case.desired, observed)
         ]
         return Ensured(tuple(ingress), case.nodes.rejected)
@@ -184,7 +184,7 @@ class RackspaceLoadBalancers:
 
     def fingerprint(self, lb: LoadBalancer) -> str:
         """Return the fingerprint that `list_owned` shows if all is as desired."""
-        shown = {point.ip for point in lb.ref.last_ingress if point.ip_mode == "Proxy"}
+        shown = {point.ip for point in lb.ref.last_ingress if point.ip_mode == IP_MODE_PROXY}
         if lb.requested_address and lb.requested_address not in shown:
             return ""
         options = read_options(lb.service.metadata.annotations)

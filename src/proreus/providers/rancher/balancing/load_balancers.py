@@ -30,7 +30,7 @@ from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.cloudprovider.waits import Missed, Waits, Working
-from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
+from proreus.kube.objects import IP_MODE_PROXY, KubeObject, LoadBalancerIngress, Service
 from proreus.providers.rancher.api import Api
 from proreus.providers.rancher.balancing import documents, owners
 from proreus.providers.rancher.balancing.desired import (
@@ -120,7 +120,7 @@ class RancherLoadBalancers:
         self._waits.done(lb.ref.uid)
         shown = observed.balancer.endpoints if observed.balancer is not None else ()
         # Hosts may be nodes: nodes must not lead what comes for a port of one to pods (KEP-1860).
-        ingress = tuple(LoadBalancerIngress(ip=ip, ip_mode="Proxy") for ip in shown)
+        ingress = tuple(LoadBalancerIngress(ip=ip, ip_mode=IP_MODE_PROXY) for ip in shown)
         return Ensured(ingress, rejected(lb))
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
@@ -140,7 +140,7 @@ class RancherLoadBalancers:
     def fingerprint(self, lb: LoadBalancer) -> str:
         """Return the fingerprint that `list_owned` shows if all is as desired, the status, too."""
         check(lb)
-        if any(point.ip_mode != "Proxy" for point in lb.ref.last_ingress):
+        if any(point.ip_mode != IP_MODE_PROXY for point in lb.ref.last_ingress):
             return ""  # as a former version or another manager has shown it
         return desired_fingerprint(desired_balancer(lb, self._api.version), self._api.version)
 
