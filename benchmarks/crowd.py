@@ -1,7 +1,6 @@
 """Many nodes on an API server and a cloud, and a manager that says by its metrics how far it is."""
 
 import asyncio
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from proreus.testing.controlplane import ControlPlane
 from proreus.testing.kubelet import timestamp
 from proreus.testing.manager import cloud_config
 from proreus.testing.objects import service_body
+from proreus.testing.ports import free_port
 from proreus.testing.simulated import Instance, Settings, SimulatedCloudProcess
 
 PATIENCE = 3600.0
@@ -178,7 +178,7 @@ async def managed(
     """Run a manager of the crowd; its log is `manager.log`."""
     cloud = directory / "cloud.conf"
     cloud.write_text(cloud_config(crowd.cloud, batch_size=batch_size))
-    port = _free_port()
+    port = free_port()
     command = [
         *(sys.executable, "-m", "proreus", "run", "--cloud-provider=simulated"),
         f"--cloud-config={cloud}",
@@ -212,13 +212,6 @@ async def _memory_server(directory: Path) -> AsyncIterator[tuple[Path, int]]:
 async def _real_server() -> AsyncIterator[tuple[Path, int]]:
     async with ControlPlane() as plane:
         yield plane.kubeconfig, plane.apiserver_pid
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _machine(number: int) -> Instance:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from proreus.testing.memory.kubeconfig import write_kubeconfig
+from proreus.testing.ports import free_port
 
 CONFIGS: Final[Mapping[str, str]] = {
     "simulated": '[Global]\nendpoint = "http://127.0.0.1:9"\nregion = sim-1\ntoken = token\n',
@@ -103,8 +104,7 @@ def variants(directory: Path) -> Mapping[str, tuple[str, ...]]:
         given = (f"--cloud-config={file}",) if config else ()
         found[provider] = (f"--cloud-provider={provider}", *given, "--secure-port=0")
     *rest, _ = found["simulated"]
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     found["simulated, secure port"] = (
         *rest,
         f"--secure-port={port}",

@@ -4,12 +4,12 @@ import asyncio
 import os
 import re
 import signal
-import socket
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from labs.zookeeper.program import classpath
+from proreus.testing.ports import free_port
 
 TICK: Final = 400
 """Milliseconds; sessions last at least two of these, and at most twenty."""
@@ -27,8 +27,7 @@ class ZooKeeperServer:
         """Start nothing yet."""
         self._directory = directory
         self._process: asyncio.subprocess.Process | None = None
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = int(free.getsockname()[1])
+        self._port = free_port()
         self.address = f"127.0.0.1:{self._port}"
 
     async def __aenter__(self) -> Self:

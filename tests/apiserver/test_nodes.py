@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import itertools
-import socket
 from typing import Any
 
 import aiohttp
@@ -27,6 +26,7 @@ from proreus.kube.objects import (
 )
 from proreus.kube.patch import Patch, PatchType, json_patch, taints
 from proreus.kube.requests import NODES
+from proreus.testing.ports import free_port
 from proreus.testing.simulated import Address, Instance
 from proreus.testing.waiting import until
 
@@ -423,9 +423,7 @@ async def test_pending_events_are_written_before_an_ordered_end(site: Site) -> N
 
 
 async def test_the_metrics_count_the_nodes_that_wait_for_their_machine(site: Site) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
 
     async def waiting(count: int) -> bool | None:
         with contextlib.suppress(aiohttp.ClientError):

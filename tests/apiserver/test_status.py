@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,7 @@ from proreus.app.doctor.observed import PODS
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import ENDPOINT_SLICES, SERVICES
 from proreus.testing import programs
+from proreus.testing.ports import free_port
 from proreus.testing.waiting import until
 
 from .read_only import existing
@@ -20,13 +20,6 @@ from .site import Site
 async def status(*flags: str) -> tuple[int, str, str]:
     """Exit code, output and errors of the command."""
     return await asyncio.wait_for(programs.run("proreus", "status", *flags), 60)
-
-
-def free_port() -> int:
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        port: int = holder.getsockname()[1]
-        return port
 
 
 async def test_it_shows_nodes_services_and_who_leads(site: Site) -> None:

@@ -1,7 +1,6 @@
 """Admission webhooks, asked by a real API server over TLS."""
 
 import base64
-import socket
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,9 +24,9 @@ from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import NotFound, StatusError
 from proreus.kube.objects import ConfigMap
 from proreus.kube.requests import CONFIG_MAPS, Resource
-from proreus.serving.servers import CannotListen
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.controlplane.certificates import Authority
+from proreus.testing.ports import free_port
 from proreus.testing.waiting import until
 
 GROUP = "admissionregistration.k8s.io"
@@ -36,7 +35,6 @@ CONFIGURATIONS = {
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 }
 NOWHERE = ClientConfig(server="http://127.0.0.1:1")
-PORTS_TRIED = 20
 
 
 async def guard(request: AdmissionRequest) -> AdmissionResponse:
@@ -131,19 +129,9 @@ async def host(directory: Path, authority: Authority) -> AsyncIterator[int]:
         "webhook_tls_cert_file": str(directory / "tls.crt"),
         "webhook_tls_private_key_file": str(directory / "tls.key"),
     }
-    for tried in range(PORTS_TRIED):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        async with AsyncExitStack() as stack:
-            options = Options(**flags, webhook_secure_port=port)
-            try:
-                await stack.enter_async_context(webhook_server(options, Guarded(None), NOWHERE))
-            except CannotListen:
-                if tried == PORTS_TRIED - 1:
-                    raise
-                continue
-            yield port
-            return
+    port = free_port()
+    async with webhook_server(Options(**flags, webhook_secure_port=port), Guarded(None), NOWHERE):
+        yield port
 
 
 async def test_the_api_server_calls_the_webhook_and_follows_its_answer(

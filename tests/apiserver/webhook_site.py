@@ -1,7 +1,6 @@
 """Our own webhooks in a manager's process, and the API server that asks them."""
 
 import base64
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from proreus.kube.errors import NotFound
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import Resource
 from proreus.testing.controlplane.certificates import Authority
+from proreus.testing.ports import free_port
 
 from .site import Site
 
@@ -45,8 +45,7 @@ class WebhookSite:
         certificate, key = self._authority.serving()
         (directory / "tls.crt").write_bytes(certificate)
         (directory / "tls.key").write_bytes(key)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self.flags = (
             "--webhooks=persistentvolume-label,persistentvolumeclaim-resize",
             "--webhook-bind-address=127.0.0.1",

@@ -10,7 +10,6 @@ stands for anything.
 import os
 import re
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from proreus.app.cli import main
+from proreus.testing.ports import free_port
 
 from .scratch import Scratch
 
@@ -91,13 +91,6 @@ class Shell:
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:
                     pipe.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def check(said: str, expected: str, where: str) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from proreus.kube.objects import TAINT_UNINITIALIZED, Service, condition
 from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
+from proreus.testing.ports import free_port
 from proreus.testing.waiting import until
 
 from ..apiserver.rights import MANAGERS  # noqa: TID252 - pytest imports tests by path
@@ -120,7 +120,7 @@ async def bad_site(
     environment.setenv("PYTHONPATH", str(install(plugins)))
     file = directory / "bad.json"
     file.write_text(json.dumps({"deeds": list(deeds), **config}))
-    port = _free_port()
+    port = free_port()
     async with set_up(plane, directory) as base:
         manager = ManagerProcess(
             "--cloud-provider=bad",
@@ -138,10 +138,3 @@ async def bad_site(
                 yield BadSite(base, manager, port)
             finally:
                 print(manager.output()[-LOG_TAIL:])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

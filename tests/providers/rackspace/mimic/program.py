@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ import aiohttp
 import pytest
 
 from proreus.testing.controlplane.assets import cache
+from proreus.testing.ports import free_port
 from proreus.testing.waiting import until
 
 REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")
@@ -44,9 +44,7 @@ async def _run(*command: str) -> None:
 async def running(directory: Path) -> AsyncIterator[str]:
     """Mimic on a free port; its URL."""
     programs = await installed()
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        port = chosen.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     with (directory / "mimic.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
