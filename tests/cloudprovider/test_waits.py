@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from proreus.cloudprovider.desired import load_balancer_ref
+from proreus.cloudprovider.errors import Throttled
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
-from proreus.cloudprovider.waits import Missed, Waits, Working
+from proreus.cloudprovider.waits import Missed, Waits, Working, has_left, showing_only
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.testing import objects
 from proreus.testing.clock import virtual_time
@@ -58,3 +59,48 @@ async def test_what_is_missing_is_looked_for_once_more() -> None:
 @virtual_time
 async def test_what_never_had_an_address_is_not_missing() -> None:
     Missed(AGAIN).check(ref(), is_there=False)
+
+
+@virtual_time
+async def test_what_was_missing_twice_is_gone_until_it_is_seen_again() -> None:
+    missed, one = Missed(AGAIN), ref("192.0.2.1")
+    for _ in range(2):
+        assert not missed.is_gone(one)
+        with pytest.raises(Working):
+            missed.check(one, is_there=False)
+    await asyncio.sleep(AGAIN + 0.1)
+    missed.check(one, is_there=False)
+    assert missed.is_gone(one)
+    missed.check(one, is_there=True)
+    assert not missed.is_gone(one)
+
+
+@pytest.mark.parametrize(
+    ("held", "is_left"),
+    [
+        (("192.0.2.1",), False),
+        (("192.0.2.1", "192.0.2.2"), False),
+        (("192.0.2.2",), True),
+        ((), True),
+    ],
+)
+def test_an_address_that_is_not_held_is_withdrawn_unless_all_ends_well(
+    held: tuple[str, ...], *, is_left: bool
+) -> None:
+    one, waits = ref("192.0.2.1"), Waits((1.0,))
+    shared = Throttled("x", after=3.0)
+    with showing_only(one, held):
+        pass
+    with pytest.raises(Throttled, match="x") as failed, showing_only(one, held):
+        raise shared
+    assert (failed.value.disowns, failed.value.after) == (is_left, 3.0)
+    assert not shared.disowns
+    with pytest.raises(Working) as busy, showing_only(one, held):
+        raise Working("busy")
+    assert waits.answer("a", busy.value) == Pending(1.0, "busy", withdrawn=is_left)
+
+
+def test_an_address_to_which_nodes_lead_nothing_need_not_be_held() -> None:
+    proxied = LoadBalancerIngress(ip="192.0.2.1", ip_mode="Proxy")
+    service = objects.service("web", ingress=[proxied, LoadBalancerIngress(hostname="x.test")])
+    assert not has_left(load_balancer_ref(service, ClusterIdentity("c", "uid")), ())

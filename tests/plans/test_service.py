@@ -642,13 +642,23 @@ def test_a_failure_has_its_reason(error: CloudError, reason: str, *, is_retried:
     assert repeated == expected
 
 
-@pytest.mark.parametrize("disowns", [False, True])
-def test_an_address_leaves_the_status_only_if_it_is_not_to_be_shown(*, disowns: bool) -> None:
-    error = CloudError("x")
-    error.disowns = disowns
-    status = body(answered(service(said=READY, ingress=ADDRESS), error, "n1"))["status"]
+@pytest.mark.parametrize(
+    ("answer", "disowns"),
+    [
+        (CloudError("x"), False),
+        (CloudError("x").disowning(), True),
+        (RetryAfter("x", after=1.0), False),
+        (RetryAfter("x", after=1.0).disowning(), True),
+        (Pending(1.0, "x"), False),
+        (Pending(1.0, "x", withdrawn=True), True),
+    ],
+)
+def test_an_address_leaves_the_status_only_if_it_is_not_to_be_shown(
+    answer: EnsureAnswer, *, disowns: bool
+) -> None:
+    status = body(answered(service(said=READY, ingress=ADDRESS), answer, "n1"))["status"]
     assert status.get("loadBalancer") == ({"ingress": []} if disowns else None)
-    bare = body(answered(service(said=READY), error, "n1"))["status"]
+    bare = body(answered(service(said=READY), answer, "n1"))["status"]
     assert "loadBalancer" not in bare
 
 
@@ -657,8 +667,7 @@ def test_an_address_that_is_given_up_leaves_the_status_while_the_rest_cannot_be_
     *, disowns: bool
 ) -> None:
     present = service(deleted=True, ingress=ADDRESS)
-    error = CloudError("x")
-    error.disowns = disowns
+    error = CloudError("x").disowning() if disowns else CloudError("x")
     change = after_delete(present, error, NOW, ref=reference(present))
     assert change.error is error
     assert change.status is not None

@@ -15,6 +15,8 @@
 Absence is never an error: `NotFound` is a value (`cloudprovider.instances`).
 """
 
+from typing import Self
+
 
 class CloudError(Exception):
     """An error of the cloud. Its text reaches events and conditions: no secrets in it.
@@ -25,6 +27,12 @@ class CloudError(Exception):
     """
 
     disowns: bool = False
+
+    def disowning(self) -> Self:
+        """Return a copy that disowns; others who share a failed call get the error as it is."""
+        copied = type(self).__new__(type(self), *self.args)
+        vars(copied).update(vars(self), disowns=True)
+        return copied.with_traceback(self.__traceback__)
 
 
 class Throttled(CloudError):

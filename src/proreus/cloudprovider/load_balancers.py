@@ -150,7 +150,8 @@ class Pending(msgspec.Struct, frozen=True):
     `withdrawn` is for `delete`, where the address in the Service's status may be what proves whose
     parts are: all that is to go bears marks now, so the address is taken out of the status before
     `delete` is called again, with a `LoadBalancerRef` without `last_ingress`. From then on it
-    proves nothing, whoever gets it next and whichever process goes on.
+    proves nothing, whoever gets it next and whichever process goes on. Also `ensure` says so, like
+    `CloudError.disowns`, of an address that the load balancer has left.
     """
 
     after: float

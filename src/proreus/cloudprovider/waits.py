@@ -4,14 +4,17 @@ waits = Waits(PACE)
 try:
 answer = await self._ensure(lb)
 except Working as working:
-return waits.pending(lb.ref.uid, working.reason)
+return waits.answer(lb.ref.uid, working)
 waits.done(lb.ref.uid)
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
+from proreus.kube.objects import vip_addresses
 
 
 class Working(Exception):
@@ -19,12 +22,44 @@ class Working(Exception):
 
     Attributes:
         reason: The work that the cloud still does.
+        disowns: Whether the Service is to show no address meanwhile, as of a `CloudError`.
     """
+
+    disowns: bool = False
 
     def __init__(self, reason: str) -> None:
         """Keep the description of what the cloud works on."""
         super().__init__(reason)
         self.reason = reason
+
+
+def has_left(ref: LoadBalancerRef, held: Iterable[str]) -> bool:
+    """Tell whether a Service's status shows an address, for kube-proxy, that is not held.
+
+    The cloud gives an address that a load balancer has left to whoever comes next, and nodes would
+    lead what comes for it to the Service.
+
+    Args:
+        ref: The Service.
+        held: The addresses that its load balancer has, or the cloud keeps for it, as a look shows
+            that is not in doubt (`Missed`).
+    """
+    return not set(vip_addresses(ref.last_ingress)).issubset(held)
+
+
+@contextmanager
+def showing_only(ref: LoadBalancerRef, held: Iterable[str]) -> Iterator[None]:
+    """Withdraw what a Service's status shows if the work does not end well and it `has_left` it."""
+    is_left = has_left(ref, held)
+    try:
+        yield
+    except Working as working:
+        working.disowns = is_left
+        raise
+    except CloudError as error:
+        if is_left:
+            raise error.disowning() from error.__cause__
+        raise
 
 
 class Waits:
@@ -38,17 +73,24 @@ class Waits:
         self._pace = pace
         self._waited: dict[str, int] = {}
 
-    def pending(self, uid: str, reason: str, *, is_moving: bool = False) -> Pending:
+    def pending(
+        self, uid: str, reason: str, *, is_moving: bool = False, withdrawn: bool = False
+    ) -> Pending:
         """Return `Pending` with the delay of the next try.
 
         Args:
             uid: The UID of the Service that waits.
             reason: The work that the cloud still does.
             is_moving: Whether anything was done since the last try: then the delays begin anew.
+            withdrawn: Whether an address leaves the status, as of `Pending`.
         """
         waited = 0 if is_moving else self._waited.get(uid, 0)
         self._waited[uid] = waited + 1
-        return Pending(self._pace[min(waited, len(self._pace) - 1)], reason)
+        return Pending(self._pace[min(waited, len(self._pace) - 1)], reason, withdrawn=withdrawn)
+
+    def answer(self, uid: str, working: Working) -> Pending:
+        """Return `Pending` for what the cloud works on, with the delay of the next try."""
+        return self.pending(uid, working.reason, withdrawn=working.disowns)
 
     def has_waited(self, uid: str) -> bool:
         """Tell whether a Service has waited as often as its pace has delays."""
@@ -80,8 +122,13 @@ class Twice:
         if not is_so:
             self._since.pop(key, None)
             return False
+        self._since.setdefault(key, asyncio.get_running_loop().time())
+        return self.was_sure(key)
+
+    def was_sure(self, key: str) -> bool:
+        """Tell whether something was surely so when it was looked at last."""
         now = asyncio.get_running_loop().time()
-        return now - self._since.setdefault(key, now) >= self._confirm
+        return now - self._since.get(key, now) >= self._confirm
 
 
 class Missed:
@@ -111,3 +158,7 @@ class Missed:
                 "the cloud does not show the load balancer whose address the Service has: it is"
                 " looked for once more before it counts as gone"
             )
+
+    def is_gone(self, ref: LoadBalancerRef) -> bool:
+        """Tell whether a Service's load balancer was surely missing when it was looked for last."""
+        return self._twice.was_sure(ref.uid)

@@ -360,6 +360,24 @@ async def test_a_given_load_balancer_is_used_emptied_and_left() -> None:
 
 
 @virtual_time
+async def test_an_address_that_is_left_is_shown_no_more_while_the_next_one_is_not_there() -> None:
+    """Its owner binds it to something else, and nodes would lead the clients of that here."""
+    async with served() as emulator, lb_site(emulator) as site:
+        mine, next_ = site.world.add_eip("mine"), site.world.add_eip("next")
+        (point,) = (await site.made(site.desired(load_balancer_ip=mine))).ingress
+        assert point.ip == mine
+        moving = site.desired(load_balancer_ip=next_, shown=mine)
+        emulator.fail("createUDPListener")
+        kept = await site.settled(site.desired(HTTP, DNS, load_balancer_ip=mine, shown=mine))
+        assert isinstance(kept, CloudError)
+        assert not kept.disowns
+        emulator.fail("bindEip")
+        left = await site.settled(moving)
+        assert isinstance(left, CloudError)
+        assert left.disowns
+        assert (await site.made(moving)).ingress[0].ip == next_
+
+
 async def test_a_given_load_balancer_takes_the_place_of_one_that_was_made() -> None:
     async with served() as emulator, lb_site(emulator) as site:
         first = await site.made(site.desired())

@@ -283,6 +283,32 @@ async def test_a_given_address_is_used_and_never_released(emulator: Emulator) ->
         assert not site.world.firewall
 
 
+async def test_an_address_that_is_left_is_shown_no_more_while_the_next_one_is_not_there(
+    emulator: Emulator,
+) -> None:
+    """CloudStack gives it to whoever comes next, and nodes would lead their clients here."""
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired())).ingress
+        edited = site.desired(HTTP, HTTPS, shown=point.ip)
+        emulator.fail("createLoadBalancerRule")
+        kept = await site.settled(edited)
+        assert isinstance(kept, CloudError)
+        assert not kept.disowns
+        site.world.release(site.address(point.ip)["id"])
+        theirs = site.give(point.ip, account="other")
+        emulator.fail("associateIpAddress", times=100)
+        answers = [await site.ensure(edited)]
+        while isinstance(answers[-1], Pending):
+            assert not answers[-1].withdrawn
+            await site.wait(answers[-1])
+            answers.append(await site.ensure(edited))
+        assert isinstance(answers[-1], CloudError)
+        assert answers[-1].disowns
+        emulator.failures.clear()
+        assert (await site.made(edited)).ingress != (point,)
+        assert site.world.ips[theirs]["account"] == "other"
+
+
 async def test_a_named_address_that_is_free_is_acquired_and_released_with_the_service(
     emulator: Emulator,
 ) -> None:

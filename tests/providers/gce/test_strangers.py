@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.load_balancers import Done, Ensured
+from proreus.cloudprovider.load_balancers import Done, Ensured, Pending
 from proreus.kube.objects import (
     LoadBalancerIngress,
     LoadBalancerStatus,
@@ -302,6 +302,23 @@ async def test_a_service_that_goes_shows_no_address_while_its_other_parts_stay(
         theirs = of_bank(lbs.service(annotations=before, **SECOND))
         assert (await lbs.ensured(lbs.desired(theirs))).ingress[0].ip == address
         assert await lbs.deleted(ref) == Done()
+
+
+async def test_an_address_that_is_given_up_is_shown_no_more_while_google_works_on_the_next_one(
+    gce: Gce,
+) -> None:
+    async with balancing(gce, "", "[Client]\noperation-timeout = 100ms\n") as lbs:
+        address = await lbs.make()
+        inside = lbs.desired(shown(lbs.service(annotations=INTERNAL), address))
+        gce.world.latency = 0.3
+        answers = [await lbs.answer(inside)]
+        while not (isinstance(answers[-1], Pending) and answers[-1].withdrawn):
+            answers.append(await lbs.answer(inside))
+        assert len(answers) > 1
+        assert all(isinstance(one, Pending) for one in answers)
+        assert address not in {one.get("IPAddress") for one in gce.world.objects.values()}
+        gce.world.latency = 0.0
+        assert (await lbs.ensured(inside)).ingress[0].ip != address
 
 
 async def test_an_address_that_is_kept_stays_in_the_status_while_its_rule_cannot_be_made(

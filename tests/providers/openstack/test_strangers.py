@@ -1,5 +1,6 @@
 """What a Service's load balancer has nothing to do with any more, or never had, stays."""
 
+import asyncio
 import copy
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,6 +13,7 @@ from proreus.cloudprovider import (
     Ensured,
     InvalidRequest,
     PartChange,
+    Pending,
     RetryAfter,
 )
 from proreus.kube.objects import ServicePort
@@ -127,6 +129,37 @@ async def test_an_address_that_is_given_up_is_shown_no_more_though_what_follows_
     for answer, disowns in ((kept, False), (left, True), (again, True)):
         assert "Quota" in str(answer)
         assert answer.disowns == disowns
+
+
+@pytest.mark.parametrize(("asked", "is_given_up"), [({INTERNAL: "true"}, True), ({}, False)])
+async def test_an_address_is_shown_while_its_load_balancer_is_gone_only_if_it_is_kept(
+    site: Balancing, asked: dict[str, str], *, is_given_up: bool
+) -> None:
+    """The floating IP stays the Service's, and the port of the former load balancer does not."""
+    async with started(site.wire.config(), confirm=0.1) as provider:
+        own = await lives(site, provider, site.service(asked))
+        made = site.octavia.only("loadbalancers")["id"]
+        await lives(site, provider, site.service({INTERNAL: "true"}, name="b"))
+        site.octavia.remove(made)
+        site.octavia.most_balancers = 1
+        desired, verbs = site.desired(provider, own), provider.load_balancers
+        assert verbs is not None
+
+        async def answer() -> Any:
+            return (await verbs.ensure([desired]))[desired.ref.uid]
+
+        while isinstance(failed := await answer(), Pending):
+            assert not failed.withdrawn
+            await asyncio.sleep(0.05)
+        assert isinstance(failed, CloudError)
+        assert failed.disowns == is_given_up
+        site.octavia.most_balancers, site.octavia.works = 2, 3
+        for is_withdrawn in (False, is_given_up):
+            pending = await answer()
+            assert isinstance(pending, Pending)
+            assert pending.withdrawn == is_withdrawn
+        anew = await site.ensure(provider, own)
+    assert (anew.ingress != own.status.load_balancer.ingress) == is_given_up
 
 
 async def test_a_service_on_another_ones_load_balancer_shows_its_address_also_while_it_fails(

@@ -567,6 +567,33 @@ async def test_one_that_a_list_leaves_out_is_not_made_once_more(emulator: Emulat
         assert len(site.clb.alive()) == 1
 
 
+async def test_an_address_that_is_left_is_shown_no_more_while_the_next_one_is_not_there(
+    emulator: Emulator,
+) -> None:
+    """Rackspace gives it to whoever comes next, and nodes would lead their clients here."""
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired(HTTP))).ingress
+        inside = site.desired(HTTP, asked={"type": "servicenet"}, shown=[point.ip])
+        emulator.fail("POST loadbalancers")
+        kept = await site.settled(inside)
+        assert isinstance(kept, CloudError)
+        assert not kept.disowns
+        emulator.clb.by_id.clear()  # by hand
+        emulator.fail("POST loadbalancers")
+        answers = [await site.ensure(inside)]
+        while isinstance(answers[-1], Pending):
+            await asyncio.sleep(0.1)
+            answers.append(await site.ensure(inside))
+        assert not any(one.withdrawn for one in answers[:-1])
+        assert isinstance(answers[-1], CloudError)
+        assert answers[-1].disowns
+        emulator.clb.works = 1000.0
+        waits = await site.ensure(inside)
+        assert isinstance(waits, Pending)
+        assert waits.withdrawn
+        assert (await site.made(inside)).ingress != (point,)
+
+
 async def test_none_is_made_anew_in_another_account(emulator: Emulator) -> None:
     async with lb_site(emulator) as site:
         (point,) = (await site.made(site.desired(HTTP))).ingress

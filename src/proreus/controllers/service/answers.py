@@ -157,7 +157,7 @@ def after_ensure(
     if isinstance(answer, Ensured):
         return _ensured(service, answer, now, verb)
     if isinstance(answer, RetryAfter):
-        answer = Pending(answer.after, str(answer))
+        answer = Pending(answer.after, str(answer), withdrawn=answer.disowns)
     if isinstance(answer, Pending):
         return _pending(service, answer, now, contested)
     return _failed(service, answer, now, contested, is_update=isinstance(verb, UpdateHosts))
@@ -277,17 +277,17 @@ def _success_events(
 def _pending(service: Service, answer: Pending, now: datetime, contested: Contested) -> Change:
     """Return the change while the cloud works; unknown ingress leaves the status as it is.
 
-    But an address of which another Service has a port that this one waits for leaves it.
+    But an address that is withdrawn leaves it, or of which another one has a port that it needs.
     """
     text = scrub(f"{_ENSURING}: {answer.reason}")
     stated, shown = with_ip_mode(answer.ingress), service.status.load_balancer.ingress
-    is_new = stated not in ((), shown) or bool(shown and not stated and contested(service))
+    is_left = shown and not stated and (answer.withdrawn or contested(service))
     event = PlannedEvent("Normal", "EnsuringLoadBalancer", text)
     return Change(
         status=_status(
             service,
             condition=_provisioning(service, text, now),
-            ingress=stated if is_new else None,
+            ingress=stated if is_left or stated not in ((), shown) else None,
         ),
         events=(event,) if current_reason(service) != Reason.PROVISIONING else (),
         after=answer.after,

@@ -76,7 +76,7 @@ class CloudStackRoutes:
         try:
             await work
         except Working as working:
-            return self._works.waits.pending(destination, working.reason)
+            return self._works.waits.answer(destination, working)
         except CloudError as error:
             return error
         self._works.waits.done(destination)

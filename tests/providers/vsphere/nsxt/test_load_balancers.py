@@ -433,6 +433,32 @@ async def test_an_exhausted_pool_is_told_and_leaves_no_allocation(nsxt: Emulator
         assert await site.address(second) == "10.20.50.1"
 
 
+async def test_an_address_that_is_left_is_shown_no_more_while_there_is_no_other(
+    nsxt: Emulator,
+) -> None:
+    """NSX-T gives it to whoever comes next, and nodes would lead their clients here."""
+    world.add_pool(nsxt, "one", "One", addresses="10.20.50.1-10.20.50.1", ip_release_delay=0)
+    async with lb_site(nsxt, MANAGED.replace("VIP pool", "One")) as site:
+        address = await site.address(site.desired(HTTP))
+        edited = site.desired(HTTP, HTTPS, shown=address)
+        nsxt.fail(Fault("PUT lb-pools"))
+        kept = await site.settled(edited)
+        assert isinstance(kept, CloudError)
+        assert not kept.disowns
+        nsxt.mend()
+        for path in site.paths():
+            nsxt.remove(path)
+        other = site.desired(HTTP, uid=OTHER_UID, name="other")
+        assert await site.address(other) == address
+        answers = [await site.ensure(edited)]
+        while isinstance(answers[-1], Pending):
+            await asyncio.sleep(0.1)
+            answers.append(await site.ensure(edited))
+        assert "exhausted" in str(answers[-1])
+        assert answers[-1].disowns
+        assert not any(one.withdrawn for one in answers[:-1])
+
+
 async def test_an_address_that_comes_late_is_waited_for(nsxt: Emulator) -> None:
     nsxt.realization.never = {"*"}
     async with lb_site(nsxt) as site:

@@ -28,7 +28,7 @@ from proreus.cloudprovider.lookups import Recent, check_nodes_shown
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge, preview_plan, take_round
-from proreus.cloudprovider.waits import Missed, Twice, Working
+from proreus.cloudprovider.waits import Missed, Twice, Working, showing_only
 from proreus.kube.objects import IP_MODE_PROXY, KubeObject, LoadBalancerIngress, Service
 from proreus.providers.baidu.api import Api
 from proreus.providers.baidu.balancing import documents, owners, steps
@@ -110,7 +110,7 @@ class BaiduLoadBalancers:
         try:
             return await self._ensure(lb, options)
         except Working as working:
-            return self._work.waits.pending(lb.ref.uid, working.reason)
+            return self._work.waits.answer(lb.ref.uid, working)
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """Return what `ensure` would change."""
@@ -128,7 +128,7 @@ class BaiduLoadBalancers:
         try:
             return await self._delete(ref)
         except Working as working:
-            return self._work.waits.pending(ref.uid, working.reason)
+            return self._work.waits.answer(ref.uid, working)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List load balancers and addresses with the cluster's marks."""
@@ -170,7 +170,8 @@ class BaiduLoadBalancers:
             # Another Service that names it may do so at the same time: the last mark counts.
             await take_round(case.observed, next_steps(case.observed), take)
             raise Working("whose mark the load balancer has is read before it is changed")
-        observed = await converge(case.observed, next_steps, take, before=record.clear)
+        with showing_only(lb.ref, _held(case.observed)):
+            observed = await converge(case.observed, next_steps, take, before=record.clear)
         balancer = observed.balancer
         if balancer is None:
             raise CloudError("the load balancer was deleted meanwhile")
@@ -254,6 +255,13 @@ class BaiduLoadBalancers:
         self._deleted.discard(uid)
         self._work.done(uid)
         return Done(found=was_there)
+
+
+def _held(observed: Observed) -> set[str]:
+    """Return the addresses of a Service's load balancers, and those that are kept for it."""
+    there = filter(None, (observed.balancer, *observed.spare))
+    held = {ip for one in there for ip in (one.address, one.public_ip)}
+    return held.union(one.ip for one in observed.eips)
 
 
 def _deletion(

@@ -30,7 +30,7 @@ from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ports import Key, Ports
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge
-from proreus.cloudprovider.waits import Missed, Working
+from proreus.cloudprovider.waits import Missed, Working, showing_only
 from proreus.kube.objects import IP_MODE_PROXY, KubeObject, LoadBalancerIngress, Service
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import documents, owners
@@ -140,7 +140,7 @@ class CloudStackLoadBalancers:
             await self._commands.settle(lb.ref)
             return await self._ensure(lb, options)
         except Working as working:
-            return self._works.waits.pending(lb.ref.uid, working.reason)
+            return self._works.waits.answer(lb.ref.uid, working)
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """Return what `ensure` would change."""
@@ -167,7 +167,7 @@ class CloudStackLoadBalancers:
             await self._commands.settle(ref)
             return await self._delete(ref)
         except Working as working:
-            return self._works.waits.pending(ref.uid, working.reason)
+            return self._works.waits.answer(ref.uid, working)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List rules and addresses with the cluster's marks; one rule shows the fingerprint."""
@@ -205,7 +205,8 @@ class CloudStackLoadBalancers:
         record = _Record(lb.ref, case.described, self._commands)
         take = functools.partial(self._commands.take, lb.ref, case.desired.network)
         steps = functools.partial(plan, case.desired)
-        observed = await converge(case.observed, steps, take, before=record.kept.clear)
+        with showing_only(lb.ref, _held(lb.ref, case.observed)):
+            observed = await converge(case.observed, steps, take, before=record.kept.clear)
         self._ports.note(lb.ref.uid, _ports(observed.rules))
         address = observed.address or Address("")
         ingress = (_ingress(options, address),)
@@ -307,6 +308,14 @@ def _is_there(lb: LoadBalancer, observed: Observed) -> bool:
     """Tell whether a Service has rules, or an address that it gets again."""
     has_address = observed.address is not None and observed.address.is_ours
     return bool(observed.rules) or has_address or bool(lb.requested_address)
+
+
+def _held(ref: LoadBalancerRef, observed: Observed) -> set[str]:
+    """Return the addresses that a Service has; rules do not show the one that they leave."""
+    own = observed.address or Address("")
+    if any(one.address != own.id for one in observed.rules):
+        return {point.ip for point in ref.last_ingress}
+    return {own.ip, *(one.ip for one in observed.spare)}
 
 
 def _ingress(options: Options, address: Address) -> LoadBalancerIngress:

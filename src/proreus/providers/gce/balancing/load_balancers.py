@@ -147,7 +147,7 @@ class GCELoadBalancers:
         try:
             return await self._ensure(lb)
         except RetryAfter as error:
-            return Pending(error.after, str(error))
+            return Pending(error.after, str(error), withdrawn=error.disowns)
 
     async def _ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         options = read_options(lb.service)
@@ -157,9 +157,9 @@ class GCELoadBalancers:
             return await self._made(lb, options, wanted, first)
         except CloudError as error:
             find = partial(self._finder.first, lb, options)
-            if await self._observer.lacks_shown(wanted[0], lb.ref, self._services, error, find):
-                error.disowns = True
+            if await self._observer.lacks_shown(wanted[0], lb.ref, self._services, find):
                 self._gave_up.add(lb.ref.uid)
+                raise error.disowning() from error.__cause__
             raise
 
     async def _made(
@@ -294,11 +294,13 @@ class GCELoadBalancers:
         self._gave_up.discard(ref.uid)
         try:
             return await self._removal.of_service(ref)
-        except RetryAfter as error:
-            return Pending(error.after, str(error))
         except CloudError as error:
-            if ref.last_ingress:
-                error.disowns = await attempt(self._removal.lacks_rules, ref) is True
+            is_shown, lacks = bool(ref.last_ingress), self._removal.lacks_rules
+            is_left = is_shown and await attempt(lacks, ref) is True
+            if isinstance(error, RetryAfter):
+                return Pending(error.after, str(error), withdrawn=is_left)
+            if is_left:
+                raise error.disowning() from error.__cause__
             raise
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:

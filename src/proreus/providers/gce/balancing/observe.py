@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from proreus.cloudprovider.addresses import family_of
-from proreus.cloudprovider.errors import CloudError, RetryAfter
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.lookups import attempt
@@ -113,14 +113,13 @@ class Observer:
         desired: Desired,
         ref: LoadBalancerRef,
         services: Lister[KubeObject],
-        error: CloudError,
         find: Callable[[], Awaitable[Rule | None]],
     ) -> bool:
-        """Tell whether a Service shows an address that it has given up, after an error.
+        """Tell whether a Service shows an address that it has given up; not if nobody can tell.
 
         `find` finds its forwarding rule, also that of a former scheme or form.
         """
-        if isinstance(error, RetryAfter) or not desired.last_addresses:
+        if not desired.last_addresses:
             return False
         former = await attempt(find)
         if isinstance(former, CloudError) or (former and former.ip in desired.last_addresses):

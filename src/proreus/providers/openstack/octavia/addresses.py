@@ -7,11 +7,14 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange
+from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.steps import nothing
+from proreus.cloudprovider.waits import Missed
+from proreus.kube.objects import vip_addresses
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options
-from proreus.providers.openstack.octavia.desired import family_of
+from proreus.providers.openstack.octavia.desired import family_of, of_family
 from proreus.providers.openstack.octavia.floating import (
     description,
     goes_with,
@@ -85,22 +88,27 @@ class Addresses:
         is_external = at.family == "IPv4" and not options.internal and floating is not None
         return str(floating["floating_ip_address"]) if is_external and floating else address
 
-    async def lacks_shown(self, ref: LoadBalancerRef, find: Find) -> bool:
-        """Tell whether the status shows an IPv4 address that the Service has given up.
+    async def has_left(self, find: Find, missed: Missed, ref: LoadBalancerRef) -> bool:
+        """Tell whether the status shows an IPv4 address that the Service has surely given up.
 
-        Neutron gives it to whoever comes next. What only the status proves is not judged.
+        Neutron gives it to whoever comes next. What only the status proves is not judged, nor
+        anything if Octavia or Neutron does not answer.
 
         Args:
+            find: Finds the load balancers of a Service.
+            missed: Knows which Services have none.
             ref: The Service.
-            find: Finds its load balancers.
-
-        Raises:
-            CloudError: Octavia or Neutron gives no usable answer.
         """
-        there = [one for one in await find(ref) if family_of(one) == "IPv4"]
-        if not there or not all(owners.is_proven(one, ref) for one in there):
+        shown = {ip for ip in vip_addresses(ref.last_ingress) if "." in ip}
+        is_gone = missed.is_gone(of_family(ref, "IPv4"))
+        return await attempt(self._lacks, ref, shown, find, is_gone=is_gone) is True
+
+    async def _lacks(
+        self, ref: LoadBalancerRef, shown: set[str], find: Find, *, is_gone: bool
+    ) -> bool:
+        there = [one for one in await find(ref) if family_of(one) == "IPv4"] if shown else []
+        if not (there or is_gone) or not all(owners.is_proven(one, ref) for one in there):
             return False
-        shown = {point.ip for point in ref.last_ingress if "." in point.ip}
         ports = {str(one["vip_port_id"]) for one in there}
         for address in shown - {str(one["vip_address"]) for one in there}:
             floating = await self._networks.floating({"floating_ip_address": address})

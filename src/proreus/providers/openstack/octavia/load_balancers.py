@@ -13,6 +13,7 @@ Services that share a load balancer need not wait for one another's verbs.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -30,7 +31,6 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     Pending,
 )
-from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.recorded import Record, desired_digest
@@ -107,6 +107,7 @@ class OctaviaLoadBalancers:
         self._going: dict[str, set[str]] = {}
         self._waits = Waits(PACE)
         self._missed = Missed(confirm)
+        self._has_left = partial(self._addresses.has_left, self._cases.found, self._missed)
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose nodes by labels, if the Service or the cloud-config names any."""
@@ -117,9 +118,8 @@ class OctaviaLoadBalancers:
         try:
             return await self._ensure(lb)
         except CloudError as error:
-            if lb.ref.last_ingress and not isinstance(error, RetryAfter):
-                left = await attempt(self._addresses.lacks_shown, lb.ref, self._cases.found)
-                error.disowns = left is True
+            if not isinstance(error, RetryAfter) and await self._has_left(lb.ref):
+                raise error.disowning() from error.__cause__
             raise
 
     async def _ensure(self, lb: LoadBalancer) -> EnsureAnswer:
@@ -244,7 +244,7 @@ class OctaviaLoadBalancers:
             try:
                 self._missed.check(ref, is_there=bool(found))
             except Working as working:
-                return self._waits.pending(ref.uid, working.reason)
+                return self._waits.answer(ref.uid, working)
             await self._cases.check_project(found, ref)
             awaited = await self._withdrawal.mark(ref, found, turn)
         if awaited:
@@ -308,21 +308,22 @@ class OctaviaLoadBalancers:
         try:
             self._missed.check(of_family(lb.ref, family), is_there=case.found is not None)
         except Working as working:
-            return self._waits.pending(lb.ref.uid, working.reason)
+            return self._waits.answer(lb.ref.uid, working)
         step, observed = await self._cases.next_step(lb, options, case, case.observed)
         id_ = observed.id if observed is not None else ""
         if isinstance(step, Wait):
             text = f"Octavia works on load balancer {id_} ({step.status})"
-            return self._waits.pending(lb.ref.uid, text)
+            # One that is being made has an address of its own.
+            is_left = step.status == "PENDING_CREATE" and await self._has_left(lb.ref)
+            return self._waits.pending(lb.ref.uid, text, withdrawn=is_left)
         if step is not None:
             if case.found is not None and observed is not None:
                 step = before(step, case.found, observed, lb.ref)
             # Octavia makes several at one port, so a port is taken in turns, too.
             await self._take(step, id_ or options.port_id, case.tags, turn)
             what = "makes" if isinstance(step, MakeBalancer) else "changes"
-            return self._waits.pending(
-                lb.ref.uid, f"Octavia {what} the load balancer", is_moving=True
-            )
+            text = f"Octavia {what} the load balancer"
+            return self._waits.pending(lb.ref.uid, text, is_moving=True)
         self._waits.done(lb.ref.uid)
         if case.found is None or observed is None:
             raise CloudError("the load balancer was deleted while it was being changed")

@@ -36,7 +36,7 @@ from proreus.cloudprovider.lookups import check_nodes_shown, check_shown
 from proreus.cloudprovider.mark_forms import owner_of
 from proreus.cloudprovider.ownership import refusal, shown_by_others
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.cloudprovider.waits import Missed, Waits, Working
+from proreus.cloudprovider.waits import Missed, Waits, Working, has_left, showing_only
 from proreus.kube.objects import IP_MODE_PROXY, KubeObject, LoadBalancerIngress, Service
 from proreus.providers.nova.servers import Servers
 from proreus.providers.rackspace.api import Api
@@ -155,15 +155,17 @@ class RackspaceLoadBalancers:
         try:
             self._missed.check(lb.ref, is_there=bool(case.observed.existing))
         except Working as working:
-            return self._waits.pending(lb.ref.uid, working.reason)
+            return self._waits.answer(lb.ref.uid, working)
         first = plan(case.desired, case.observed)
-        observed = await converge(
-            case.observed, lambda now: plan(case.desired, now), self._balancers.take
-        )
-        check_states(observed)
+        with showing_only(lb.ref, _held(case.observed)):
+            observed = await converge(
+                case.observed, lambda now: plan(case.desired, now), self._balancers.take
+            )
+            check_states(observed)
         if not is_settled(case.desired, observed):
             self._made[lb.ref.uid] = tuple(one.id for one in observed.existing)
-            return self._pending(lb.ref.uid, observed, is_moving=bool(first))
+            is_left = has_left(lb.ref, _held(observed))
+            return self._pending(lb.ref.uid, observed, is_moving=bool(first), withdrawn=is_left)
         self._forget(lb.ref.uid)
         # What others have at an address that is shared nodes must not lead to pods.
         shared = {*case.by_hand, lb.requested_address}
@@ -316,11 +318,18 @@ class RackspaceLoadBalancers:
         self._waits.done(uid)
         self._made.pop(uid, None)
 
-    def _pending(self, uid: str, observed: Observed, *, is_moving: bool) -> Pending:
+    def _pending(
+        self, uid: str, observed: Observed, *, is_moving: bool, withdrawn: bool = False
+    ) -> Pending:
         """Return `Pending` with the delay of the next try: short first, longer without progress."""
         busy = [f"{one.id} is {one.status}" for one in observed.existing if one.status != ACTIVE]
         reason = f"Rackspace works on load balancers: {', '.join(busy) or 'others come next'}"
-        return self._waits.pending(uid, reason, is_moving=is_moving)
+        return self._waits.pending(uid, reason, is_moving=is_moving, withdrawn=withdrawn)
+
+
+def _held(observed: Observed) -> set[str]:
+    """Return the addresses that a Service's load balancers have."""
+    return {vip.address for one in observed.existing for vip in one.vips}
 
 
 def _parts(settings: Settings) -> set[str]:

@@ -116,7 +116,7 @@ class RancherLoadBalancers:
                 raise CloudError(
                     f"Rancher has failed to change the load balancer, and is asked again: {failure}"
                 ) from None
-            return self._waits.pending(lb.ref.uid, working.reason)
+            return self._waits.answer(lb.ref.uid, working)
         self._waits.done(lb.ref.uid)
         shown = observed.balancer.endpoints if observed.balancer is not None else ()
         # Hosts may be nodes: nodes must not lead what comes for a port of one to pods (KEP-1860).
@@ -153,7 +153,7 @@ class RancherLoadBalancers:
                 self._deleted.add(ref.uid)
             await converge(observed, deletion, functools.partial(self._take, ref))
         except Working as working:
-            return self._waits.pending(ref.uid, working.reason)
+            return self._waits.answer(ref.uid, working)
         was_there = ref.uid in self._deleted
         if ref.last_ingress and not was_there:
             await check_nodes_shown(self._nodes.all(), parsed, self._hosts.by_uuid)

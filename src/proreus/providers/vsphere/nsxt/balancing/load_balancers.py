@@ -28,7 +28,7 @@ from proreus.cloudprovider.load_balancers import (
 )
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.cloudprovider.waits import Missed, Waits, Working
+from proreus.cloudprovider.waits import Missed, Waits, Working, showing_only
 from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
 from proreus.providers.vsphere.nsxt.api import Api
 from proreus.providers.vsphere.nsxt.balancing import desired, owners, steps
@@ -99,7 +99,7 @@ class NsxtLoadBalancers:
         try:
             observed = await self._ensure(lb)
         except Working as working:
-            return self._waits.pending(lb.ref.uid, working.reason)
+            return self._waits.answer(lb.ref.uid, working)
         self._waits.done(lb.ref.uid)
         _, rejected = desired.members(lb)
         return Ensured((LoadBalancerIngress(ip=observed.address),), rejected)
@@ -139,7 +139,7 @@ class NsxtLoadBalancers:
                 # Others on the load balancer service may have been deleted side by side: whoever
                 # finds none left after the end of its own parts is the last one.
         except Working as working:
-            return self._waits.pending(ref.uid, working.reason)
+            return self._waits.answer(ref.uid, working)
         self._waits.done(ref.uid)
         was_there = ref.uid in self._deleted
         self._deleted.discard(ref.uid)
@@ -198,15 +198,17 @@ class NsxtLoadBalancers:
         self._missed.check(lb.ref, is_there=bool(observed.parts))
         take = functools.partial(self._work.take, lb.ref)
         late = [one for one in observed.of(ALLOCATIONS) if one.address and not observed.address]
-        for one in late:
-            await self._work.check(lb.ref, one)
-        try:
-            return await converge(observed, self._plan(wanted), take)
-        except Working as working:
-            failures = [one.failure for one in observed.of(ALLOCATIONS) if one.failure]
-            if failures:
-                raise CloudError(no_address(failures[0])) from working
-            raise
+        held = {observed.address, *(one.address for one in observed.of(ALLOCATIONS))}
+        with showing_only(lb.ref, held):
+            for one in late:
+                await self._work.check(lb.ref, one)
+            try:
+                return await converge(observed, self._plan(wanted), take)
+            except Working as working:
+                failures = [one.failure for one in observed.of(ALLOCATIONS) if one.failure]
+                if failures:
+                    raise CloudError(no_address(failures[0])) from working
+                raise
 
     async def _case(self, lb: LoadBalancer) -> tuple[Desired, Observed]:
         desired.check(lb)
