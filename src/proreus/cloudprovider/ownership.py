@@ -272,6 +272,19 @@ def shown_addresses(service: Service) -> Iterator[str]:
         yield point.ip or service.spec.load_balancer_ip
 
 
+def kept_by_name(ref: LoadBalancerRef, services: Iterable[KubeObject]) -> set[str]:
+    """Return the addresses in a Service's status that nobody else may name, since it names them.
+
+    That lasts only as long as the status shows them, also while nothing has them: until another
+    Service shows them.
+    """
+    asked = parsed_address(ref.service.spec.load_balancer_ip) if ref.service is not None else None
+    others = (one for one in services if isinstance(one, Service) and one.metadata.uid != ref.uid)
+    shown = {parsed_address(address) for one in others for address in shown_addresses(one)}
+    own = {point.ip for point in ref.last_ingress if point.ip}
+    return set() if asked in {None, *shown} else {ip for ip in own if parsed_address(ip) == asked}
+
+
 def named_by_others(
     annotation: str, id_: str, ref: LoadBalancerRef, services: Iterable[KubeObject]
 ) -> list[Owner]:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proreus.cloudprovider import Ensured, InvalidRequest, Pending, RetryAfter
+from proreus.cloudprovider import CloudError, Ensured, InvalidRequest, Pending, RetryAfter
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done
 from proreus.controllers.service.leaks import due, leaks
@@ -22,6 +22,7 @@ from proreus.kube.objects import (
 from proreus.providers.openstack import OpenStackCloud
 from proreus.testing.clock import virtual_time
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .balancing import (
     INTERNAL,
     SUBNET,
@@ -88,6 +89,16 @@ def of_former_version(balancer: Json, *services: tuple[ClusterIdentity, str, boo
         made = tuple(f"{key}={v}" for key, v in zip(marks, (f"shop/{name}", f"uid-{name}")))  # noqa: B905
         tags.update(dict.fromkeys(made if is_owner else shared))
     balancer["tags"] = list(tags)
+
+
+async def answered(site: Balancing, provider: OpenStackCloud, service: Service) -> Any:
+    """What becomes of a Service once Octavia and the provider look at it no more."""
+    verbs, desired = provider.load_balancers, site.desired(provider, service)
+    assert verbs is not None
+    while isinstance(answer := (await verbs.ensure([desired]))[desired.ref.uid], Pending):
+        assert not answer.withdrawn
+        await asyncio.sleep(answer.after)
+    return answer
 
 
 # Across namespaces
@@ -651,6 +662,38 @@ async def test_an_internal_address_of_another_namespace_is_refused_while_nothing
     assert isinstance(answer, InvalidRequest)
     assert "10.0.0.77: it belongs to the Service shop/web" in str(answer)
     assert not site.octavia.of["loadbalancers"]
+
+
+@pytest.mark.parametrize("is_internal", [False, True])
+@virtual_time
+async def test_an_address_that_a_service_names_stays_its_own_while_it_cannot_be_made_anew(
+    *, is_internal: bool
+) -> None:
+    """Somebody has deleted the load balancer, and the floating IP, and there is no quota by now."""
+    async with balancing() as site:
+        site.octavia.is_admin = True
+        address = "10.0.0.77" if is_internal else ADDRESS
+        asked: dict[str, Any] = {"load_balancer_ip": address}
+        asked["annotations"] = {INTERNAL: "true"} if is_internal else {}
+        theirs = site.service(name="c", namespace="thief", **asked)
+        given, services = context(), Objects()
+        given.listers = {**given.listers, "services": services}
+        async with started(site.wire.config(), given) as provider:
+            own = await lives(site, provider, site.service(**asked))
+            assert [one.ip for one in own.status.load_balancer.ingress] == [address]
+            for kind in ("loadbalancers", "listeners", "floatingips"):
+                site.octavia.of[kind].clear()
+            site.octavia.most_balancers = 0
+            answer = await answered(site, provider, own)
+            assert isinstance(answer, CloudError)
+            status = ServiceStatus() if answer.disowns else own.status
+            own = msgspec.structs.replace(own, status=status)
+            services.by_key = {"shop/web": own, "thief/c": theirs}
+            site.octavia.most_balancers = 100
+            answer = await answered(site, provider, theirs)
+            assert isinstance(answer, InvalidRequest), answer
+            assert f"{address}: it belongs to the Service shop/web" in str(answer)
+            assert (await site.ensure(provider, own)).ingress[0].ip == address
 
 
 @pytest.mark.parametrize("written", ["2001:DB8::4D", "2001:db8:0:0::004d"])

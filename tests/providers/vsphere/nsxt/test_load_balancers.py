@@ -529,6 +529,32 @@ async def test_an_address_of_another_namespace_is_refused_while_its_allocation_i
         assert len(site.own("lb-virtual-servers")) == 1
 
 
+async def test_an_address_that_a_service_names_stays_its_own_while_it_cannot_be_made_anew(
+    nsxt: Emulator,
+) -> None:
+    """Somebody has deleted all of it, and NSX-T keeps the address for the pool's release delay."""
+    known, services = context(), Objects()
+    known.listers = {"services": services}
+    async with lb_site(nsxt, with_=known) as site:
+        asked: dict[str, Any] = {"load_balancer_ip": "10.20.30.5"}
+        assert await site.address(site.desired(HTTP, **asked)) == "10.20.30.5"
+        own = site.desired(HTTP, shown="10.20.30.5", **asked)
+        theirs = site.desired(HTTPS, name="other", uid=OTHER_UID, namespace="bank", **asked)
+        for path in site.paths():
+            nsxt.remove(path)
+        answer = await site.settled(own)
+        assert isinstance(answer, CloudError)
+        assert "is not free" in str(answer)
+        own = site.desired(HTTP, shown="" if answer.disowns else "10.20.30.5", **asked)
+        services.by_key = {"shop/web": own.service, "bank/other": theirs.service}
+        ahead = nsxt.now
+        nsxt.now = lambda: ahead() + 121
+        answer = await site.ensure(theirs)
+        assert isinstance(answer, InvalidRequest), answer
+        assert "10.20.30.5 belongs to the Service shop/web" in str(answer)
+        assert await site.address(own) == "10.20.30.5"
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_an_address_of_another_namespace_is_given_back_while_its_allocation_is_gone(
     nsxt: Emulator, *, is_late: bool

@@ -6,8 +6,8 @@ from typing import Final
 from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.cloudprovider.ownership import Tenants, refusal, shown_addresses, shown_by_others
-from proreus.kube.objects import KubeObject, Service
+from proreus.cloudprovider.ownership import Tenants, kept_by_name, refusal, shown_by_others
+from proreus.kube.objects import KubeObject
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.annotations import SUBNET
 from proreus.providers.gce.balancing.desired import Desired
@@ -129,9 +129,7 @@ def lacks_shown(
     kept = {one.ip for one in observed.rules()}
     held = (one for one in observed.parts.values() if isinstance(one, Address))
     kept |= {one.address for one in (*held, *observed.reserved.values())}
-    others = (one for one in services if isinstance(one, Service) and one.metadata.uid != ref.uid)
-    shown = {address for one in others for address in shown_addresses(one)}
-    return not (kept | ({desired.requested_address} - shown)).issuperset(desired.last_addresses)
+    return not (kept | kept_by_name(ref, services)).issuperset(desired.last_addresses)
 
 
 def is_still_free(desired: Desired, reserved: Address | None) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange
 from proreus.cloudprovider.lookups import attempt
+from proreus.cloudprovider.ownership import kept_by_name
 from proreus.cloudprovider.steps import nothing
 from proreus.cloudprovider.waits import Missed
 from proreus.kube.objects import vip_addresses
@@ -92,7 +93,7 @@ class Addresses:
         """Tell whether the status shows an IPv4 address that the Service has surely given up.
 
         Neutron gives it to whoever comes next. What only the status proves is not judged, nor
-        anything if Octavia or Neutron does not answer.
+        anything if Octavia or Neutron does not answer. What the Service names is not given up.
 
         Args:
             find: Finds the load balancers of a Service.
@@ -110,9 +111,10 @@ class Addresses:
         if not (there or is_gone) or not all(owners.is_proven(one, ref) for one in there):
             return False
         ports = {str(one["vip_port_id"]) for one in there}
+        named = kept_by_name(ref, self._networks.services.all())
         for address in shown - {str(one["vip_address"]) for one in there}:
             floating = await self._networks.floating({"floating_ip_address": address})
-            if not any(
+            if (floating or address not in named) and not any(
                 owner(one) is None or is_made_for(one, ref) or str(one.get("port_id")) in ports
                 for one in floating
             ):

@@ -27,6 +27,7 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
 )
 from proreus.cloudprovider.mark_forms import owned_object
+from proreus.cloudprovider.ownership import kept_by_name
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.cloudprovider.waits import Missed, Waits, Working, showing_only
 from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
@@ -199,7 +200,7 @@ class NsxtLoadBalancers:
         take = functools.partial(self._work.take, lb.ref)
         late = [one for one in observed.of(ALLOCATIONS) if one.address and not observed.address]
         held = {observed.address, *(one.address for one in observed.of(ALLOCATIONS))}
-        with showing_only(lb.ref, held):
+        with showing_only(lb.ref, held | kept_by_name(lb.ref, self._services.all())):
             for one in late:
                 await self._work.check(lb.ref, one)
             try:
