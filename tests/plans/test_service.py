@@ -1044,6 +1044,33 @@ def test_an_address_that_is_withdrawn_is_forgotten_and_leaves_the_status() -> No
     assert "loadBalancer" not in again.status.body["status"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        (Pending(1.0, "working", withdrawn=True), ()),
+        (CloudError("x").disowning(), ()),
+        (Pending(1.0, "working"), ADDRESS),
+        (CloudError("x"), ADDRESS),
+    ],
+    ids=["withdrawn", "disowned", "pending", "failed"],
+)
+def test_an_address_that_the_load_balancer_has_left_is_no_proof_for_its_deletion(
+    answer: EnsureAnswer, left: tuple[LoadBalancerIngress, ...]
+) -> None:
+    present, memory = settled("n1")
+    verb = Ensure(desired(present, "n1"))
+    memory = after(before_call(memory, verb), verb, answer)
+    bare = service()
+    verb = Ensure(desired(bare, "n1"))
+    memory = after(before_call(memory, verb), verb, CloudError("x"))
+    gone = decided(None, memory)
+    assert isinstance(gone, Delete)
+    assert gone.ref.last_ingress == left
+    # It was there: one look that finds nothing is not enough.
+    _, nothing = confirmed_delete(before_call(memory, gone), Done(found=False), 0.0)
+    assert isinstance(nothing, Pending)
+
+
 def test_the_status_of_another_class_is_no_proof_and_stays() -> None:
     """It was of ours before: what is deleted had the address that is remembered, not theirs."""
     _, memory = settled("n1")

@@ -67,9 +67,9 @@ class Memory(msgspec.Struct, frozen=True):
     `condition` what its condition should be. A write that was lost shows by the Service differing
     from these. `requested_hosts` are the hosts last sent to the cloud, whatever the result, or
     None. `missing_since` is the time in seconds since which `delete` finds nothing, or None.
-    `withdrawn` says that it had an address before its deletion; `made` that this process has asked
-    for it, or found it as desired when it started. `ports` are those that it had when that was so
-    last, or None.
+    `withdrawn` says that it had an address which has left the status; `made` that this process has
+    asked for it, or found it as desired when it started. `ports` are those that it had when that
+    was so last, or None.
     """
 
     ref: LoadBalancerRef
@@ -218,25 +218,27 @@ def before_call(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> M
 
     Until an answer says otherwise the outcome is unknown, so the next verb is no `UpdateHosts`.
     """
-    written, ports = (memory.written, memory.ports) if memory else ({}, None)
+    ref = verb.ref if isinstance(verb, Delete) else _newest_ref(verb.desired.ref, memory)
+    begun = msgspec.structs.replace(inherited(memory or Memory(ref)), ref=ref)
     if isinstance(verb, Delete):
-        return msgspec.structs.replace(inherited(memory or Memory(verb.ref)), ref=verb.ref)
-    newest = _newest_ref(verb.desired.ref, memory)
+        return begun
     hosts = verb.desired.hosts
-    return Memory(newest, None, written, requested_hosts=hosts, made=True, ports=ports)
+    return msgspec.structs.replace(begun, requested_hosts=hosts, missing_since=None, made=True)
 
 
 def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> Memory:
     """Return the memory after the answer; `memory` is what `before_call` gave.
 
-    An answer that is no success leaves the outcome open.
+    An answer that is no success leaves the outcome open. An address that is withdrawn is forgotten:
+    it may be another's, and is no proof of what is to be deleted.
     """
     if isinstance(answer, ImplementedElsewhere):
         return msgspec.structs.replace(
             memory, last=fingerprint(verb.desired), written={}, condition=ELSEWHERE
         )
     if not isinstance(answer, Ensured):
-        return memory
+        is_withdrawn = answer.withdrawn if isinstance(answer, Pending) else answer.disowns
+        return _withdrawn(memory) if is_withdrawn else memory
     written = dict(answer.annotations)
     if isinstance(verb, UpdateHosts):
         written = {**memory.written, **written}
@@ -279,8 +281,7 @@ def confirmed_delete(
         service: The Service as it was before the call, if there still was one.
     """
     if isinstance(answer, Pending) and answer.withdrawn:
-        ref = msgspec.structs.replace(memory.ref, last_ingress=())
-        return msgspec.structs.replace(memory, ref=ref, missing_since=None, withdrawn=True), answer
+        return msgspec.structs.replace(_withdrawn(memory), missing_since=None), answer
     if isinstance(answer, Pending) or answer == Done():
         return msgspec.structs.replace(memory, missing_since=None), answer
     points = memory.ref.last_ingress
@@ -353,6 +354,12 @@ def _shows(service: Service, memory: Memory) -> bool:
             or service.status.load_balancer.ingress == memory.ref.last_ingress
         )
     )
+
+
+def _withdrawn(memory: Memory) -> Memory:
+    """Return the memory without the address, which leaves the status."""
+    ref = msgspec.structs.replace(memory.ref, last_ingress=())
+    return msgspec.structs.replace(memory, ref=ref, withdrawn=True)
 
 
 def _newest_ref(newest: LoadBalancerRef, memory: Memory | None) -> LoadBalancerRef:
