@@ -269,6 +269,27 @@ async def test_an_address_of_another_namespace_is_refused_while_nothing_holds_it
             assert (await site.made(moving)).ingress[0].ip == kept
 
 
+@virtual_time
+async def test_an_address_that_somebody_has_bound_to_a_machine_is_shown_no_more_by_who_names_it() -> (
+    None
+):
+    """Its load balancer was deleted by hand, and nodes would lead the machine's clients here."""
+    async with served() as emulator, lb_site(emulator) as site:
+        mine, other = emulator.world.add_eip("mine"), emulator.world.add_eip("other")
+        (point,) = (await site.made(site.desired(load_balancer_ip=mine))).ingress
+        emulator.world.hold(other, site.machines[0])
+        kept = await site.settled(site.desired(load_balancer_ip=other, shown=point.ip))
+        assert isinstance(kept, InvalidRequest)
+        assert not kept.disowns
+        emulator.world.balancers.clear()
+        emulator.world.let_go(mine)
+        emulator.world.hold(mine, site.machines[0])
+        named = site.desired(load_balancer_ip=mine, shown=mine)
+        answer = await site.settled(named)
+        assert isinstance(answer, InvalidRequest)
+        assert answer.disowns
+
+
 @pytest.mark.parametrize("verb", ["made", "deleted"])
 async def test_an_address_that_somebody_binds_elsewhere_at_that_very_moment_stays_there(
     verb: str, emulator: Emulator

@@ -394,6 +394,26 @@ async def test_an_address_that_another_service_shows_is_not_chosen_while_it_is_f
         assert (await site.made(own)).ingress[0].ip == ip
 
 
+async def test_an_address_that_is_another_accounts_by_now_is_shown_no_more_by_who_names_it(
+    emulator: Emulator,
+) -> None:
+    """Somebody has released it by hand, and nodes would lead the other one's clients here."""
+    async with lb_site(emulator) as site:
+        asked: dict[str, Any] = {"load_balancer_ip": "203.0.113.7"}
+        (point,) = (await site.made(site.desired(**asked))).ingress
+        assert point.ip == "203.0.113.7"
+        refused = site.desired(shown=point.ip, load_balancer_ip="203.0.113.99")
+        kept = await site.settled(refused)
+        assert isinstance(kept, Ensured)
+        site.world.release(site.address(point.ip)["id"])
+        site.give(point.ip, account="other")
+        named = site.desired(shown=point.ip, **asked)
+        assert isinstance(await site.ensure(named), Pending)
+        answer = await site.settled(named)
+        assert isinstance(answer, InvalidRequest)
+        assert answer.disowns
+
+
 async def test_an_address_that_two_services_share_goes_with_the_last_one(
     emulator: Emulator,
 ) -> None:

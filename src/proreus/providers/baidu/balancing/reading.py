@@ -11,7 +11,7 @@ from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Verdict, refusal, shown_by_others
-from proreus.kube.objects import KubeObject
+from proreus.kube.objects import KubeObject, vip_addresses
 from proreus.providers.baidu.api import Api, Described
 from proreus.providers.baidu.balancing import documents, owners
 from proreus.providers.baidu.balancing.annotations import PREFIX
@@ -19,6 +19,8 @@ from proreus.providers.baidu.balancing.parts import Balancer, Eip, Observed
 from proreus.providers.baidu.config import BaiduConfig
 
 _IN_USE: Final = "is bound to {holder}, which is not the Service's load balancer"
+_BLB: Final = "BLB"
+"""What a load balancer is called where an address is bound to it."""
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -211,11 +213,15 @@ class Reader:
             return
         whose = owners.eip_owners(found, ref, self._config.cluster_id)
         whose += shown_by_others(ip, ref, self._services.all())
-        if why := refusal(whose, ref, self._config.tenants, (ip,)):
-            raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
-        if holder:
-            why = _IN_USE.format(holder=holder)
-            raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: it {why}")
+        why = refusal(whose, ref, self._config.tenants, (ip,))
+        if why or holder:
+            why = why or f"it {_IN_USE.format(holder=holder)}"
+            error = InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
+            held = {str(one.get(field)) for one in balancers for field in ("address", "publicIp")}
+            # Nodes must not lead a machine's clients to the Service. A list may lack a balancer.
+            is_machines = bool(holder) and str(found.get("instanceType") or _BLB) != _BLB
+            is_left = is_machines and ip in vip_addresses(ref.last_ingress) and ip not in held
+            raise error.disowning() if is_left else error
 
     async def _whole(self, described: Described) -> Balancer:
         """Read a load balancer with its listeners and back ends, once it is there."""

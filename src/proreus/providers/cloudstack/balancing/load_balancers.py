@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import MARK_FINGERPRINT, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
@@ -31,7 +31,13 @@ from proreus.cloudprovider.ports import Key, Ports
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge
 from proreus.cloudprovider.waits import Missed, Working, showing_only
-from proreus.kube.objects import IP_MODE_PROXY, KubeObject, LoadBalancerIngress, Service
+from proreus.kube.objects import (
+    IP_MODE_PROXY,
+    KubeObject,
+    LoadBalancerIngress,
+    Service,
+    vip_addresses,
+)
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import documents, owners
 from proreus.providers.cloudstack.balancing.annotations import ASSOCIATED, Options, read_options
@@ -200,7 +206,12 @@ class CloudStackLoadBalancers:
         return found
 
     async def _ensure(self, lb: LoadBalancer, options: Options) -> EnsureAnswer:
-        case = await self._case(lb, options)
+        try:
+            case = await self._case(lb, options)
+        except InvalidRequest as error:
+            if error.disowns:
+                self._missed.check(lb.ref, is_there=False)
+            raise
         self._missed.check(lb.ref, is_there=_is_there(lb, case.observed))
         record = _Record(lb.ref, case.described, self._commands)
         take = functools.partial(self._commands.take, lb.ref, case.desired.network)
@@ -234,7 +245,12 @@ class CloudStackLoadBalancers:
         if former and network.id not in former:
             check_move(await self._reader.network(min(former)), network)
         desired = desired_balancer(lb, options, place, network, version)
-        observed = await self._reader.observe(lb, rules, network)
+        try:
+            observed = await self._reader.observe(lb, rules, network)
+        except InvalidRequest as error:
+            # Only who has neither rules nor an address is refused the one that is named.
+            is_left = bool(vip_addresses(lb.ref.last_ingress))
+            raise error.disowning() if is_left else error from None
         if observed.address is not None:
             self._check_ports(lb, observed.address, rules)
         return _Case(desired, observed, place, described)
