@@ -269,22 +269,28 @@ async def test_an_address_of_another_namespace_is_refused_while_nothing_holds_it
             assert (await site.made(moving)).ingress[0].ip == kept
 
 
+@pytest.mark.parametrize("is_bound", [True, False])
 @virtual_time
-async def test_an_address_that_somebody_has_bound_to_a_machine_is_shown_no_more_by_who_names_it() -> (
-    None
-):
-    """Its load balancer was deleted by hand, and nodes would lead the machine's clients here."""
+async def test_an_address_that_somebody_else_has_by_now_is_shown_no_more_by_who_names_it(
+    *, is_bound: bool
+) -> None:
+    """Its load balancer was deleted by hand, and nodes would lead the other one's clients here."""
     async with served() as emulator, lb_site(emulator) as site:
         mine, other = emulator.world.add_eip("mine"), emulator.world.add_eip("other")
         (point,) = (await site.made(site.desired(load_balancer_ip=mine))).ingress
         emulator.world.hold(other, site.machines[0])
-        kept = await site.settled(site.desired(load_balancer_ip=other, shown=point.ip))
-        assert isinstance(kept, InvalidRequest)
-        assert not kept.disowns
+        for asked in (other, "203.0.113.9"):
+            kept = await site.settled(site.desired(load_balancer_ip=asked, shown=point.ip))
+            assert isinstance(kept, InvalidRequest)
+            assert not kept.disowns
         emulator.world.balancers.clear()
         emulator.world.let_go(mine)
-        emulator.world.hold(mine, site.machines[0])
+        if is_bound:
+            emulator.world.hold(mine, site.machines[0])
+        else:
+            del emulator.world.eips[mine]
         named = site.desired(load_balancer_ip=mine, shown=mine)
+        assert isinstance(await site.ensure(named), Pending)
         answer = await site.settled(named)
         assert isinstance(answer, InvalidRequest)
         assert answer.disowns

@@ -97,6 +97,7 @@ class BaiduLoadBalancers:
         self._hosts = Recent(machines.by_id)
         self._work = Work(api, self._hosts)
         self._missed = Missed(confirm)
+        self._left = Missed(confirm)
         self._unused = Twice(confirm)
         self._deleted: set[str] = set()
 
@@ -157,7 +158,15 @@ class BaiduLoadBalancers:
 
     async def _ensure(self, lb: LoadBalancer, options: Options) -> EnsureAnswer:
         uid = lb.ref.uid
-        case = await self._case(lb, options)
+        try:
+            case = await self._case(lb, options)
+        except InvalidRequest as error:
+            if error.disowns:
+                # Of wrong credentials, or half a list, nothing is believed.
+                await check_nodes_shown(self._nodes.all(), parsed, self._machines.by_id)
+                self._left.check(lb.ref, is_there=False)
+            raise
+        self._left.check(lb.ref, is_there=True)
         self._work.check_shown(uid, case.observed)
         is_there = case.observed.balancer is not None or bool(case.observed.spare)
         self._missed.check(lb.ref, is_there=is_there)

@@ -203,11 +203,15 @@ class Reader:
         balancers: Iterable[Described],
     ) -> None:
         found = next((one for one in addresses if one.get("eip") == ip), None)
+        held = {str(one.get(field)) for one in balancers for field in ("address", "publicIp")}
+        # Nodes must not lead the clients of whoever has it by now to the Service.
+        is_left = ip in vip_addresses(ref.last_ingress) and ip not in held
         if found is None:
-            raise InvalidRequest(
+            error = InvalidRequest(
                 f"spec.loadBalancerIP: there is no public address {ip} in this region: give one of"
                 " the account's EIPs"
             )
+            raise error.disowning() if is_left else error
         holder = str(found.get("instanceId") or "")
         if holder in {str(one["blbId"]) for one in balancers}:
             return
@@ -217,11 +221,9 @@ class Reader:
         if why or holder:
             why = why or f"it {_IN_USE.format(holder=holder)}"
             error = InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
-            held = {str(one.get(field)) for one in balancers for field in ("address", "publicIp")}
-            # Nodes must not lead a machine's clients to the Service. A list may lack a balancer.
+            # A list may lack the Service's own load balancer.
             is_machines = bool(holder) and str(found.get("instanceType") or _BLB) != _BLB
-            is_left = is_machines and ip in vip_addresses(ref.last_ingress) and ip not in held
-            raise error.disowning() if is_left else error
+            raise error.disowning() if is_left and is_machines else error
 
     async def _whole(self, described: Described) -> Balancer:
         """Read a load balancer with its listeners and back ends, once it is there."""
