@@ -228,6 +228,29 @@ async def test_a_tier_that_is_not_asked_for_any_more_stays_with_its_address(
     assert "addresses" not in lbs.left()
 
 
+async def test_a_reserved_address_that_somebody_has_given_to_others_is_shown_no_more_by_who_names_it(
+    lbs: Balancing,
+) -> None:
+    """The forwarding rule was deleted by hand, and nodes would lead the other one's clients here."""
+    address = "34.10.200.200"
+    keep(lbs, address)
+    assert await lbs.make(load_balancer_ip=address) == address
+    named = lbs.desired(shown(lbs.service(load_balancer_ip=address), address))
+    lbs.gce.fail("compute.forwardingRules.insert", status=500)
+    theirs = {"name": "theirs", "loadBalancingScheme": "EXTERNAL", "IPProtocol": "TCP"}
+    with lbs.gce.world.lock:
+        lbs.gce.world.drop(RULE)
+    free = await lbs.answer(named)
+    assert isinstance(free, CloudError)
+    assert not free.disowns
+    with lbs.gce.world.lock:
+        lbs.gce.world.put(RULE.replace(NAME, "theirs"), {**theirs, "IPAddress": address})
+    taken = await lbs.answer(named)
+    assert isinstance(taken, InvalidRequest)
+    assert "theirs has it" in str(taken)
+    assert taken.disowns
+
+
 SUBSETS = f"{PATIENT}[LoadBalancer]\nsubsetting = true\n"
 NOWHERE = {**INTERNAL, SUBNET_OF: "nowhere"}
 

@@ -124,12 +124,14 @@ def lacks_shown(
     """Tell whether a Service's status shows an address that nothing keeps for it.
 
     Whoever comes next may get it from Google. What the Service names nobody else may name, so that
-    stays until another one shows it.
+    stays until another one shows it, or Google shows who else has it.
     """
-    kept = {one.ip for one in observed.rules()}
+    used = {one.ip for one in observed.rules()}
     held = (one for one in observed.parts.values() if isinstance(one, Address))
-    kept |= {one.address for one in (*held, *observed.reserved.values())}
-    return not (kept | kept_by_name(ref, services)).issuperset(desired.last_addresses)
+    kept = {one.address for one in (*held, *observed.reserved.values())}
+    lost = {one.address for one in observed.reserved.values() if _others(one, desired)}
+    kept = (kept | kept_by_name(ref, services)) - lost
+    return not (used | kept).issuperset(desired.last_addresses)
 
 
 def is_still_free(desired: Desired, reserved: Address | None) -> bool:
