@@ -149,6 +149,26 @@ def test_a_gateway_is_fit_again_once_all_nodes_have_been_asked_again(
     assert found.is_fit is is_fit
 
 
+@pytest.mark.parametrize(
+    ("rounds", "is_fit"),
+    [
+        ([(0, 2)], True),
+        ([(1, 2)], False),
+        ([(1, 2), (0, 2)], True),
+        ([(1, 2), (1, 2), (1, 2), (1, 2)], False),
+        ([(1, 2), (1, 2), (1, 2), (1, 2), (1, 2), (1, 2)], True),
+    ],
+)
+def test_a_gateway_without_addresses_gets_none_before_a_silent_node_has_been_asked_again(
+    rounds: list[tuple[int, int]], *, is_fit: bool
+) -> None:
+    """Its cable was out for a moment: what it knows of nodes is from then."""
+    found = Fitness()
+    for second, (silent, asked) in enumerate(rounds):
+        found = fitness(found, silent, asked, float(second), patience=4.0, is_idle=True)
+    assert found.is_fit is is_fit
+
+
 def test_a_gateway_that_leaves_others_behind_has_its_kernel_answer_no_more() -> None:
     first, test, *flushes = farewell(202, "/tmp/x/others").splitlines()
     assert first == "#!/bin/sh"

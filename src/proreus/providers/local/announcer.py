@@ -97,7 +97,10 @@ class Announcer:
         """
         silent = sum(one is Condition.SILENT for one in answers)
         before, now = self._fitness, asyncio.get_running_loop().time()
-        self._fitness = plan.fitness(before, silent, len(answers), now, self._patience)
+        is_idle = bool(self._wanted) and not self._announced
+        self._fitness = plan.fitness(
+            before, silent, len(answers), now, self._patience, is_idle=is_idle
+        )
         if self._room is not None:
             self._room.weigh(is_fit=self._fitness.is_fit and holds)
 

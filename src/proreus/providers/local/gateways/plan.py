@@ -110,16 +110,19 @@ class Fitness(msgspec.Struct, frozen=True):
     since: float | None = None
 
 
-def fitness(before: Fitness, silent: int, asked: int, now: float, patience: float) -> Fitness:
+def fitness(
+    before: Fitness, silent: int, asked: int, now: float, patience: float, *, is_idle: bool = False
+) -> Fitness:
     """Return whether a gateway is fit after answers to `asked` checks, of which some were silent.
 
     One to which no node answers is not: it is its own network that is broken, or another gateway
     may reach them. It is fit again when all answer, or some have for `patience` seconds, so that
-    all have been asked again: a node that it takes for dead would lose its connections.
+    all have been asked again: a node that it takes for dead would lose its connections. One that
+    announces nothing, such as `is_idle` with its cable out, has to wait so for any silent node.
     """
     if asked and silent == asked:
         return Fitness(is_fit=False)
-    if before.is_fit or not silent:
+    if not silent or (before.is_fit and not is_idle):
         return Fitness()
     since = now if before.since is None else before.since
     return Fitness(is_fit=now - since >= patience, since=since)

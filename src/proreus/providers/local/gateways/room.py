@@ -140,7 +140,7 @@ class Room:
             if is_fit:
                 log.info("This gateway reaches nodes again, so it serves addresses as others do")
             else:
-                log.warning("No node answers this gateway, so it gives up its addresses")
+                log.warning("Nodes do not answer this gateway, so it leaves addresses to others")
             self._keepalived.weigh(0 if is_fit else plan.HANDICAP)
             self._reaches = is_fit
             self._wake.set()
