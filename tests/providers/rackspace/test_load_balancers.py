@@ -594,6 +594,32 @@ async def test_an_address_that_is_left_is_shown_no_more_while_the_next_one_is_no
         assert (await site.made(inside)).ingress != (point,)
 
 
+async def test_an_address_that_is_left_is_shown_no_more_while_another_is_named_in_vain(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired(HTTP))).ingress
+        wrong = site.desired(HTTP, load_balancer_ip="203.0.113.99", shown=[point.ip])
+        refused = await site.ensure(wrong)
+        assert isinstance(refused, InvalidRequest)
+        assert not refused.disowns
+        emulator.clb.by_id.clear()  # by hand
+        answers = [await site.ensure(wrong)]
+        assert isinstance(answers[0], Pending)
+        while isinstance(answers[-1], Pending):
+            assert not answers[-1].withdrawn
+            await asyncio.sleep(0.1)
+            answers.append(await site.ensure(wrong))
+        assert isinstance(answers[-1], InvalidRequest)
+        assert answers[-1].disowns
+    async with served() as other, started(other) as provider:
+        assert provider.load_balancers is not None
+        answer = (await provider.load_balancers.ensure([wrong]))[UID]
+        assert "credentials" in str(answer)
+        assert isinstance(answer, CloudError)
+        assert not answer.disowns
+
+
 async def test_none_is_made_anew_in_another_account(emulator: Emulator) -> None:
     async with lb_site(emulator) as site:
         (point,) = (await site.made(site.desired(HTTP))).ingress

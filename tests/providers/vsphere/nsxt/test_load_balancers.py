@@ -555,6 +555,31 @@ async def test_an_address_that_a_service_names_stays_its_own_while_it_cannot_be_
         assert await site.address(own) == "10.20.30.5"
 
 
+async def test_an_address_that_is_left_is_shown_no_more_while_another_is_named_in_vain(
+    nsxt: Emulator,
+) -> None:
+    known, services = context(), Objects()
+    known.listers = {"services": services}
+    async with lb_site(nsxt, with_=known) as site:
+        address = await site.address(site.desired(HTTP))
+        asked: dict[str, Any] = {"load_balancer_ip": "10.20.30.5"}
+        theirs = site.desired(
+            HTTPS, name="other", uid=OTHER_UID, namespace="bank", shown="10.20.30.5"
+        )
+        services.by_key = {"bank/other": theirs.service}
+        for path in site.paths():
+            nsxt.remove(path)
+        wrong = site.desired(HTTP, shown=address, **asked)
+        answers = [await site.ensure(wrong)]
+        assert isinstance(answers[0], Pending)
+        while isinstance(answers[-1], Pending):
+            assert not answers[-1].withdrawn
+            await asyncio.sleep(0.1)
+            answers.append(await site.ensure(wrong))
+        assert isinstance(answers[-1], InvalidRequest)
+        assert answers[-1].disowns
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_an_address_of_another_namespace_is_given_back_while_its_allocation_is_gone(
     nsxt: Emulator, *, is_late: bool

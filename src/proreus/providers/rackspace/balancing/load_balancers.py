@@ -147,13 +147,8 @@ class RackspaceLoadBalancers:
             return await self._ensure(lb)
 
     async def _ensure(self, lb: LoadBalancer) -> EnsureAnswer:
-        case = await self._case(lb)
-        if lb.ref.last_ingress and not case.observed.existing:
-            # What is in another account would be made anew: the hosts are missing there, too.
-            ids = (id_ for host in lb.hosts if (id_ := parsed(host.provider_id)))
-            await check_shown(ids, self._servers.by_id)
         try:
-            self._missed.check(lb.ref, is_there=bool(case.observed.existing))
+            case = await self._sure_case(lb)
         except Working as working:
             return self._waits.answer(lb.ref.uid, working)
         first = plan(case.desired, case.observed)
@@ -233,6 +228,31 @@ class RackspaceLoadBalancers:
             for one in of_service
         ]
 
+    async def _sure_case(self, lb: LoadBalancer) -> Case:
+        """Return what is desired and observed, if no more is missing than surely is.
+
+        Raises:
+            Working: The load balancer of an address in the status is to be looked for once more.
+        """
+        try:
+            case = await self._case(lb)
+        except InvalidRequest as error:
+            if error.disowns:
+                await self._check_missing(lb)
+            raise
+        if case.observed.existing:
+            self._missed.check(lb.ref, is_there=True)
+        else:
+            await self._check_missing(lb)
+        return case
+
+    async def _check_missing(self, lb: LoadBalancer) -> None:
+        if lb.ref.last_ingress:
+            # What is in another account would be made anew: the hosts are missing there, too.
+            ids = (id_ for host in lb.hosts if (id_ := parsed(host.provider_id)))
+            await check_shown(ids, self._servers.by_id)
+        self._missed.check(lb.ref, is_there=False)
+
     async def _case(self, lb: LoadBalancer) -> Case:
         options = read_options(lb.service.metadata.annotations)
         check(lb, options)
@@ -242,10 +262,11 @@ class RackspaceLoadBalancers:
         observed = await self._balancers.of_service(
             lb.ref, listed, parts, self._made.get(lb.ref.uid, ())
         )
-        if lb.requested_address:
-            shared = await self._named(lb, desired, listed, observed)
-            desired = replace(desired, place=replace(desired.place, shared=shared))
-        check_observed(desired, observed)
+        with showing_only(lb.ref, _held(observed)):
+            if lb.requested_address:
+                shared = await self._named(lb, desired, listed, observed)
+                desired = replace(desired, place=replace(desired.place, shared=shared))
+            check_observed(desired, observed)
         own = {one.id for one in observed.existing}
         strangers = (
             one

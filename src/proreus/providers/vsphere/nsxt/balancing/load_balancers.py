@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import MARK_SERVICE_UID, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
@@ -195,7 +195,12 @@ class NsxtLoadBalancers:
         return found
 
     async def _ensure(self, lb: LoadBalancer) -> Observed:
-        wanted, observed = await self._case(lb)
+        try:
+            wanted, observed = await self._case(lb)
+        except InvalidRequest as error:
+            if error.disowns:
+                self._missed.check(lb.ref, is_there=False)
+            raise
         self._missed.check(lb.ref, is_there=bool(observed.parts))
         take = functools.partial(self._work.take, lb.ref)
         late = [one for one in observed.of(ALLOCATIONS) if one.address and not observed.address]
@@ -219,7 +224,9 @@ class NsxtLoadBalancers:
         pools = {*await self._catalog.pools(), material.pool}
         observed = await self._reader.observe(lb.ref, pools)
         if not (observed.address or observed.of(ALLOCATIONS)):
-            desired.check_requested(lb, self._services.all())
+            services = self._services.all()
+            with showing_only(lb.ref, kept_by_name(lb.ref, services)):
+                desired.check_requested(lb, services)
         wanted = desired.desired_balancer(lb, chosen, material, self._section, str(uuid.uuid4()))
         return wanted, observed
 
