@@ -57,7 +57,8 @@ def test_removal_ends_a_cluster_whose_programs_were_killed(make: Make) -> None:
 
     remove(cluster.settings.name)
 
-    assert not of_namespace(space)
+    # What is killed takes a moment to end.
+    until("the end of all", lambda: not of_namespace(space))
     assert not directory_of(cluster.settings.name).exists()
     assert not groups(cluster.settings.name)
     assert machine() == before
