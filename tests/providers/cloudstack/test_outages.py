@@ -8,7 +8,7 @@ from proreus.cloudprovider.errors import CloudError
 
 from .emulator.refusals import Refusal
 from .emulator.server import Emulator
-from .lb_site import HTTPS, NAME, UID, LBSite, lb_site
+from .lb_site import HTTP, HTTPS, NAME, UID, LBSite, lb_site
 from .site import started
 
 OTHER_UID = "5e000000-0000-4000-8000-0000000000b2"
@@ -151,3 +151,36 @@ async def test_an_address_that_a_slow_job_failed_to_acquire_is_whose_acquires_it
         await site.deleted(desired)
         assert site.allocated() == {asked_for[0]}
         assert not any(site.world.tags.values())
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["changed", "deleted"])
+async def test_a_rule_that_cannot_go_closes_no_port_that_another_service_has_there_by_then(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, *, is_deleted: bool
+) -> None:
+    """CloudStack gives a port away as soon as the deletion of its rule has begun."""
+    async with lb_site(emulator) as site:
+        ip, work = "203.0.113.7", site.world.work
+        site.give(ip)
+        await site.made(site.desired(HTTP, HTTPS, load_balancer_ip=ip))
+        left = site.desired(HTTPS, load_balancer_ip=ip, shown=ip)
+
+        def failing(command: str, effect: Any, **told: Any) -> Any:
+            def refuse() -> None:
+                raise Refusal(530, "Unable to find a running virtual router for the network")
+
+            return work(command, refuse if command == "deleteLoadBalancerRule" else effect, **told)
+
+        monkeypatch.setattr(site.world, "work", failing)
+        leave = site.deleted if is_deleted else site.settled
+        assert isinstance(await leave(left), CloudError)
+        theirs = site.desired(uid=OTHER_UID, namespace="bank", load_balancer_ip=ip)
+        await site.made(theirs)
+        opened = [one for one in site.world.firewall.values() if one["startport"] == 80]
+        assert len(opened) == 1
+        monkeypatch.setattr(site.world, "work", work)
+        await leave(left)
+        assert [one for one in site.world.firewall.values() if one["startport"] == 80] == opened
+        assert set(site.rules()) == {
+            f"{theirs.ref.name}-tcp-80",
+            *(() if is_deleted else (f"{NAME}-tcp-443",)),
+        }

@@ -19,7 +19,7 @@ from proreus.cloudprovider.routes import Holders, Route
 from proreus.cloudprovider.waits import Working
 from proreus.kube.objects import Node
 from proreus.providers.cloudstack.api import Api, Described
-from proreus.providers.cloudstack.balancing.plan import REVOKED
+from proreus.providers.cloudstack.balancing.parts import REVOKED
 from proreus.providers.cloudstack.errors import is_removed
 from proreus.providers.cloudstack.works import Works
 

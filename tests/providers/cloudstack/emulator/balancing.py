@@ -96,6 +96,8 @@ def _create_rule(world: World, parameters: Parameters) -> Json:
     lb_protocol = _protocol(parameters.get("protocol", "tcp"))
     port = _port(parameters["publicport"])
     for one in world.rules.values():
+        if one["state"] == "Revoke":  # CloudStack's `detectRulesConflict` passes over these
+            continue
         taken = one["publicipid"], _transport(one["protocol"]), one["publicport"]
         if taken == (ip["id"], _transport(lb_protocol), str(port)):
             raise Refusal(

@@ -54,7 +54,7 @@ from proreus.providers.cloudstack.balancing.desired import (
 )
 from proreus.providers.cloudstack.balancing.elsewhere import check_elsewhere
 from proreus.providers.cloudstack.balancing.parts import Address, Desired, Observed, Rule
-from proreus.providers.cloudstack.balancing.plan import REVOKED, deletion, plan
+from proreus.providers.cloudstack.balancing.plan import deletion, plan
 from proreus.providers.cloudstack.balancing.preview import after, part_changes
 from proreus.providers.cloudstack.balancing.reading import Reader
 from proreus.providers.cloudstack.config import CloudStackConfig
@@ -311,7 +311,7 @@ class CloudStackLoadBalancers:
 
 def _ports(rules: Iterable[Rule]) -> Iterator[tuple[str, Key]]:
     """Return the ports of addresses that rules have, by the ids of these."""
-    there = (one for one in rules if one.address and one.state != REVOKED)
+    there = (one for one in rules if one.address and not one.is_going)
     return ((one.address, (one.key[0].upper(), one.port)) for one in there)
 
 

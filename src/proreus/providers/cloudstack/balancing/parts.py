@@ -8,6 +8,8 @@ import msgspec
 Key = tuple[str, int]
 """Transport and port: what no two rules of an address share."""
 UDP: Final = "udp"
+REVOKED: Final = "Revoke"
+"""The state of what CloudStack deletes, or could not delete."""
 
 
 def transport_of(protocol: str) -> str:
@@ -67,6 +69,11 @@ class Rule(msgspec.Struct, frozen=True):
     def key(self) -> Key:
         """The transport and the port."""
         return transport_of(self.protocol), self.port
+
+    @property
+    def is_going(self) -> bool:
+        """Whether its deletion has begun: CloudStack gives its port to whoever asks for it."""
+        return self.state == REVOKED
 
 
 class Opening(msgspec.Struct, frozen=True):

@@ -6,7 +6,8 @@ is then.
 * An address that is to be acquired is claimed first, by a tag on the network: so one that was
   acquired by a process which ended before it could mark it is known to be the Service's.
 * What is not desired goes before what is missing comes, since a port of an address has one rule.
-  A rule is closed before it goes: while it is there it proves whose its firewall rule is.
+  A rule is closed before it goes: while it is there it proves whose its firewall rule is. One whose
+  deletion has begun proves nothing: another Service may have its port.
 * What CloudStack cannot change is made anew: another node port, and sources before 4.22.
 * A stickiness policy with another time is made anew, too; the algorithm serves meanwhile.
 * A changed list of sources is opened before the old one is closed, unless they overlap, which
@@ -158,8 +159,6 @@ Step = (
     | Close
 )
 
-REVOKED = "Revoke"
-
 
 def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
     """Return the next steps; none if all is as desired."""
@@ -198,9 +197,7 @@ def deletion(observed: Observed, network: str) -> tuple[Step, ...]:
     if closed:
         return closed
     if observed.rules:
-        return tuple(
-            Wait(one.id) if one.state == REVOKED else DropRule(one.id) for one in observed.rules
-        )
+        return tuple(Wait(one.id) if one.is_going else DropRule(one.id) for one in observed.rules)
     last = (address,) if address is not None and address.is_ours else ()
     gone = tuple(_departure(one) for one in (*observed.spare, *last))
     if gone:
@@ -223,7 +220,7 @@ def _departure(address: Address) -> Step:
 def _can_stay(rule: Rule, desired: Desired, address: Address) -> bool:
     """Tell whether a rule can be as desired without being made anew."""
     wanted = {one.key: one for one in desired.rules}.get(rule.key)
-    if wanted is None or rule.state == REVOKED:
+    if wanted is None or rule.is_going:
         return False
     there = rule.address, rule.network, rule.node_port
     if there != (address.id, desired.network.id, wanted.node_port):
@@ -241,14 +238,15 @@ def _farewell(
     needed = {one.key for one in desired.rules}
     keys = {one.key for one in surplus} - needed
     # The openings are those of the address that stays, which other Services may share.
-    here = {one.key for one in surplus if one.address == address.id} - needed
+    rules = (one for one in surplus if one.address == address.id and not one.is_going)
+    here = {one.key for one in rules} - needed
     closed = (
         *(Close(one.id, in_acl=False) for one in observed.openings if one.key in here),
         *(Close(one.id, in_acl=True) for one in observed.items if one.key in keys and one.is_ours),
     )
     if closed:
         return closed
-    return tuple(Wait(one.id) if one.state == REVOKED else DropRule(one.id) for one in surplus)
+    return tuple(Wait(one.id) if one.is_going else DropRule(one.id) for one in surplus)
 
 
 def _marks(address: Address, observed: Observed) -> Iterator[Step]:

@@ -126,7 +126,7 @@ class Reader:
         if claim and network:
             for claimed in await self._claimed(ref, claim, network):
                 own.setdefault(id_of(claimed), claimed)
-        keys = {(one.address, one.key) for one in rules}
+        keys = {(one.address, one.key) for one in rules if not one.is_going}
         openings = [
             (address, one)
             for address in sorted({one.address for one in rules})
