@@ -1,5 +1,6 @@
 """What has names as ours have and is not ours, and what a load balancer had in another form."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, LoadBalancer
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.gce.balancing.annotations import EXTERNAL_ELSEWHERE, RBS, TYPE
+from proreus.testing import objects
 
 from .cloud.server import Gce
-from .cloud.world import PROJECT, REGION, ZONES
+from .cloud.world import PROJECT, REGION, SUBNET, ZONES
 from .lb_site import Balancing, balancing, lbs
 from .site import PATIENT
 from .test_subsets import LOCAL, OWN, RULE, SECTIONS, SUBNETWORK, attached, with_pods
@@ -68,6 +70,32 @@ async def test_a_shared_firewall_rule_keeps_the_tags_of_nodes_in_another_cloud(g
         await east.make(annotations=INTERNAL, **FORMER)
         (name,) = (one for one in gce.names("firewalls") if one.endswith("-node-hc"))
         assert gce.one("firewalls", name)["targetTags"] == ["east", "west"]
+
+
+@pytest.mark.parametrize("form", [{}, {"annotations": INTERNAL}], ids=["pool", "internal"])
+async def test_a_shared_firewall_rule_outlives_the_last_service_of_another_cloud(
+    gce: Gce, form: dict[str, Any]
+) -> None:
+    """Health checks and firewall rules are of no region: clouds in two regions share them."""
+    async with (
+        balancing(gce, "node-tags = node") as here,
+        balancing(gce, f"node-tags = node\nlocal-zone = {ELSEWHERE}") as there,
+    ):
+        gce.run("eu-1", zone=ELSEWHERE)
+        subnetwork = {**gce.world.objects[SUBNET], "ipCidrRange": "10.132.0.0/20"}
+        gce.world.put(SUBNET.replace(REGION, ELSEWHERE.removesuffix("-b")), subnetwork)
+        there.nodes = [objects.node("eu-1", f"gce://{PROJECT}/{ELSEWHERE}/eu-1")]
+        await here.make(**form)
+        (name,) = (one for one in gce.names("firewalls") if "-node-" in one)
+        gce.world.latency = 0.5  # the health check goes before its firewall rule
+
+        async def begin() -> None:
+            while gce.names("httpHealthChecks") or gce.names("healthChecks"):
+                await asyncio.sleep(0.01)
+            await there.make(**form, **FORMER)
+
+        await asyncio.gather(here.delete(), begin())
+        assert name in gce.names("firewalls")
 
 
 async def test_an_address_that_another_cluster_holds_for_a_moment_is_refused(

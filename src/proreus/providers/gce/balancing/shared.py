@@ -15,7 +15,7 @@ from proreus.providers.gce.balancing.observe import Observer
 from proreus.providers.gce.balancing.parts import IPV4, IPV6, UNSPECIFIED, Form, Kind
 from proreus.providers.gce.balancing.steps import Observed
 from proreus.providers.gce.balancing.subsets.names import SubsetNames
-from proreus.providers.gce.balancing.sweeping import Sweeps
+from proreus.providers.gce.balancing.sweeping import sweeps_of
 from proreus.providers.gce.identity import ClusterId
 from proreus.providers.gce.place import Place
 
@@ -24,7 +24,7 @@ class SharedParts:
     """The shared parts of a cluster's load balancers.
 
     Attributes:
-        sweeps: The count of deletions of shared parts.
+        sweeps: The count of deletions of shared parts, by all clouds in the project.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class SharedParts:
         keeps_groups: bool,
     ) -> None:
         """Keep the client of Google; `keeps_groups`: another controller has the instance groups."""
-        self.sweeps = Sweeps()
+        self.sweeps = sweeps_of(place.project)
         self._api = api
         self._place = place
         self._observer = observer

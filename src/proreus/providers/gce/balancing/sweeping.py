@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
+from weakref import WeakValueDictionary
 
 
 class Sweeps:
@@ -36,3 +38,16 @@ class Sweeps:
             self._running -= 1
             if not self._running:
                 self._idle.set()
+
+
+_KNOWN: Final[WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], Sweeps]] = (
+    WeakValueDictionary()
+)
+
+
+def sweeps_of(project: str) -> Sweeps:
+    """Return the count of a project, which all clouds of this process in the project share.
+
+    Health checks and firewall rules are of no region: clouds in two regions have the same ones.
+    """
+    return _KNOWN.setdefault((asyncio.get_running_loop(), project), Sweeps())
