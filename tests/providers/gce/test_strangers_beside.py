@@ -72,6 +72,22 @@ async def test_a_shared_firewall_rule_keeps_the_tags_of_nodes_in_another_cloud(g
         assert gce.one("firewalls", name)["targetTags"] == ["east", "west"]
 
 
+async def test_two_clouds_that_change_a_shared_firewall_rule_at_once_both_get_their_tags(
+    gce: Gce,
+) -> None:
+    """Such as after another `node-tags` in both cloud-configs; Google takes the last list."""
+    async with (
+        balancing(gce, "node-tags = former") as former,
+        balancing(gce, "node-tags = west") as west,
+        balancing(gce, "node-tags = east") as east,
+    ):
+        await former.make()
+        (name,) = (one for one in gce.names("firewalls") if "-node-" in one)
+        gce.world.latency = 0.2
+        await asyncio.gather(west.make(), east.make(**FORMER))
+        assert gce.one("firewalls", name)["targetTags"] == ["east", "former", "west"]
+
+
 @pytest.mark.parametrize("form", [{}, {"annotations": INTERNAL}], ids=["pool", "internal"])
 async def test_a_shared_firewall_rule_outlives_the_last_service_of_another_cloud(
     gce: Gce, form: dict[str, Any]

@@ -8,8 +8,17 @@ import msgspec
 from proreus.cloudprovider.lookups import all_but_refused
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.gce.api import Api
+from proreus.providers.gce.balancing.firewalls import with_tags
 from proreus.providers.gce.balancing.observe import Observer
-from proreus.providers.gce.balancing.parts import Endpoints, Group, Kind, Part, Pool, Rule
+from proreus.providers.gce.balancing.parts import (
+    Endpoints,
+    Firewall,
+    Group,
+    Kind,
+    Part,
+    Pool,
+    Rule,
+)
 from proreus.providers.gce.balancing.steps import (
     Change,
     Delete,
@@ -20,6 +29,7 @@ from proreus.providers.gce.balancing.steps import (
     Step,
     hosts,
 )
+from proreus.providers.gce.balancing.sweeping import sweeps_of
 from proreus.providers.gce.names import Machine, instance_path, machine_in
 from proreus.providers.gce.place import Place
 
@@ -32,6 +42,7 @@ class Applier:
         self._api = api
         self._place = place
         self._observer = observer
+        self._sweeps = sweeps_of(place.project)
 
     async def take(self, step: Step, group: str = "") -> Effect:
         """Take one step; return how it changes what was observed.
@@ -46,8 +57,8 @@ class Applier:
         match step.call:
             case Insert(kind, part):
                 return await self._insert(kind, part, group, step.after)
-            case Change(kind, part):
-                await self._change(kind, part)
+            case Change() as call:
+                await self._change(call)
             case Delete(kind, name):
                 resource, zone = (group, name) if kind is Kind.ENDPOINTS else (name, "")
                 path = self._observer.path(kind, resource, zone)
@@ -82,7 +93,17 @@ class Applier:
             return lambda observed: observed.with_part((kind, part.name), made)
         return after
 
-    async def _change(self, kind: Kind, part: Part) -> None:
+    async def _change(self, call: Change) -> None:
+        kind, part = call.kind, call.part
+        if call.is_shared and isinstance(part, Firewall):
+            # Google takes the last list of tags, whatever it was made from.
+            async with self._sweeps.turn:
+                there = await self._observer.find(kind, part.name)
+                await self._write(kind, with_tags(part, there))
+        else:
+            await self._write(kind, part)
+
+    async def _write(self, kind: Kind, part: Part) -> None:
         path = self._observer.path(kind, part.name)
         if kind is Kind.FIREWALL:
             # A patch leaves what others have set, such as a priority; lists are told in full.

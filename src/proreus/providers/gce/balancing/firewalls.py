@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
+
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.gce.balancing import naming
-from proreus.providers.gce.balancing.parts import IPV4, IPV6, Allowed, Firewall, Form
+from proreus.providers.gce.balancing.parts import IPV4, IPV6, Allowed, Firewall, Form, Part
 from proreus.providers.gce.balancing.rules import ports_of, rule_name
 
 CHECK_RANGES: Final = ("130.211.0.0/22", "35.191.0.0/16", "209.85.152.0/22", "209.85.204.0/22")
@@ -60,6 +62,16 @@ def for_checks(
         )
         for family, name in (names.items() if tags else ())
     }
+
+
+def with_tags(firewall: Firewall, there: Part | None) -> Firewall:
+    """Return a shared firewall rule with the tags that it has: nodes of other clouds may need them.
+
+    It lets nobody through but Google's health checks.
+    """
+    known = there.target_tags if isinstance(there, Firewall) else ()
+    tags = tuple(sorted({*firewall.target_tags, *known}))
+    return msgspec.structs.replace(firewall, target_tags=tags)
 
 
 def port_ranges(ports: Iterable[int]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.addresses import held, is_useless, keeps_address
 from proreus.providers.gce.balancing.annotations import Options
 from proreus.providers.gce.balancing.desired import Desired
+from proreus.providers.gce.balancing.firewalls import with_tags
 from proreus.providers.gce.balancing.hosts import instance_urls
 from proreus.providers.gce.balancing.members import endpoint_steps, member_steps, with_groups
 from proreus.providers.gce.balancing.parts import (
@@ -150,28 +151,19 @@ def _checks(desired: Desired, observed: Observed) -> Iterator[Step]:
     for family, firewall in desired.check_firewalls.items():
         is_first = family == desired.rules[0].family
         if desired.shares_check:
-            yield from _part(Kind.FIREWALL, _with_tags(firewall, observed), observed)
+            there = observed.parts.get((Kind.FIREWALL, firewall.name))
+            whole = with_tags(firewall, there)
+            yield from _part(Kind.FIREWALL, whole, observed, is_shared=True)
         elif is_first and not desired.has_own_external_check:
             yield from _part(Kind.FIREWALL, firewall, observed)
 
 
-def _with_tags(firewall: Firewall, observed: Observed) -> Firewall:
-    """Return a shared firewall rule with the tags that it has: nodes of other clouds may need them.
-
-    It lets nobody through but Google's health checks.
-    """
-    there = observed.parts.get((Kind.FIREWALL, firewall.name))
-    known = there.target_tags if isinstance(there, Firewall) else ()
-    tags = tuple(sorted({*firewall.target_tags, *known}))
-    return msgspec.structs.replace(firewall, target_tags=tags)
-
-
-def _part(kind: Kind, part: Part, observed: Observed) -> Iterator[Step]:
+def _part(kind: Kind, part: Part, observed: Observed, *, is_shared: bool = False) -> Iterator[Step]:
     there = observed.parts.get((kind, part.name))
     if there is None:
         yield insert(kind, part)
     elif fields := differing(part, there):
-        yield change(kind, merged(part, there), fields)
+        yield change(kind, merged(part, there), fields, is_shared=is_shared)
 
 
 def _pool(desired: Desired, want: Pool, observed: Observed, place: Place) -> Iterator[Step]:

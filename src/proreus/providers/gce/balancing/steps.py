@@ -89,10 +89,11 @@ class Insert(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The call that changes a part."""
+    """The call that changes a part; what others have put into one that `is_shared` stays."""
 
     kind: Kind
     part: Part
+    is_shared: bool = False
 
 
 class Delete(msgspec.Struct, frozen=True):
@@ -135,10 +136,10 @@ def insert(kind: Kind, part: Part) -> Step:
     return PlannedCall(Insert(kind, part), _with(kind, part.name, made), (line,))
 
 
-def change(kind: Kind, part: Part, fields: tuple[str, ...]) -> Step:
+def change(kind: Kind, part: Part, fields: tuple[str, ...], *, is_shared: bool = False) -> Step:
     """Return the step to change a part; `fields` are those that differ."""
     line = PartChange("change", _title(kind, part.name), ", ".join(fields))
-    return PlannedCall(Change(kind, part), _with(kind, part.name, part), (line,))
+    return PlannedCall(Change(kind, part, is_shared), _with(kind, part.name, part), (line,))
 
 
 def delete(kind: Kind, name: str) -> Step:

@@ -12,10 +12,14 @@ class Sweeps:
 
     Whoever makes a load balancer looks at the count before and after: if it differs, what was
     observed may be gone since, such as the firewall rule for a health check that was made anew.
+
+    Attributes:
+        turn: The lock that is held while a shared part is read and changed.
     """
 
     def __init__(self) -> None:
         """Begin with no deletion."""
+        self.turn = asyncio.Lock()
         self._count = 0
         self._running = 0
         self._idle = asyncio.Event()
