@@ -170,6 +170,11 @@ class Done(msgspec.Struct, frozen=True):
     found: bool = True
 
 
+def withdraws(answer: Pending | CloudError) -> bool:
+    """Tell whether an answer takes the address out of the Service's status."""
+    return answer.withdrawn if isinstance(answer, Pending) else answer.disowns
+
+
 EnsureAnswer = Ensured | Pending | CloudError
 DeleteAnswer = Done | Pending | CloudError
 

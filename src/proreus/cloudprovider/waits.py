@@ -9,11 +9,12 @@ waits.done(lb.ref.uid)
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
+from proreus.cloudprovider.steps import nothing
 from proreus.kube.objects import vip_addresses
 
 
@@ -158,6 +159,27 @@ class Missed:
                 "the cloud does not show the load balancer whose address the Service has: it is"
                 " looked for once more before it counts as gone"
             )
+
+    @asynccontextmanager
+    async def doubting(
+        self, ref: LoadBalancerRef, look: Callable[[], Awaitable[None]] = nothing
+    ) -> AsyncIterator[None]:
+        """Let a refusal withdraw an address only if the load balancer is surely missing.
+
+        Args:
+            ref: The Service.
+            look: Raises if what shows nothing may be another account, or half a list.
+
+        Raises:
+            Working: The load balancer has not been missing for long enough.
+        """
+        try:
+            yield
+        except InvalidRequest as error:
+            if error.disowns:
+                await look()
+                self.check(ref, is_there=False)
+            raise
 
     def is_gone(self, ref: LoadBalancerRef) -> bool:
         """Tell whether a Service's load balancer was surely missing when it was looked for last."""

@@ -26,6 +26,7 @@ from proreus.cloudprovider.load_balancers import (
     Ensured,
     LoadBalancerRef,
     Pending,
+    withdraws,
 )
 from proreus.controllers.events import PlannedEvent, scrub
 from proreus.controllers.service.conditions import (
@@ -212,7 +213,6 @@ def _still_there(
     patch fails, it stays.
     """
     reason, text = _delete_progress(answer)
-    is_withdrawn = answer.withdrawn if isinstance(answer, Pending) else answer.disowns
     has_ingress = service.status.load_balancer.ingress and not is_of_others(service, classes)
     event = PlannedEvent("Warning", "DeleteLoadBalancerFailed", text)
     return msgspec.structs.replace(
@@ -220,7 +220,7 @@ def _still_there(
         status=_status(
             service,
             condition=condition_to_write(service, ConditionState("False", reason, text), now),
-            ingress=() if is_withdrawn and has_ingress else None,
+            ingress=() if withdraws(answer) and has_ingress else None,
         ),
         events=(event,) if change.error is not None else (),
     )

@@ -18,6 +18,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancer,
     LoadBalancerRef,
     Pending,
+    withdraws,
 )
 from proreus.cloudprovider.ports import Key, ports_of
 from proreus.controllers.service.conditions import (
@@ -237,8 +238,7 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
             memory, last=fingerprint(verb.desired), written={}, condition=ELSEWHERE
         )
     if not isinstance(answer, Ensured):
-        is_withdrawn = answer.withdrawn if isinstance(answer, Pending) else answer.disowns
-        return _withdrawn(memory) if is_withdrawn else memory
+        return _withdrawn(memory) if withdraws(answer) else memory
     written = dict(answer.annotations)
     if isinstance(verb, UpdateHosts):
         written = {**memory.written, **written}

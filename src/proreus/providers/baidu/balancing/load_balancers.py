@@ -158,14 +158,8 @@ class BaiduLoadBalancers:
 
     async def _ensure(self, lb: LoadBalancer, options: Options) -> EnsureAnswer:
         uid = lb.ref.uid
-        try:
+        async with self._left.doubting(lb.ref, self._check_account):
             case = await self._case(lb, options)
-        except InvalidRequest as error:
-            if error.disowns:
-                # Of wrong credentials, or half a list, nothing is believed.
-                await check_nodes_shown(self._nodes.all(), parsed, self._machines.by_id)
-                self._left.check(lb.ref, is_there=False)
-            raise
         self._left.check(lb.ref, is_there=True)
         self._work.check_shown(uid, case.observed)
         is_there = case.observed.balancer is not None or bool(case.observed.spare)
@@ -190,6 +184,9 @@ class BaiduLoadBalancers:
         await record.keep(f"{made_from}.{shown}", functools.partial(self._write, uid, balancer))
         self._work.done(uid)
         return answer
+
+    async def _check_account(self) -> None:
+        await check_nodes_shown(self._nodes.all(), parsed, self._machines.by_id)
 
     async def _case(self, lb: LoadBalancer, options: Options) -> _Case:
         check(lb, options)
@@ -258,7 +255,7 @@ class BaiduLoadBalancers:
         if next_steps(observed):
             self._deleted.add(uid)
         elif ref.last_ingress and uid not in self._deleted:
-            await check_nodes_shown(self._nodes.all(), parsed, self._machines.by_id)
+            await self._check_account()
         await converge(observed, next_steps, functools.partial(self._work.take, uid))
         was_there = uid in self._deleted
         self._deleted.discard(uid)

@@ -206,12 +206,8 @@ class CloudStackLoadBalancers:
         return found
 
     async def _ensure(self, lb: LoadBalancer, options: Options) -> EnsureAnswer:
-        try:
+        async with self._missed.doubting(lb.ref):
             case = await self._case(lb, options)
-        except InvalidRequest as error:
-            if error.disowns:
-                self._missed.check(lb.ref, is_there=False)
-            raise
         self._missed.check(lb.ref, is_there=_is_there(lb, case.observed))
         record = _Record(lb.ref, case.described, self._commands)
         take = functools.partial(self._commands.take, lb.ref, case.desired.network)

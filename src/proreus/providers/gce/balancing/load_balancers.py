@@ -295,8 +295,7 @@ class GCELoadBalancers:
         try:
             return await self._removal.of_service(ref)
         except CloudError as error:
-            is_shown, lacks = bool(ref.last_ingress), self._removal.lacks_rules
-            is_left = is_shown and await attempt(lacks, ref) is True
+            is_left = await attempt(self._removal.has_left, ref) is True
             if isinstance(error, RetryAfter):
                 return Pending(error.after, str(error), withdrawn=is_left)
             if is_left:

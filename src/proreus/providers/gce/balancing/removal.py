@@ -56,12 +56,14 @@ class Removal:
         kept = _KEPT if is_theirs else ()
         return Done(found=await self.whole(ref, kept, None if is_theirs else rule))
 
-    async def lacks_rules(self, ref: LoadBalancerRef) -> bool:
-        """Tell whether a Service has no forwarding rule, which has its address.
+    async def has_left(self, ref: LoadBalancerRef) -> bool:
+        """Tell whether a Service shows an address without a forwarding rule that has it.
 
         Raises:
             CloudError: Google gives no usable answer.
         """
+        if not ref.last_ingress:
+            return False
         every = (
             await self._observer.everything(ref.name),
             await self._observer.subset(names_of(ref)),

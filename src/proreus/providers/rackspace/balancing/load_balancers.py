@@ -7,6 +7,7 @@ balancer to work for some seconds, in which it takes no other: that is answered 
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -234,24 +235,20 @@ class RackspaceLoadBalancers:
         Raises:
             Working: The load balancer of an address in the status is to be looked for once more.
         """
-        try:
+        look = partial(self._check_account, lb)
+        async with self._missed.doubting(lb.ref, look):
             case = await self._case(lb)
-        except InvalidRequest as error:
-            if error.disowns:
-                await self._check_missing(lb)
-            raise
-        if case.observed.existing:
-            self._missed.check(lb.ref, is_there=True)
-        else:
-            await self._check_missing(lb)
+        is_there = bool(case.observed.existing)
+        if not is_there:
+            await look()
+        self._missed.check(lb.ref, is_there=is_there)
         return case
 
-    async def _check_missing(self, lb: LoadBalancer) -> None:
+    async def _check_account(self, lb: LoadBalancer) -> None:
         if lb.ref.last_ingress:
             # What is in another account would be made anew: the hosts are missing there, too.
             ids = (id_ for host in lb.hosts if (id_ := parsed(host.provider_id)))
             await check_shown(ids, self._servers.by_id)
-        self._missed.check(lb.ref, is_there=False)
 
     async def _case(self, lb: LoadBalancer) -> Case:
         options = read_options(lb.service.metadata.annotations)

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import MARK_SERVICE_UID, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
@@ -195,12 +195,8 @@ class NsxtLoadBalancers:
         return found
 
     async def _ensure(self, lb: LoadBalancer) -> Observed:
-        try:
+        async with self._missed.doubting(lb.ref):
             wanted, observed = await self._case(lb)
-        except InvalidRequest as error:
-            if error.disowns:
-                self._missed.check(lb.ref, is_there=False)
-            raise
         self._missed.check(lb.ref, is_there=bool(observed.parts))
         take = functools.partial(self._work.take, lb.ref)
         late = [one for one in observed.of(ALLOCATIONS) if one.address and not observed.address]
