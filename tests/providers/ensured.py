@@ -41,6 +41,14 @@ class Balancing:
             await self.wait(answer)
         return answer
 
+    async def answers(self, desired: LoadBalancer) -> list[Any]:
+        """All answers until it is pending no more, in a cloud that goes on by itself."""
+        found = [await self.ensure(desired)]
+        while isinstance(found[-1], Pending):
+            await asyncio.sleep(0.1)
+            found.append(await self.ensure(desired))
+        return found
+
     async def made(self, desired: LoadBalancer) -> Ensured:
         """Ensured, once the cloud has done all."""
         answer = await self.settled(desired)
