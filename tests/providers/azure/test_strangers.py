@@ -379,6 +379,95 @@ async def test_an_address_that_is_given_up_is_shown_no_more_though_what_follows_
         assert await ensure(provider, nodes, theirs) == {"web-2": [address]}
 
 
+def _lose_frontend(azure: Emulator, *left: str) -> None:
+    """Let somebody delete a Service's frontends by hand, but for those with these addresses."""
+    found = azure.store.of[network("loadBalancers", "kubernetes-internal").lower()]["properties"]
+    gone = [
+        one
+        for one in found["frontendIPConfigurations"]
+        if one["name"].startswith(name_of(service().metadata.uid))
+        and one["properties"]["privateIPAddress"] not in left
+    ]
+    ids = {one["id"].lower() for one in gone}
+    found["frontendIPConfigurations"] = [
+        one for one in found["frontendIPConfigurations"] if one not in gone
+    ]
+    found["loadBalancingRules"] = [
+        one
+        for one in found["loadBalancingRules"]
+        if one["properties"]["frontendIPConfiguration"]["id"].lower() not in ids
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "named", "is_shown", "disowns"),
+    [
+        ("SubnetIsFull", False, False, True),
+        ("SubnetIsFull", True, False, False),
+        ("SubnetIsFull", True, True, True),
+        ("PrivateIPAddressIsAllocated", True, False, True),
+    ],
+)
+async def test_an_address_of_no_frontend_is_shown_no_more_while_none_can_be_made(
+    azure: Emulator, code: str, *, named: bool, is_shown: bool, disowns: bool
+) -> None:
+    """Azure may give it to a machine; one that is named stays until somebody else has it."""
+    inner = {"azure-load-balancer-internal": "true"}
+    more = {"azure-load-balancer-ipv4": "10.0.0.77"} if named else {}
+    nodes, services, known = machines(azure), Objects(), context()
+    known.listers = {**known.listers, "services": services}
+    async with started(azure, known) as provider:
+        first, other = service(annotations={**inner, **more}), service(2, inner)
+        (address,) = (await ensure(provider, nodes, first, other))["web-1"]
+        first = service(annotations={**inner, **more}, ingress=[address])
+        theirs = service(3, inner, namespace="bank", ingress=[address])
+        services.by_key = {"shop/web-1": first, "shop/web-2": other}
+        if is_shown:
+            services.by_key["bank/web-3"] = theirs
+        _lose_frontend(azure)
+        azure.faults.append(Fault("PUT", "loadBalancers", status=400, code=code))
+        refused = (await answers(provider, nodes, first))["web-1"]
+        assert isinstance(refused, CloudError)
+        assert refused.disowns == disowns
+
+
+async def test_an_address_stays_whose_frontend_may_be_in_a_load_balancer_of_another_name(
+    azure: Emulator,
+) -> None:
+    """A new cloud-config may name another one, and clients come through the former one still."""
+    inner = {"azure-load-balancer-internal": "true"}
+    nodes = machines(azure)
+    async with started(azure) as provider:
+        (address,) = (await ensure(provider, nodes, service(annotations=inner)))["web-1"]
+    async with started(azure, load_balancer_name="renamed") as provider:
+        await ensure(provider, nodes, service(2, inner))
+        azure.faults.append(Fault("PUT", "loadBalancers", status=400, code="SubnetIsFull"))
+        moved = service(annotations=inner, ingress=[address])
+        refused = (await answers(provider, nodes, moved))["web-1"]
+        assert isinstance(refused, CloudError)
+        assert not refused.disowns
+
+
+async def test_a_named_address_stays_though_its_frontend_of_one_family_is_gone(
+    azure: Emulator,
+) -> None:
+    """The other family is no sign that the Service has left it."""
+    nodes, services, known = machines(azure), Objects(), context()
+    known.listers = {**known.listers, "services": services}
+    inner = {"azure-load-balancer-internal": "true", "azure-load-balancer-ipv4": "10.0.0.77"}
+    families = ("IPv4", "IPv6")
+    async with started(azure, known) as provider:
+        first = service(annotations=inner, ip_families=families)
+        shown = (await ensure(provider, nodes, first))["web-1"]
+        first = service(annotations=inner, ip_families=families, ingress=shown)
+        services.by_key = {"shop/web-1": first}
+        _lose_frontend(azure, *(one for one in shown if ":" in one))
+        azure.faults.append(Fault("PUT", "loadBalancers", status=400, code="SubnetIsFull"))
+        refused = (await answers(provider, nodes, first))["web-1"]
+        assert isinstance(refused, CloudError)
+        assert not refused.disowns
+
+
 async def test_an_internal_address_that_outlives_its_service_is_its_users_still(
     azure: Emulator,
 ) -> None:

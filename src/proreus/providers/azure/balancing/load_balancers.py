@@ -42,7 +42,6 @@ from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.desired import is_of
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.identities import Identities
-from proreus.providers.azure.balancing.index import index
 from proreus.providers.azure.balancing.neighbours import Neighbours
 from proreus.providers.azure.balancing.observation import Observer
 from proreus.providers.azure.balancing.parts import Job, Scene, State
@@ -60,6 +59,8 @@ MOST_TRIES: Final = 4
 """How often a pass observes again when somebody else has changed something meanwhile."""
 _LATER: Final = 5.0
 _STALE: Final = frozenset({Reason.CONFLICT, Reason.PRECONDITION_FAILED})
+_TAKEN: Final = frozenset({"PrivateIPAddressInUse", "PrivateIPAddressIsAllocated"})
+"""Azure's words for a private address that somebody else has."""
 
 Answer = TypeVar("Answer")
 
@@ -74,6 +75,7 @@ class AzureLoadBalancers:
         self._presence = Presence(confirm)
         self._neighbours = Neighbours(arm)
         self._identities = Identities(arm)
+        self._had: dict[str, frozenset[str]] = {}
         self._left: dict[str, frozenset[str]] = {}
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
@@ -114,12 +116,14 @@ class AzureLoadBalancers:
             return
         scene = self._scene(failed[0].ref.cluster, failed)
         state = await attempt(Observer(self._arm, scene).observe, failed)
-        if isinstance(state, CloudError):
+        if isinstance(state, CloudError) or self._presence.doubted(state, scene, _now()):
             return
-        known = index(state)
         for job in failed:
-            if left := left_by(job, known):
-                errors[job.ref.uid].disowns = True
+            error = errors[job.ref.uid]
+            is_taken = isinstance(error, Refused) and error.code in _TAKEN
+            had = self._had.get(job.ref.uid, frozenset())
+            if left := left_by(job, state, scene, had, is_taken=is_taken):
+                error.disowns = True
                 # What lets clients in to them is still to be closed.
                 self._left[job.ref.uid] = job.left | left
 
@@ -249,7 +253,7 @@ class AzureLoadBalancers:
         state = await Observer(self._arm, scene).observe(jobs)
         _check_owner(state, jobs[0].ref)
         self._neighbours.check(jobs, state, scene)
-        self._presence.check(state, scene, asyncio.get_running_loop().time())
+        self._presence.check(state, scene, _now())
         self._neighbours.note(jobs)
         state = await self._converged(jobs, state, scene, work)
         jobs = placed(jobs, state, scene)
@@ -262,6 +266,7 @@ class AzureLoadBalancers:
                 continue
             points = tuple(LoadBalancerIngress(ip=ip) for ip in (*found, *job.options.additional))
             answers[job.ref.uid] = Ensured(points, _rejected(job.lb, state))
+            self._had[job.ref.uid] = frozenset(found)
             self._left.pop(job.ref.uid, None)
         return answers
 
@@ -276,6 +281,7 @@ class AzureLoadBalancers:
         await self._converged(jobs, state, scene, work)
         self._neighbours.forget(jobs)
         for job in jobs:
+            self._had.pop(job.ref.uid, None)
             self._left.pop(job.ref.uid, None)
         return {job.ref.uid: Done(found=found[job.ref.uid]) for job in jobs}
 
@@ -289,6 +295,10 @@ class AzureLoadBalancers:
 
     def _scene(self, cluster: ClusterIdentity, jobs: Sequence[Job]) -> Scene:
         return scene_of(self._config, self._arm.context.listers, cluster, jobs)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _failure(answers: Mapping[str, EnsureAnswer], job: Job) -> CloudError | None:

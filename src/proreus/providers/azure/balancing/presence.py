@@ -39,13 +39,26 @@ class Presence:
         Raises:
             Waiting: One that was there, or that other objects name, is not shown now.
         """
+        if doubted := self.doubted(state, scene, now):
+            name, left = doubted
+            text = f"Azure does not show the load balancer {name}, which was there: it is asked"
+            raise Waiting(Pending(left, f"{text} again before another one is made"))
+
+    def doubted(self, state: State, scene: Scene, now: float) -> tuple[str, float] | None:
+        """Return a load balancer that may be there though it is not shown, and for how long.
+
+        Args:
+            state: The observed state.
+            scene: The facts that do not change within the pass.
+            now: The time in seconds, on any clock that only goes forward.
+        """
         known = named(state, scene)
         for name, one in state.balancers.items():
             if one is not None:
                 self._absences.shown(name)
             elif left := self._absences.doubt(name, now, is_known=name in known):
-                text = f"Azure does not show the load balancer {name}, which was there: it is asked"
-                raise Waiting(Pending(left, f"{text} again before another one is made"))
+                return name, left
+        return None
 
     async def take(self, work: Work, state: State, step: Step) -> Change:
         """Take a step, and note which load balancers are there after it.

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.providers.azure.balancing.claims import asked_ports
-from proreus.providers.azure.balancing.index import Index, Opened
-from proreus.providers.azure.balancing.parts import Claim, Job, Scene
+from proreus.providers.azure.balancing.index import Index, Opened, index
+from proreus.providers.azure.balancing.parts import Claim, Job, Scene, State
+from proreus.providers.azure.machines import part
 
 
 def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
@@ -33,16 +34,44 @@ def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
                 raise error
 
 
-def left_by(job: Job, known: Index) -> frozenset[str]:
-    """Return the addresses that a Service shows, and that it has left for others.
+def left_by(
+    job: Job, state: State, scene: Scene, had: frozenset[str], *, is_taken: bool
+) -> frozenset[str]:
+    """Return the addresses that a Service shows, and that its load balancer has no more.
 
-    Azure has taken the new frontend, and gives the former address to whoever comes next; what is
-    done after that may fail for as long as the Service likes.
+    Azure gives them to whoever comes next, also to machines; what is to follow may fail for as long
+    as the Service likes. Public IPs that are there keep their addresses, and an internal one that
+    the Service names nobody else may name as long as its status shows it.
+
+    Args:
+        job: The Service.
+        state: The observed state.
+        scene: The facts that do not change within the pass.
+        had: The addresses that the Service was seen to have. What shows none of its frontends may
+            be another load balancer, of which a new cloud-config has the name.
+        is_taken: Whether Azure says that somebody else has the address that the Service names.
     """
+    known = index(state)
     frontends = {address for _, _, address in known.frontends.get(job.ref.name, ())}
     has = frontends | known.used.get(job.ref.name, set())
+    if "" in has:
+        return frozenset()
+    names = {one.lower() for one in job.options.names.values()}
+    kept = {
+        str(part(one, "ipAddress") or "")
+        for one in state.addresses.values()
+        if not has or str(one["name"]).lower() in names
+    }
+    if job.options.internal and not is_taken:
+        kept |= {one for one in job.options.addresses.values() if not _is_shown(one, job, scene)}
     shown = {point.ip for point in job.ref.last_ingress} - {"", *job.options.additional}
-    return frozenset(shown - has) if has and "" not in has else frozenset()
+    return frozenset((shown if has else shown & had) - has - kept)
+
+
+def _is_shown(address: str, job: Job, scene: Scene) -> bool:
+    """Tell whether the status of another Service shows an address."""
+    claims = scene.claims.get(address, ())
+    return any(one.is_opened and one.base != job.ref.name for one in claims)
 
 
 def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim], but: str) -> set[tuple[str, int]]:
