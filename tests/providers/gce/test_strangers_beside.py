@@ -114,6 +114,29 @@ async def test_a_shared_firewall_rule_outlives_the_last_service_of_another_cloud
         assert name in gce.names("firewalls")
 
 
+@pytest.mark.parametrize("is_down", [False, True], ids=["seen", "zone is down"])
+async def test_the_firewall_rule_of_external_backend_services_is_that_of_all_regions(
+    gce: Gce, *, is_down: bool
+) -> None:
+    """Their health check is of a region, its firewall rule of all."""
+    sections, form = FORMS["external"]
+    async with (
+        balancing(gce, "node-tags = node", sections) as here,
+        balancing(gce, f"node-tags = node\nlocal-zone = {ELSEWHERE}", sections) as there,
+    ):
+        gce.run("eu-1", zone=ELSEWHERE)
+        there.nodes = [objects.node("eu-1", f"gce://{PROJECT}/{ELSEWHERE}/eu-1")]
+        await here.make(**form)
+        (name,) = (one for one in gce.names("firewalls") if "-node-" in one)
+        await there.make(**form, **FORMER)
+        gce.world.down.update({ELSEWHERE} if is_down else ())
+        await here.delete(**form)
+        gce.world.down.clear()
+        assert name in gce.names("firewalls")
+        await there.delete(**form, **FORMER)
+        assert there.left() == {}
+
+
 async def test_an_address_that_another_cluster_holds_for_a_moment_is_refused(
     lbs: Balancing,
 ) -> None:

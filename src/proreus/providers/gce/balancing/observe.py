@@ -1,7 +1,7 @@
 """Read the parts of load balancers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +12,7 @@ from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.lookups import attempt
 from proreus.kube.objects import KubeObject
-from proreus.providers.gce.api import Api, Scope
+from proreus.providers.gce.api import Api, Listing
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.addresses import is_still_free, is_within_reach, lacks_shown
 from proreus.providers.gce.balancing.desired import Desired
@@ -183,8 +183,8 @@ class Observer:
         Raises:
             CloudError: Google gives no usable answer.
         """
-        scopes = await self._zonal(Kind.ENDPOINTS, name, partial=partial)
-        found = [one for scope in scopes for one in scope.endpoint_groups]
+        listing = await self._zonal(Kind.ENDPOINTS, name, partial=partial)
+        found = [one for scope in listing.scopes for one in scope.endpoint_groups]
         zones = _zones_of(found, name)
         members = await asyncio.gather(*(self._attached(name, zone) for zone in zones))
         return Observed(
@@ -211,8 +211,7 @@ class Observer:
         Raises:
             CloudError: Google gives no usable answer.
         """
-        scopes = await self._zonal(Kind.GROUP, name)
-        found = _zones_of([one for scope in scopes for one in scope.instance_groups], name)
+        found = _zones_with(await self._zonal(Kind.GROUP, name), name)
         zones = [zone for zone in found if region_of(zone) == self._place.region]
         members = await asyncio.gather(*(self._members(name, zone) for zone in zones))
         return Observed(
@@ -222,11 +221,32 @@ class Observer:
             }
         )
 
-    async def _zonal(self, kind: Kind, name: str, *, partial: bool = True) -> Sequence[Scope]:
+    async def has_check_elsewhere(self, name: str, group: str) -> bool:
+        """Tell whether another region has the shared health check of backend services, too.
+
+        It is of a region, and its firewall rule of all. Who uses it has instance groups.
+
+        Args:
+            name: The name of the health check, the same in all regions.
+            group: The name of the instance groups.
+
+        Raises:
+            CloudError: Google gives no usable answer.
+        """
+        kind, listing = Kind.REGION_CHECK, await self._zonal(Kind.GROUP, group)
+        zones = {*_zones_with(listing, group), *listing.lacking}
+        others = {region_of(zone) for zone in zones} - {self._place.region}
+        places = [msgspec.structs.replace(self._place, region=one) for one in sorted(others)]
+        paths = [one.in_region(kind.collection, name) for one in places]
+        method = f"{kind.method}.get"
+        found = await asyncio.gather(*(self._api.find(method, one, FORMS[kind]) for one in paths))
+        return any(one is not None for one in found)
+
+    async def _zonal(self, kind: Kind, name: str, *, partial: bool = True) -> Listing:
         path = f"projects/{self._place.project}/aggregated/{kind}"
         query = {"filter": f"name={name}"}
         operation = f"{kind}.aggregatedList"
-        return (await self._api.aggregated(operation, path, query, partial=partial)).scopes
+        return await self._api.aggregated(operation, path, query, partial=partial)
 
     async def _members(self, name: str, zone: str) -> frozenset[Machine]:
         path = f"{self.path(Kind.GROUP, name, zone)}/listInstances"
@@ -269,6 +289,11 @@ class Observer:
         )
         is_asked = bool(requested) or bool(rules)
         return reserved if is_asked or is_still_free(desired, reserved) else None
+
+
+def _zones_with(listing: Listing, name: str) -> list[str]:
+    """Return the zones of the instance groups of this name. Pure."""
+    return _zones_of([one for scope in listing.scopes for one in scope.instance_groups], name)
 
 
 def _zones_of(groups: Iterable[msgspec.Raw], name: str) -> list[str]:

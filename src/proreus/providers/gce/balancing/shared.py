@@ -76,7 +76,8 @@ class SharedParts:
         if form is Form.INTERNAL:
             await self._sweep_services(id_)
         async with self.sweeps.running():
-            if await self._delete_unused(form.check, naming.shared_check(id_)):
+            is_unused = await self._delete_unused(form.check, naming.shared_check(id_))
+            if is_unused and not (form is Form.EXTERNAL and await self._is_needed_elsewhere(id_)):
                 for family in (IPV4,) if form is Form.POOL else (IPV4, IPV6):
                     name = naming.shared_check_firewall(form, id_, family)
                     await self._delete_unused(Kind.FIREWALL, name)
@@ -94,6 +95,10 @@ class SharedParts:
                 return
             if await self._observer.find(Kind.REGION_CHECK, names.shared_check) is None:
                 await self._delete_unused(Kind.FIREWALL, names.shared_check_firewall)
+
+    async def _is_needed_elsewhere(self, id_: str) -> bool:
+        check, group = naming.shared_check(id_), naming.instance_group(id_)
+        return await self._observer.has_check_elsewhere(check, group)
 
     async def _sweep_services(self, id_: str) -> None:
         for protocol in ("TCP", "UDP", UNSPECIFIED):
