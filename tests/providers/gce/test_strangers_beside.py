@@ -9,10 +9,11 @@ import pytest
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, LoadBalancer
-from proreus.kube.objects import LoadBalancerIngress
+from proreus.kube.objects import LoadBalancerIngress, Node
 from proreus.providers.gce.balancing.annotations import EXTERNAL_ELSEWHERE, RBS, TYPE
 from proreus.testing import objects
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .cloud.server import Gce
 from .cloud.world import PROJECT, REGION, SUBNET, ZONES
 from .lb_site import Balancing, balancing, lbs
@@ -23,6 +24,7 @@ __all__ = ["lbs"]
 
 INTERNAL = {TYPE: "Internal"}
 ELSEWHERE = "europe-west1-b"
+OTHER_PROJECT = "proreus-other"
 OTHER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-00000000000f")
 FORMER: dict[str, Any] = {"uid": "5e00cccc-0000-4000-8000-000000000003"}
 SUBSET_RULE = f"projects/{PROJECT}/regions/{REGION}/forwardingRules/{RULE}"
@@ -135,6 +137,54 @@ async def test_the_firewall_rule_of_external_backend_services_is_that_of_all_reg
         assert name in gce.names("firewalls")
         await there.delete(**form, **FORMER)
         assert there.left() == {}
+
+
+@pytest.mark.parametrize("form", ["pool", "external", "internal"])
+@pytest.mark.parametrize("network", ["host-project", PROJECT], ids=["of a third", "own"])
+async def test_projects_that_share_a_network_keep_each_other_s_firewall_rules_of_health_checks(
+    gce: Gce, network: str, form: str
+) -> None:
+    """Each has its own health check, and all have one firewall rule, in the network's project."""
+    sections, fields = FORMS[form]
+    extra = f"node-tags = node\nnetwork-project-id = {network}\nsubnetwork-name = default"
+    nodes = Objects()
+    with gce.world.lock:
+        copied(gce, PROJECT, OTHER_PROJECT)
+        if network != PROJECT:
+            copied(gce, PROJECT, network)
+    async with (
+        balancing(gce, extra, sections, nodes=nodes) as here,
+        balancing(gce, f"{extra}\nproject-id = {OTHER_PROJECT}", sections, nodes=nodes) as there,
+    ):
+        copied(gce, PROJECT, OTHER_PROJECT, "/instances/")
+        there.nodes = [in_project(one, OTHER_PROJECT) for one in here.nodes]
+        nodes.by_key = {f"{one.spec.provider_id}": one for one in (*here.nodes, *there.nodes)}
+        await here.make(**fields)
+        (name,) = (one for one in gce.names("firewalls") if "-node-" in one)
+        await there.make(**fields, **FORMER)
+        await here.delete(**fields)
+        assert name in gce.names("firewalls")
+        # Without nodes in the other project nothing there needs the rule.
+        nodes.by_key = {f"{one.spec.provider_id}": one for one in there.nodes}
+        await there.delete(**fields, **FORMER)
+        assert there.left() == {}
+
+
+def copied(gce: Gce, project: str, other: str, part: str = "/") -> None:
+    """Give another project what a project has, or a part of it."""
+    world = gce.world
+    world.put(f"projects/{other}", {"name": other})
+    for path, one in list(world.objects.items()):
+        if path.startswith(f"projects/{project}/") and part in path:
+            text = msgspec.json.encode(one).decode().replace(f"/{project}/", f"/{other}/")
+            world.put(path.replace(project, other), msgspec.json.decode(text))
+
+
+def in_project(node: Node, project: str) -> Node:
+    """The Node of the same name in another project."""
+    return objects.node(
+        node.metadata.name, node.spec.provider_id.replace(f"/{PROJECT}/", f"/{project}/")
+    )
 
 
 async def test_an_address_that_another_cluster_holds_for_a_moment_is_refused(

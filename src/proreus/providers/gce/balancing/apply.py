@@ -42,7 +42,7 @@ class Applier:
         self._api = api
         self._place = place
         self._observer = observer
-        self._sweeps = sweeps_of(place.project)
+        self._sweeps = sweeps_of(place)
 
     async def take(self, step: Step, group: str = "") -> Effect:
         """Take one step; return how it changes what was observed.

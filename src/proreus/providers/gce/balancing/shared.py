@@ -5,6 +5,7 @@ import asyncio
 from proreus.cloudprovider.recorded import Record
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import converge
+from proreus.kube.objects import Node
 from proreus.providers.gce import errors
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing import naming
@@ -17,6 +18,7 @@ from proreus.providers.gce.balancing.steps import Observed
 from proreus.providers.gce.balancing.subsets.names import SubsetNames
 from proreus.providers.gce.balancing.sweeping import sweeps_of
 from proreus.providers.gce.identity import ClusterId
+from proreus.providers.gce.names import parsed
 from proreus.providers.gce.place import Place
 
 
@@ -24,7 +26,7 @@ class SharedParts:
     """The shared parts of a cluster's load balancers.
 
     Attributes:
-        sweeps: The count of deletions of shared parts, by all clouds in the project.
+        sweeps: The count of deletions of shared parts, by all clouds with the network's project.
     """
 
     def __init__(
@@ -37,7 +39,8 @@ class SharedParts:
         keeps_groups: bool,
     ) -> None:
         """Keep the client of Google; `keeps_groups`: another controller has the instance groups."""
-        self.sweeps = sweeps_of(place.project)
+        self.sweeps = sweeps_of(place)
+        self._nodes = api.context.listers["nodes"]
         self._api = api
         self._place = place
         self._observer = observer
@@ -77,7 +80,7 @@ class SharedParts:
             await self._sweep_services(id_)
         async with self.sweeps.running():
             is_unused = await self._delete_unused(form.check, naming.shared_check(id_))
-            if is_unused and not (form is Form.EXTERNAL and await self._is_needed_elsewhere(id_)):
+            if is_unused and not await self._is_needed_elsewhere(form, id_):
                 for family in (IPV4,) if form is Form.POOL else (IPV4, IPV6):
                     name = naming.shared_check_firewall(form, id_, family)
                     await self._delete_unused(Kind.FIREWALL, name)
@@ -91,14 +94,27 @@ class SharedParts:
         of the same name, and shares the firewall rule.
         """
         async with self.sweeps.running():
-            if not await self._delete_unused(Kind.CHECK, names.shared_check):
+            is_unused = await self._delete_unused(Kind.CHECK, names.shared_check)
+            if not is_unused or self._may_be_needed_by_projects():
                 return
             if await self._observer.find(Kind.REGION_CHECK, names.shared_check) is None:
                 await self._delete_unused(Kind.FIREWALL, names.shared_check_firewall)
 
-    async def _is_needed_elsewhere(self, id_: str) -> bool:
+    async def _is_needed_elsewhere(self, form: Form, id_: str) -> bool:
+        """Tell whether other regions or projects need the firewall rule for a health check."""
+        if self._may_be_needed_by_projects():
+            return True
         check, group = naming.shared_check(id_), naming.instance_group(id_)
-        return await self._observer.has_check_elsewhere(check, group)
+        return form is Form.EXTERNAL and await self._observer.has_check_elsewhere(check, group)
+
+    def _may_be_needed_by_projects(self) -> bool:
+        """Tell whether there are nodes in other projects that may have the same network.
+
+        Their health checks are not this account's to see. Without nodes nothing needs the rule.
+        """
+        ids = [one.spec.provider_id for one in self._nodes.all() if isinstance(one, Node)]
+        others = {found[0] for found in map(parsed, ids) if found} - {self._place.project}
+        return bool(others if self._place.is_shared else others & self.sweeps.projects)
 
     async def _sweep_services(self, id_: str) -> None:
         for protocol in ("TCP", "UDP", UNSPECIFIED):

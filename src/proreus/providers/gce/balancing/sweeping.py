@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 from weakref import WeakValueDictionary
 
+from proreus.providers.gce.place import Place
+
 
 class Sweeps:
     """A count of the deletions of shared parts.
@@ -15,11 +17,13 @@ class Sweeps:
 
     Attributes:
         turn: The lock that is held while a shared part is read and changed.
+        projects: The projects of the clouds that have the network.
     """
 
     def __init__(self) -> None:
         """Begin with no deletion."""
         self.turn = asyncio.Lock()
+        self.projects: set[str] = set()
         self._count = 0
         self._running = 0
         self._idle = asyncio.Event()
@@ -49,9 +53,13 @@ _KNOWN: Final[WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], Sweeps]
 )
 
 
-def sweeps_of(project: str) -> Sweeps:
-    """Return the count of a project, which all clouds of this process in the project share.
+def sweeps_of(place: Place) -> Sweeps:
+    """Return the count that all clouds of this process share whose network is of one project.
 
     Health checks and firewall rules are of no region: clouds in two regions have the same ones.
+    Where several projects share a network, they have the same firewall rules, too.
     """
-    return _KNOWN.setdefault((asyncio.get_running_loop(), project), Sweeps())
+    key = asyncio.get_running_loop(), place.network_project
+    found = _KNOWN.setdefault(key, Sweeps())
+    found.projects.add(place.project)
+    return found
