@@ -161,6 +161,30 @@ async def test_of_two_that_ask_for_a_port_that_neither_had_both_go_on_showing_th
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
 
 
+@pytest.mark.parametrize("is_led", [True, False], ids=["meanwhile", "before the manager starts"])
+@virtual_time
+async def test_who_asked_in_vain_for_a_port_before_another_one_got_it_shows_the_address_no_more(
+    *, is_led: bool
+) -> None:
+    """It may be refused for as long as it likes, and wait for others at a port that is free."""
+    stage = Stage()
+    async with stage.managed():
+        if is_led:
+            stage.edit("bank", 8080, WRONG)
+            await asyncio.sleep(10)
+            stage.edit("shop", 8080, {})
+    if not is_led:
+        stage.edit("bank", 8080, WRONG)
+        async with stage.managed():
+            assert stage.shown("bank") == [ADDRESS]
+            stage.edit("shop", 8080, {})
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+    stage.edit("bank", 443, {})
+    async with stage.managed():
+        pass
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
+
+
 @pytest.mark.parametrize("annotations", [{"a": "b"}, WRONG], ids=["by the cloud", "before"])
 @virtual_time
 async def test_an_address_that_another_one_was_given_since_is_shown_no_more(

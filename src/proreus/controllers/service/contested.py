@@ -49,10 +49,14 @@ def is_contested(service: Service, showing: Showing, memory: Mapping[str, Memory
     return True if had is not None else None
 
 
-def losers(given: Memory, showing: Showing, memory: Mapping[str, Memory]) -> Mapping[str, Memory]:
-    """Return the memory of Services, by their keys, whose ports another one was given since.
+def losers(
+    given: Memory, showing: Showing, memory: Mapping[str, Memory]
+) -> Mapping[str, Memory | None]:
+    """Return the Services, by their keys, that ask for ports which another one was given since.
 
-    A cloud gives a port of an address once: they have it no more, though they show the address.
+    A cloud gives a port of an address once. Those that had one have it no more, though they show
+    the address: for them there is a new memory. Those that were refused before anybody had it are
+    to be looked at again, too.
 
     Args:
         given: What is remembered of the Service that was just ensured.
@@ -60,11 +64,11 @@ def losers(given: Memory, showing: Showing, memory: Mapping[str, Memory]) -> Map
         memory: What is remembered of load balancers, by the keys of their Services.
     """
     ports = given.ports or frozenset()
-    found = {}
+    found: dict[str, Memory | None] = {}
     for one in _others(given.ref.uid, vip_addresses(given.ref.last_ingress), showing, ports):
-        theirs = _had(one, memory) or frozenset()
-        if not theirs.isdisjoint(ports):
-            found[key(one)] = msgspec.structs.replace(memory[key(one)], ports=theirs - ports)
+        theirs, known = _had(one, memory) or frozenset(), memory.get(key(one))
+        left, has_lost = theirs - ports, not theirs.isdisjoint(ports)
+        found[key(one)] = msgspec.structs.replace(known, ports=left) if known and has_lost else None
     return found
 
 

@@ -332,7 +332,7 @@ class ServiceController:
             outcomes[key] = await self._conclude(key, verb, answer)
             if isinstance(answer, Ensured):
                 lost = contested.losers(self._memory[key], self._env.services.by, self._memory)
-                self._memory.update(lost)
+                self._memory.update({other: left for other, left in lost.items() if left})
                 for other in lost:
                     self._queue.add(other, Priority.USER, after=intake.QUIET_SECONDS)
         return outcomes
