@@ -10,6 +10,7 @@ import pytest
 
 from proreus.cloudprovider import (
     CloudError,
+    DeleteAnswer,
     Done,
     Ensured,
     HostPolicy,
@@ -37,6 +38,7 @@ class OneAddress(Balancers):
         self.fails = False
         self.waits = False
         self.giving_up = ""
+        self.deletion: DeleteAnswer = Done()
 
     def host_policy(self, service: Service) -> HostPolicy:
         if WRONG.items() <= service.metadata.annotations.items():
@@ -60,7 +62,7 @@ class OneAddress(Balancers):
         return Ensured((LoadBalancerIngress(ip=ADDRESS),))
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
-        return {one.uid: Done() for one in gone}
+        return {one.uid: self.deletion for one in gone}
 
 
 class Stage:
@@ -89,6 +91,9 @@ class Stage:
         spec = {**found.body["spec"], "ports": [{"port": port}]}
         meta = {**found.metadata, "annotations": dict(annotations)}
         self.store.update(SERVICES, found, {**found.body, "metadata": meta, "spec": spec})
+
+    def delete(self, namespace: str) -> None:
+        self.store.delete(SERVICES, self.store.get(SERVICES, namespace, "web"), {})
 
     def shown(self, namespace: str) -> list[str]:
         status = self.store.get(SERVICES, namespace, "web").body.get("status", {})
@@ -183,6 +188,28 @@ async def test_who_asked_in_vain_for_a_port_before_another_one_got_it_shows_the_
     async with stage.managed():
         pass
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
+
+
+@pytest.mark.parametrize("answer", [CloudError("it is out"), Pending(3600.0, "it works")])
+@pytest.mark.parametrize("is_first", [False, True], ids=["later", "first"])
+@virtual_time
+async def test_who_is_being_deleted_and_asks_for_a_port_of_another_one_shows_the_address_no_more(
+    answer: DeleteAnswer, *, is_first: bool
+) -> None:
+    """The API server takes another spec also then, and nodes go by it until the Service is gone."""
+    stage = Stage()
+    async with stage.managed():
+        stage.balancers.deletion = answer
+        stage.delete("bank")
+        await asyncio.sleep(10)
+        assert stage.shown("bank") == [ADDRESS]
+        if is_first:
+            stage.edit("bank", 8080, {})
+            await asyncio.sleep(10)
+            stage.edit("shop", 8080, {})
+        else:
+            stage.edit("bank", 80, {})
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
 
 
 @pytest.mark.parametrize("annotations", [{"a": "b"}, WRONG], ids=["by the cloud", "before"])

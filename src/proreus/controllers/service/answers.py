@@ -5,7 +5,7 @@ so a repeated answer is no write, and no event unless it is a failure that is tr
 recorder counts those and writes a lasting one every ten minutes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -43,6 +43,7 @@ from proreus.controllers.service.conditions import (
     shows_deletion,
     sync_failure,
 )
+from proreus.controllers.service.contested import Contested, uncontested
 from proreus.controllers.service.intake import (
     ANNOTATION_CLOUD_IN_USE,
     AS_GO,
@@ -72,15 +73,6 @@ _ENSURING = "Ensuring load balancer"
 
 _ASKED_AGAIN = 10.0
 """Seconds until a refused Service is looked at again of which nobody knows whose its port is."""
-
-Contested = Callable[[Service], bool | None]
-"""Tells whether a Service that fails shows an address of which another one has its port."""
-
-
-def uncontested(_: Service) -> bool | None:
-    """Return False: nobody else has the Service's ports."""
-    return False
-
 
 Answer = TypeVar("Answer")
 
@@ -187,6 +179,7 @@ def after_delete(
     *,
     ref: LoadBalancerRef,
     classes: Classes = AS_GO,
+    contested: Contested = uncontested,
 ) -> Change:
     """Return the change after an answer to `delete`; only `Done` removes the finalizer.
 
@@ -201,26 +194,28 @@ def after_delete(
         change = Change(after=answer.after)
     else:
         change = Change(error=answer, after=_requested_delay(answer))
-    return _still_there(present, answer, change, now, classes) if present else change
+    if present is None:
+        return change
+    is_left = bool(withdraws(answer) or contested(present)) and not is_of_others(present, classes)
+    return _still_there(present, answer, change, now, is_left=is_left)
 
 
 def _still_there(
-    service: Service, answer: Pending | CloudError, change: Change, now: datetime, classes: Classes
+    service: Service, answer: Pending | CloudError, change: Change, now: datetime, *, is_left: bool
 ) -> Change:
     """Add a condition and event that say why the load balancer is not deleted yet.
 
-    An address that is withdrawn, or another's by now, leaves the status in the same patch; if the
-    patch fails, it stays.
+    An address that is withdrawn, or another's by now (`is_left`), leaves the status in the same
+    patch; if the patch fails, it stays.
     """
     reason, text = _delete_progress(answer)
-    has_ingress = service.status.load_balancer.ingress and not is_of_others(service, classes)
     event = PlannedEvent("Warning", "DeleteLoadBalancerFailed", text)
     return msgspec.structs.replace(
         change,
         status=_status(
             service,
             condition=condition_to_write(service, ConditionState("False", reason, text), now),
-            ingress=() if withdraws(answer) and has_ingress else None,
+            ingress=() if is_left and service.status.load_balancer.ingress else None,
         ),
         events=(event,) if change.error is not None else (),
     )

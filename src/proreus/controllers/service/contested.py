@@ -21,6 +21,14 @@ BY_ADDRESS = "address"
 Showing = Callable[[str, str], Iterable[Service]]
 """Returns the Services with a value in an index, such as those that show an address."""
 
+Contested = Callable[[Service], bool | None]
+"""Tells whether a Service that fails shows an address of which another one has its port."""
+
+
+def uncontested(_: Service) -> bool | None:
+    """Return False: nobody else has the Service's ports."""
+    return False
+
 
 def addresses(service: Service) -> tuple[str, ...]:
     """Return the addresses for which nodes lead a Service's ports to its pods."""
@@ -40,7 +48,8 @@ def is_contested(service: Service, showing: Showing, memory: Mapping[str, Memory
     """
     had = _had(service, memory)
     wanted = ports_of(service) - (had or frozenset())
-    others = _others(service.metadata.uid, addresses(service), showing, wanted)
+    every = _others(service.metadata.uid, addresses(service), showing, wanted)
+    others = [one for one in every if one.metadata.deletion_timestamp is None]
     theirs = [_had(one, memory) for one in others]
     if any(not wanted.isdisjoint(one) for one in theirs if one is not None):
         return True
@@ -81,7 +90,6 @@ def _others(
         one
         for one in every.values()
         if one.metadata.uid != uid
-        and one.metadata.deletion_timestamp is None
         and one.spec.type == TYPE_LOAD_BALANCER
         and not ports_of(one).isdisjoint(ports)
     ]

@@ -309,9 +309,8 @@ class ServiceController:
         return outcomes
 
     async def _refuse(self, key: str, verb: Refuse) -> Outcome:
-        now = self._env.now()
         return await self._writer.write_present(
-            key, lambda service: answers.refuse(service, verb.error, now, self._is_contested)
+            key, lambda one: answers.refuse(one, verb.error, self._env.now(), self._is_contested)
         )
 
     async def _ensure(
@@ -386,8 +385,9 @@ class ServiceController:
     ) -> Outcome:
         def change_of(service: Service | None) -> Change:
             return answers.after_delete(
-                service, answer, self._env.now(), ref=gone, classes=self._classes
-            )
+                service, answer, self._env.now(),
+                ref=gone, classes=self._classes, contested=self._is_contested,
+            )  # fmt: skip
 
         outcome = await self._writer.write(key, change_of)
         if outcome.error is None and outcome.after is None:
