@@ -39,6 +39,7 @@ class OneAddress(Balancers):
         self.waits = False
         self.giving_up = ""
         self.deletion: DeleteAnswer = Done()
+        self.deleted: list[str] = []
 
     def host_policy(self, service: Service) -> HostPolicy:
         if WRONG.items() <= service.metadata.annotations.items():
@@ -62,6 +63,7 @@ class OneAddress(Balancers):
         return Ensured((LoadBalancerIngress(ip=ADDRESS),))
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
+        self.deleted += [one.uid for one in gone]
         return {one.uid: self.deletion for one in gone}
 
 
@@ -210,6 +212,23 @@ async def test_who_is_being_deleted_and_asks_for_a_port_of_another_one_shows_the
         else:
             stage.edit("bank", 80, {})
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
+@virtual_time
+async def test_who_is_deleted_without_our_finalizer_and_stays_shows_no_address() -> None:
+    """Its owner took the finalizer away while no manager ran, and has one of his own."""
+    stage = Stage()
+    async with stage.managed():
+        pass
+    found = stage.store.get(SERVICES, "bank", "web")
+    meta = {**found.metadata, "finalizers": ["bank.example/hold"]}
+    stage.store.update(SERVICES, found, {**found.body, "metadata": meta})
+    stage.delete("bank")
+    stage.edit("bank", 80, {})
+    async with stage.managed():
+        pass
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+    assert len(stage.balancers.deleted) == 1
 
 
 @pytest.mark.parametrize("annotations", [{"a": "b"}, WRONG], ids=["by the cloud", "before"])

@@ -87,15 +87,17 @@ def is_recorded(service: Service, classes: Classes) -> bool:
 
 
 def needs_cleanup(service: Service, classes: Classes = AS_GO) -> bool:
-    """Tell whether the Service's finalizer waits for us.
+    """Tell whether the Service's finalizer waits for us, or an address that nobody else takes away.
 
-    Other implementations use the same finalizer: on a Service of their class it is theirs.
+    Other implementations use the same finalizer: on a Service of their class it is theirs. Where it
+    was taken from a Service that is being deleted, and something else keeps that, its status would
+    show the address for as long.
     """
-    if not has_finalizer(service):
-        return False
-    if service.spec.type != TYPE_LOAD_BALANCER:
-        return True
-    return service.metadata.deletion_timestamp is not None and _is_our_class(service, classes)
+    is_going = service.metadata.deletion_timestamp is not None and wants(service, classes)
+    if has_finalizer(service):
+        return is_going or service.spec.type != TYPE_LOAD_BALANCER
+    shows_ours = bool(service.status.load_balancer.ingress) and is_recorded(service, classes)
+    return is_going and shows_ours
 
 
 def needs_update(old: Service | None, new: Service | None, classes: Classes = AS_GO) -> bool:
