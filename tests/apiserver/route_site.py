@@ -97,6 +97,7 @@ class RouteSite:
                     cluster=cluster,
                     nodes=nodes,
                     services=Informer(client, SERVICES),
+                    all_services=Informer(client, SERVICES),
                     endpoint_slices=None,
                     inventory=None,
                     events=events,

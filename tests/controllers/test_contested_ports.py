@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proreus.app.clouds.several import Several
 from proreus.cloudprovider import (
     CloudError,
     DeleteAnswer,
@@ -27,6 +28,7 @@ from proreus.testing.memory import MemoryApiServer, Store
 from .leading import EPOCH, Balancers, Cloud, leading
 
 ADDRESS = "192.0.2.1"
+CLOUDS = "east=cloud,west=cloud"
 WRONG = {"cloud/idle-timeout": "wrong"}
 
 
@@ -83,6 +85,17 @@ class Stage:
         async with (
             MemoryApiServer(self.store) as server,
             leading(server.url, Cloud(self.balancers), "service-lb-controller"),
+        ):
+            await asyncio.sleep(10)
+            yield
+            await asyncio.sleep(20)
+
+    @asynccontextmanager
+    async def managed_with_another_cloud(self) -> AsyncIterator[None]:
+        clouds = Several({"east": Cloud(self.balancers), "west": Cloud(OneAddress())})
+        async with (
+            MemoryApiServer(self.store) as server,
+            leading(server.url, clouds, "service-lb-controller", cloud_provider=CLOUDS),
         ):
             await asyncio.sleep(10)
             yield
@@ -211,6 +224,25 @@ async def test_who_is_being_deleted_and_asks_for_a_port_of_another_one_shows_the
             stage.edit("shop", 8080, {})
         else:
             stage.edit("bank", 80, {})
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
+@pytest.mark.parametrize("is_first", [False, True], ids=["later", "first"])
+@pytest.mark.parametrize("cloud", ["west", "nowhere"])
+@virtual_time
+async def test_who_names_another_cloud_shows_no_address_beside_a_port_of_another_one_there(
+    cloud: str, *, is_first: bool
+) -> None:
+    """Whoever may edit a Service can change the note of its cloud while no manager runs."""
+    stage = Stage()
+    async with stage.managed_with_another_cloud():
+        pass
+    annotations = {"proreus.io/cloud-in-use": cloud, "proreus.io/cloud": cloud, **WRONG}
+    stage.edit("bank", 8080 if is_first else 80, annotations)
+    async with stage.managed_with_another_cloud():
+        if is_first:
+            assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
+            stage.edit("shop", 8080, {"proreus.io/cloud-in-use": "east"})
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
 
 

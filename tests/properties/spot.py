@@ -183,6 +183,7 @@ class World:
             cluster=cast("Any", None),
             nodes=cast("Any", self._nodes),
             services=cast("Any", None),
+            all_services=cast("Any", None),
             endpoint_slices=None,
             inventory=self._inventory,
             events=cast("Any", _Events(self)),

@@ -76,6 +76,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     now: Callable[[], datetime]
     catch_up: Callable[[], Awaitable[None]]
     board: Board | None = None
+    shared: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Member:
@@ -249,12 +250,14 @@ class Member:
             cluster=context.cluster,
             nodes=process.nodes,
             services=process.services,
+            all_services=process.services,
             endpoint_slices=process.caches.slices,
             inventory=None,
             events=process.events,
             now=process.now,
             settings=process.settings,
             heritage=heritage,
+            shared=process.shared,
             cloud=self.name,
         )
         inventory: Inventory | None = None

@@ -21,8 +21,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that a controller works with. `now` is wall-clock time in UTC.
 
     `heritage` is what a controller hands to its successor in this process, by its name: the next
-    one is made after a crash, and for another provider. `cloud` is the cloud's name where there are
-    several, and "" for the only one.
+    one is made after a crash, and for another provider. `shared` is what the controllers of one
+    name share where there are several clouds, by that name, and `all_services` has the Services of
+    all clouds. `cloud` is the cloud's name where there are several, and "" for the only one.
     """
 
     client: Client
@@ -31,12 +32,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterIdentity
     nodes: Cache[Node]
     services: Cache[Service]
+    all_services: Cache[Service]
     endpoint_slices: Cache[EndpointSlice] | None
     inventory: Inventory | None
     events: EventRecorder
     now: Callable[[], datetime]
     settings: Settings
     heritage: dict[str, Any] = msgspec.field(default_factory=dict)
+    shared: dict[str, Any] = msgspec.field(default_factory=dict)
     cloud: str = ""
 
     def named(self, queue: str) -> str:

@@ -6,6 +6,7 @@ address, it leads the other one's clients to the Service. Clouds say so where th
 address that it has left may be given to another one.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
@@ -58,29 +59,6 @@ def is_contested(service: Service, showing: Showing, memory: Mapping[str, Memory
     return True if had is not None else None
 
 
-def losers(
-    given: Memory, showing: Showing, memory: Mapping[str, Memory]
-) -> Mapping[str, Memory | None]:
-    """Return the Services, by their keys, that ask for ports which another one was given since.
-
-    A cloud gives a port of an address once. Those that had one have it no more, though they show
-    the address: for them there is a new memory. Those that were refused before anybody had it are
-    to be looked at again, too.
-
-    Args:
-        given: What is remembered of the Service that was just ensured.
-        showing: Finds Services by an index.
-        memory: What is remembered of load balancers, by the keys of their Services.
-    """
-    ports = given.ports or frozenset()
-    found: dict[str, Memory | None] = {}
-    for one in _others(given.ref.uid, vip_addresses(given.ref.last_ingress), showing, ports):
-        theirs, known = _had(one, memory) or frozenset(), memory.get(key(one))
-        left, has_lost = theirs - ports, not theirs.isdisjoint(ports)
-        found[key(one)] = msgspec.structs.replace(known, ports=left) if known and has_lost else None
-    return found
-
-
 def _others(
     uid: str, shown: Iterable[str], showing: Showing, ports: Collection[Key]
 ) -> list[Service]:
@@ -99,3 +77,45 @@ def _had(service: Service, memory: Mapping[str, Memory]) -> frozenset[Key] | Non
     """Return the ports that a Service had when it was ensured last; None if nobody knows."""
     found = memory.get(key(service))
     return found.ports if found is not None and found.ref.uid == service.metadata.uid else None
+
+
+class Holders:
+    """The knowledge of who has which ports, of the controllers of all clouds together.
+
+    Whoever may edit a Service can have it refused by another cloud than the one that has its ports.
+    """
+
+    def __init__(self, showing: Showing) -> None:
+        """Begin without a controller; `showing` finds the Services of all clouds."""
+        self._showing = showing
+        self._members: dict[str, tuple[dict[str, Memory], Callable[[str], None]]] = {}
+
+    def join(self, cloud: str, memory: dict[str, Memory], again: Callable[[str], None]) -> None:
+        """Add a cloud's controller, in the place of its predecessor.
+
+        Args:
+            cloud: The name of the cloud.
+            memory: What it remembers of load balancers, by the keys of their Services.
+            again: Has it look at a Service again, if that is its own.
+        """
+        self._members[cloud] = memory, again
+
+    def is_contested(self, service: Service) -> bool | None:
+        """Tell what the function `is_contested` does, by the memory of all clouds."""
+        memory = ChainMap(*(known for known, _ in self._members.values()))
+        return is_contested(service, self._showing, memory)
+
+    def given(self, given: Memory) -> None:
+        """Note that a Service was just ensured, and have those looked at that ask for its ports.
+
+        A cloud gives a port of an address once. Those that had one have it no more, though they
+        show the address. Those that were refused before anybody had it are looked at again, too.
+        """
+        ports = given.ports or frozenset()
+        shown = vip_addresses(given.ref.last_ingress)
+        for one in _others(given.ref.uid, shown, self._showing, ports):
+            for memory, again in self._members.values():
+                if theirs := _had(one, memory):
+                    left = msgspec.structs.replace(memory[key(one)], ports=theirs - ports)
+                    memory[key(one)] = left
+                again(key(one))

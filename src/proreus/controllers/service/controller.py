@@ -7,6 +7,7 @@ differ cost a call.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from functools import partial
 
 from proreus.cloudprovider import (
     CloudError,
@@ -24,6 +25,7 @@ from proreus.cloudprovider.desired import desired_load_balancer, load_balancer_r
 from proreus.controllers.environment import Environment
 from proreus.controllers.service import answers, contested, drift, intake, leaks, plan
 from proreus.controllers.service.answers import Change
+from proreus.controllers.service.contested import Contested
 from proreus.controllers.service.hosts import HostSets, candidates
 from proreus.controllers.service.nodesync import NodeSyncs
 from proreus.controllers.service.plan import Delete, Ensure, Memory, Refuse, UpdateHosts
@@ -65,6 +67,10 @@ class ServiceController:
         self._queue: WorkQueue[str] = WorkQueue(env.named("service"), backoff=BACKOFF)
         for key in self._memory:  # also those of which no Service is left
             self._queue.add(key, Priority.RESYNC)
+        self._holders = env.shared.setdefault(CONTROLLER, contested.Holders(env.all_services.by))
+        again = partial(self._queue.add, after=intake.QUIET_SECONDS)
+        self._holders.join(env.cloud, self._memory, again)
+        self._contested: Contested = self._holders.is_contested
         self._nodes_changed = asyncio.Event()
         self._host_sets = HostSets()
         self._node_syncs = NodeSyncs()
@@ -310,7 +316,7 @@ class ServiceController:
 
     async def _refuse(self, key: str, verb: Refuse) -> Outcome:
         return await self._writer.write_present(
-            key, lambda one: answers.refuse(one, verb.error, self._env.now(), self._is_contested)
+            key, lambda one: answers.refuse(one, verb.error, self._env.now(), self._contested)
         )
 
     async def _ensure(
@@ -330,10 +336,7 @@ class ServiceController:
             self._memory[key] = plan.after(self._memory[key], verb, answer)
             outcomes[key] = await self._conclude(key, verb, answer)
             if isinstance(answer, Ensured):
-                lost = contested.losers(self._memory[key], self._env.services.by, self._memory)
-                self._memory.update({other: left for other, left in lost.items() if left})
-                for other in lost:
-                    self._queue.add(other, Priority.USER, after=intake.QUIET_SECONDS)
+                self._holders.given(self._memory[key])
         return outcomes
 
     async def _prepare(self, key: str, desired: LoadBalancer) -> Outcome:
@@ -355,12 +358,9 @@ class ServiceController:
             key,
             lambda service: answers.after_ensure(
                 service, answer, self._env.now(),
-                verb=verb, classes=self._classes, contested=self._is_contested,
+                verb=verb, classes=self._classes, contested=self._contested,
             ),
         )  # fmt: skip
-
-    def _is_contested(self, service: Service) -> bool | None:
-        return contested.is_contested(service, self._env.services.by, self._memory)
 
     async def _delete(self, verbs: Mapping[str, Delete]) -> Mapping[str, Outcome]:
         if not verbs:
@@ -386,7 +386,7 @@ class ServiceController:
         def change_of(service: Service | None) -> Change:
             return answers.after_delete(
                 service, answer, self._env.now(),
-                ref=gone, classes=self._classes, contested=self._is_contested,
+                ref=gone, classes=self._classes, contested=self._contested,
             )  # fmt: skip
 
         outcome = await self._writer.write(key, change_of)
