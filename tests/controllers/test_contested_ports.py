@@ -263,6 +263,23 @@ async def test_who_is_deleted_without_our_finalizer_and_stays_shows_no_address()
     assert len(stage.balancers.deleted) == 1
 
 
+@virtual_time
+async def test_who_asks_again_for_a_port_that_another_one_was_given_shows_the_address_no_more() -> (
+    None
+):
+    """It asked for others while that one got the port, such as since somebody had deleted its own."""
+    stage = Stage()
+    async with stage.managed():
+        stage.edit("bank", 8443, WRONG)
+        await asyncio.sleep(10)
+        stage.balancers.holders = {80: stage.balancers.holders[80]}
+        stage.edit("shop", 443, {})
+        await asyncio.sleep(10)
+        assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
+        stage.edit("bank", 443, WRONG)
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
 @pytest.mark.parametrize("annotations", [{"a": "b"}, WRONG], ids=["by the cloud", "before"])
 @virtual_time
 async def test_an_address_that_another_one_was_given_since_is_shown_no_more(

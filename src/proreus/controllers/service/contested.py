@@ -1,4 +1,4 @@
-"""Tell which Services show an address of which another one has their port. Pure.
+"""Tell which Services show an address of which another one has their port.
 
 kube-proxy goes by ports and statuses alone, and knows nothing of a refusal: while both show the
 address, it leads the other one's clients to the Service. Clouds say so where they see it
@@ -7,7 +7,7 @@ address that it has left may be given to another one.
 """
 
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -49,8 +49,12 @@ def is_contested(service: Service, showing: Showing, memory: Mapping[str, Memory
     """
     had = _had(service, memory)
     wanted = ports_of(service) - (had or frozenset())
-    every = _others(service.metadata.uid, addresses(service), showing, wanted)
-    others = [one for one in every if one.metadata.deletion_timestamp is None]
+    every = _others(service.metadata.uid, addresses(service), showing)
+    others = [
+        one
+        for one in every
+        if one.metadata.deletion_timestamp is None and not ports_of(one).isdisjoint(wanted)
+    ]
     theirs = [_had(one, memory) for one in others]
     if any(not wanted.isdisjoint(one) for one in theirs if one is not None):
         return True
@@ -59,17 +63,13 @@ def is_contested(service: Service, showing: Showing, memory: Mapping[str, Memory
     return True if had is not None else None
 
 
-def _others(
-    uid: str, shown: Iterable[str], showing: Showing, ports: Collection[Key]
-) -> list[Service]:
-    """Return the Services but one that ask for one of some ports at one of some addresses."""
+def _others(uid: str, shown: Iterable[str], showing: Showing) -> list[Service]:
+    """Return the Services but one that show one of some addresses."""
     every = {one.metadata.uid: one for ip in shown for one in showing(BY_ADDRESS, ip)}
     return [
         one
         for one in every.values()
-        if one.metadata.uid != uid
-        and one.spec.type == TYPE_LOAD_BALANCER
-        and not ports_of(one).isdisjoint(ports)
+        if one.metadata.uid != uid and one.spec.type == TYPE_LOAD_BALANCER
     ]
 
 
@@ -109,13 +109,17 @@ class Holders:
         """Note that a Service was just ensured, and have those looked at that ask for its ports.
 
         A cloud gives a port of an address once. Those that had one have it no more, though they
-        show the address. Those that were refused before anybody had it are looked at again, too.
+        show the address, and even if they ask for others at present. Those that were refused before
+        anybody had it are looked at again, too.
         """
         ports = given.ports or frozenset()
         shown = vip_addresses(given.ref.last_ingress)
-        for one in _others(given.ref.uid, shown, self._showing, ports):
+        for one in _others(given.ref.uid, shown, self._showing):
+            is_asking = not ports_of(one).isdisjoint(ports)
             for memory, again in self._members.values():
-                if theirs := _had(one, memory):
+                theirs = _had(one, memory)
+                if theirs:
                     left = msgspec.structs.replace(memory[key(one)], ports=theirs - ports)
                     memory[key(one)] = left
-                again(key(one))
+                if is_asking:
+                    again(key(one))
