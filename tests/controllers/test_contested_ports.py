@@ -15,6 +15,7 @@ from proreus.cloudprovider import (
     Done,
     Ensured,
     HostPolicy,
+    ImplementedElsewhere,
     InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
@@ -40,6 +41,7 @@ class OneAddress(Balancers):
         self.fails = False
         self.waits = False
         self.giving_up = ""
+        self.elsewhere = ""
         self.deletion: DeleteAnswer = Done()
         self.deleted: list[str] = []
 
@@ -56,6 +58,8 @@ class OneAddress(Balancers):
         if lb.ref.namespace == self.giving_up:
             self.holders = {port: one for port, one in self.holders.items() if one != uid}
             return InvalidRequest("the next address cannot be had")
+        if lb.ref.namespace == self.elsewhere:
+            return ImplementedElsewhere("another controller is asked for")
         if self.waits:
             return Pending(3600.0, "the cloud works")
         if self.fails or any(self.holders.get(one, uid) != uid for one in ports):
@@ -224,6 +228,31 @@ async def test_who_is_being_deleted_and_asks_for_a_port_of_another_one_shows_the
             stage.edit("shop", 8080, {})
         else:
             stage.edit("bank", 80, {})
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "after a restart"])
+@pytest.mark.parametrize("is_first", [False, True], ids=["later", "first"])
+@virtual_time
+async def test_who_is_left_to_another_controller_shows_no_address_beside_a_port_of_another_one(
+    *, is_first: bool, restarts: bool
+) -> None:
+    """There need not be one, and somebody may have deleted what the Service had."""
+    stage = Stage()
+    async with stage.managed():
+        stage.balancers.elsewhere = "bank"
+        stage.balancers.holders = {80: stage.balancers.holders[80]}
+        stage.edit("bank", 443 if is_first else 8443, {"a": "b"})
+        if not restarts:
+            await asyncio.sleep(10)
+            stage.edit("shop", 443, {})
+    async with stage.managed():
+        if restarts:
+            assert stage.shown("bank") == [ADDRESS]
+            stage.edit("shop", 443, {})
+        if not is_first:
+            await asyncio.sleep(10)
+            stage.edit("bank", 443, {})
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
 
 

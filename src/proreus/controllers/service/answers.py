@@ -292,10 +292,11 @@ def _pending(service: Service, answer: Pending, now: datetime, contested: Contes
 def _failed(
     service: Service, error: CloudError, now: datetime, contested: Contested, *, is_update: bool
 ) -> Change:
+    has_ingress = bool(service.status.load_balancer.ingress)
     if isinstance(error, ImplementedElsewhere):
-        return Change(
-            status=_status(service, condition=condition_to_write(service, ELSEWHERE, now))
-        )
+        condition = condition_to_write(service, ELSEWHERE, now)
+        ingress = () if has_ingress and contested(service) else None
+        return Change(status=_status(service, condition=condition, ingress=ingress))
     reason = sync_failure(error)
     name, doing = (
         ("UpdateLoadBalancerFailed", "Error updating load balancer with new hosts")
@@ -305,7 +306,6 @@ def _failed(
     text = scrub(f"{doing}: {error}")
     is_final = isinstance(error, InvalidRequest | NotSupported)
     is_shown = is_final and current_reason(service) == reason
-    has_ingress = bool(service.status.load_balancer.ingress)
     is_contested = has_ingress and (error.disowns or contested(service))
     return Change(
         status=_status(

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from proreus.cloudprovider.ports import Key, ports_of
+from proreus.controllers.service.conditions import ELSEWHERE
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER
-from proreus.controllers.service.plan import Memory
+from proreus.controllers.service.plan import Memory, doubted
 from proreus.kube.objects import Service, key, vip_addresses
 
 BY_ADDRESS = "address"
@@ -117,9 +118,12 @@ class Holders:
         for one in _others(given.ref.uid, shown, self._showing):
             is_asking = not ports_of(one).isdisjoint(ports)
             for memory, again in self._members.values():
-                theirs = _had(one, memory)
-                if theirs:
-                    left = msgspec.structs.replace(memory[key(one)], ports=theirs - ports)
-                    memory[key(one)] = left
+                known = memory.get(key(one))
+                if known is not None and known.ref.uid == one.metadata.uid:
+                    left = None if known.ports is None else known.ports - ports
+                    # Nobody looks again at one that is left to another controller, unless in doubt.
+                    is_doubted = is_asking and known.condition == ELSEWHERE
+                    known = doubted(known) if is_doubted else known
+                    memory[key(one)] = msgspec.structs.replace(known, ports=left)
                 if is_asking:
                     again(key(one))
