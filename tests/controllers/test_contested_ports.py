@@ -31,6 +31,7 @@ from .leading import EPOCH, Balancers, Cloud, leading
 ADDRESS = "192.0.2.1"
 CLOUDS = "east=cloud,west=cloud"
 WRONG = {"cloud/idle-timeout": "wrong"}
+THEIRS = {"cloud/backend": "of another controller"}
 
 
 class OneAddress(Balancers):
@@ -41,7 +42,9 @@ class OneAddress(Balancers):
         self.fails = False
         self.waits = False
         self.giving_up = ""
-        self.elsewhere = ""
+        self.is_generous = False
+        self.others: dict[str, str] = {}
+        self.ensured: list[str] = []
         self.deletion: DeleteAnswer = Done()
         self.deleted: list[str] = []
 
@@ -55,10 +58,13 @@ class OneAddress(Balancers):
 
     def _ensured(self, lb: LoadBalancer) -> Ensured | Pending | CloudError:
         uid, ports = lb.ref.uid, {one.port for one in lb.frontends}
+        self.ensured.append(lb.ref.namespace)
+        if other := self.others.get(lb.ref.namespace, ADDRESS if self.is_generous else ""):
+            return Ensured((LoadBalancerIngress(ip=other),))
         if lb.ref.namespace == self.giving_up:
             self.holders = {port: one for port, one in self.holders.items() if one != uid}
             return InvalidRequest("the next address cannot be had")
-        if lb.ref.namespace == self.elsewhere:
+        if THEIRS.items() <= lb.service.metadata.annotations.items():
             return ImplementedElsewhere("another controller is asked for")
         if self.waits:
             return Pending(3600.0, "the cloud works")
@@ -119,7 +125,11 @@ class Stage:
         return [one["ip"] for one in status.get("loadBalancer", {}).get("ingress", ())]
 
 
-@pytest.mark.parametrize("annotations", [{}, WRONG], ids=["by the cloud", "for an annotation"])
+@pytest.mark.parametrize(
+    "annotations",
+    [{}, WRONG, THEIRS],
+    ids=["by the cloud", "for an annotation", "for another controller"],
+)
 @pytest.mark.parametrize("is_led", [True, False], ids=["meanwhile", "before the manager starts"])
 @virtual_time
 async def test_who_asks_for_a_port_of_another_one_shows_their_address_no_more(
@@ -240,9 +250,8 @@ async def test_who_is_left_to_another_controller_shows_no_address_beside_a_port_
     """There need not be one, and somebody may have deleted what the Service had."""
     stage = Stage()
     async with stage.managed():
-        stage.balancers.elsewhere = "bank"
-        stage.balancers.holders = {80: stage.balancers.holders[80]}
-        stage.edit("bank", 443 if is_first else 8443, {"a": "b"})
+        del stage.balancers.holders[443]
+        stage.edit("bank", 443 if is_first else 8443, THEIRS)
         if not restarts:
             await asyncio.sleep(10)
             stage.edit("shop", 443, {})
@@ -252,7 +261,7 @@ async def test_who_is_left_to_another_controller_shows_no_address_beside_a_port_
             stage.edit("shop", 443, {})
         if not is_first:
             await asyncio.sleep(10)
-            stage.edit("bank", 443, {})
+            stage.edit("bank", 443, THEIRS)
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
 
 
@@ -273,6 +282,18 @@ async def test_who_names_another_cloud_shows_no_address_beside_a_port_of_another
             assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
             stage.edit("shop", 8080, {"proreus.io/cloud-in-use": "east"})
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
+@virtual_time
+async def test_who_asks_for_a_port_of_one_that_is_in_no_cloud_takes_nothing_from_it() -> None:
+    stage = Stage()
+    async with stage.managed_with_another_cloud():
+        pass
+    stage.edit("bank", 443, {"proreus.io/cloud-in-use": "nowhere"})
+    stage.edit("shop", 443, {})
+    async with stage.managed_with_another_cloud():
+        pass
+    assert stage.shown("bank") == [ADDRESS]
 
 
 @virtual_time
@@ -325,3 +346,39 @@ async def test_an_address_that_another_one_was_given_since_is_shown_no_more(
         assert stage.shown("shop") == [ADDRESS]
         stage.edit("bank", 80, {})
     assert [stage.shown(one) for one in ("shop", "bank")] == [[], [ADDRESS]]
+
+
+@virtual_time
+async def test_who_has_lost_its_port_to_another_one_shows_the_address_no_more() -> None:
+    """What it had was deleted by hand, which no list tells for an hour; but whose the port is."""
+    stage = Stage()
+    async with stage.managed():
+        del stage.balancers.holders[443]
+        stage.edit("shop", 443, {})
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
+@virtual_time
+async def test_who_has_lost_its_port_to_one_that_moved_shows_the_address_no_more() -> None:
+    stage = Stage()
+    async with stage.managed():
+        stage.balancers.others["shop"] = "192.0.2.9"
+        stage.edit("shop", 443, {})
+        await asyncio.sleep(20)
+        assert stage.shown("shop") == ["192.0.2.9"]
+        del stage.balancers.holders[443]
+        stage.balancers.others.clear()
+        stage.edit("shop", 443, {"a": "b"})
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
+@virtual_time
+async def test_two_that_a_cloud_gives_one_port_are_not_ensured_again_and_again() -> None:
+    stage = Stage()
+    async with stage.managed():
+        stage.balancers.is_generous = True
+        stage.balancers.ensured.clear()
+        stage.edit("shop", 443, {})
+        await asyncio.sleep(600)
+    assert stage.balancers.ensured == ["shop", "bank"]
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]

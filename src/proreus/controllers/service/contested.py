@@ -106,24 +106,47 @@ class Holders:
         memory = ChainMap(*(known for known, _ in self._members.values()))
         return is_contested(service, self._showing, memory)
 
-    def given(self, given: Memory) -> None:
+    def given(self, before: Memory, given: Memory) -> None:
         """Note that a Service was just ensured, and have those looked at that ask for its ports.
 
         A cloud gives a port of an address once. Those that had one have it no more, though they
-        show the address, and even if they ask for others at present. Those that were refused before
-        anybody had it are looked at again, too.
+        show the address, and even if they ask for others at present: they are ensured. Those that
+        were refused before anybody had it are looked at again, too.
+
+        Args:
+            before: What was remembered of the Service before.
+            given: What is remembered of it now.
         """
-        ports = given.ports or frozenset()
-        shown = vip_addresses(given.ref.last_ingress)
-        for one in _others(given.ref.uid, shown, self._showing):
+        ports, new = given.ports or frozenset(), _new_ports(before, given)
+        for one in _others(given.ref.uid, vip_addresses(given.ref.last_ingress), self._showing):
             is_asking = not ports_of(one).isdisjoint(ports)
             for memory, again in self._members.values():
                 known = memory.get(key(one))
                 if known is not None and known.ref.uid == one.metadata.uid:
-                    left = None if known.ports is None else known.ports - ports
-                    # Nobody looks again at one that is left to another controller, unless in doubt.
-                    is_doubted = is_asking and known.condition == ELSEWHERE
-                    known = doubted(known) if is_doubted else known
-                    memory[key(one)] = msgspec.structs.replace(known, ports=left)
+                    memory[key(one)] = _without(known, ports, new, is_asking=is_asking)
                 if is_asking:
                     again(key(one))
+
+
+def _new_ports(before: Memory, given: Memory) -> frozenset[Key]:
+    """Return the ports that a Service was given, without those that it had, or lost, there before.
+
+    So two Services to which a cloud gives one port are not ensured in turns for ever.
+    """
+    ports = given.ports or frozenset()
+    shown, former = (vip_addresses(one.ref.last_ingress) for one in (given, before))
+    if not set(shown).issubset(former):
+        return ports
+    return frozenset() if before.ports is None else ports - before.ports - before.lost
+
+
+def _without(
+    known: Memory, ports: frozenset[Key], new: frozenset[Key], *, is_asking: bool
+) -> Memory:
+    """Return the memory of a Service that has these ports no more; the new ones bring it up."""
+    had = known.ports or frozenset()
+    # Nobody looks again at one that is left to another controller, unless in doubt.
+    is_doubted = not had.isdisjoint(new) or (is_asking and known.condition == ELSEWHERE)
+    known = doubted(known) if is_doubted else known
+    left = None if known.ports is None else had - ports
+    return msgspec.structs.replace(known, ports=left, lost=known.lost | (had & ports))

@@ -301,8 +301,7 @@ class ServiceController:
                 outcomes[key] = await self._refuse(key, verb)
         outcomes.update(await self._delete(deletes))
         outcomes.update(await self._ensure(ensures, self._cloud.ensure))
-        outcomes.update(await self._update_hosts(updates))
-        return outcomes
+        return {**outcomes, **await self._update_hosts(updates)}
 
     async def _update_hosts(self, verbs: Mapping[str, UpdateHosts]) -> Mapping[str, Outcome]:
         loop = asyncio.get_running_loop()
@@ -333,10 +332,11 @@ class ServiceController:
         by_uid = await contained(call([verb.desired for verb in ready.values()]))
         for key, verb in ready.items():
             answer = answers.answer_of(by_uid, verb.desired.ref.uid)
-            self._memory[key] = plan.after(self._memory[key], verb, answer)
+            before = self._memory[key]
+            self._memory[key] = plan.after(before, verb, answer)
             outcomes[key] = await self._conclude(key, verb, answer)
             if isinstance(answer, Ensured):
-                self._holders.given(self._memory[key])
+                self._holders.given(before, self._memory[key])
         return outcomes
 
     async def _prepare(self, key: str, desired: LoadBalancer) -> Outcome:

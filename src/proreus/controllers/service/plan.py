@@ -70,7 +70,7 @@ class Memory(msgspec.Struct, frozen=True):
     None. `missing_since` is the time in seconds since which `delete` finds nothing, or None.
     `withdrawn` says that it had an address which has left the status; `made` that this process has
     asked for it, or found it as desired when it started. `ports` are those that it had when that
-    was so last, or None.
+    was so last, or None; but for those that it has `lost` since to another Service.
     """
 
     ref: LoadBalancerRef
@@ -82,6 +82,7 @@ class Memory(msgspec.Struct, frozen=True):
     withdrawn: bool = False
     made: bool = False
     ports: frozenset[Key] | None = None
+    lost: frozenset[Key] = frozenset()
 
 
 class Ensure(msgspec.Struct, frozen=True):
@@ -253,6 +254,7 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
         written=written,
         condition=readiness(verb.desired.hosts, answer.rejected),
         ports=ports_of(verb.desired.service),
+        lost=frozenset(),
     )
 
 
