@@ -60,7 +60,7 @@ class Gateways:
 
     def shares(self, name: str) -> set[str]:
         """The addresses by which VRRP gives the gateway shares of the others."""
-        said = self.segment.gateways[name].run("ip", "-j", "addr", "show", "dev", "eth0")
+        said = self.segment.gateways[name].run("ip", "-j", "addr", "show", "dev", "lo")
         return {one["local"] for each in json.loads(said) for one in each["addr_info"]}
 
     def are_shared(self) -> bool:
