@@ -32,6 +32,7 @@ ADDRESS = "192.0.2.1"
 CLOUDS = "east=cloud,west=cloud"
 WRONG = {"cloud/idle-timeout": "wrong"}
 THEIRS = {"cloud/backend": "of another controller"}
+NOWHERE = {"proreus.io/cloud": "nowhere"}
 
 
 class OneAddress(Balancers):
@@ -119,6 +120,14 @@ class Stage:
 
     def delete(self, namespace: str) -> None:
         self.store.delete(SERVICES, self.store.get(SERVICES, namespace, "web"), {})
+
+    def delete_alone(self, namespace: str, port: int, annotations: Mapping[str, str]) -> None:
+        """Delete a Service of which its owner keeps no finalizer but one of his own."""
+        found = self.store.get(SERVICES, namespace, "web")
+        meta = {**found.metadata, "finalizers": [f"{namespace}.example/hold"]}
+        self.store.update(SERVICES, found, {**found.body, "metadata": meta})
+        self.delete(namespace)
+        self.edit(namespace, port, annotations)
 
     def shown(self, namespace: str) -> list[str]:
         status = self.store.get(SERVICES, namespace, "web").body.get("status", {})
@@ -296,21 +305,22 @@ async def test_who_asks_for_a_port_of_one_that_is_in_no_cloud_takes_nothing_from
     assert stage.shown("bank") == [ADDRESS]
 
 
+@pytest.mark.parametrize("note", [{}, {"proreus.io/cloud-in-use": "west"}, NOWHERE])
+@pytest.mark.parametrize("is_alone", [True, False], ids=["one cloud", "several"])
 @virtual_time
-async def test_who_is_deleted_without_our_finalizer_and_stays_shows_no_address() -> None:
-    """Its owner took the finalizer away while no manager ran, and has one of his own."""
+async def test_who_is_deleted_without_our_finalizer_and_stays_shows_no_address(
+    note: dict[str, str], *, is_alone: bool
+) -> None:
+    """Its owner took it away while no manager ran, and the cloud's note, and has one of his own."""
     stage = Stage()
-    async with stage.managed():
+    managed = stage.managed if is_alone else stage.managed_with_another_cloud
+    async with managed():
         pass
-    found = stage.store.get(SERVICES, "bank", "web")
-    meta = {**found.metadata, "finalizers": ["bank.example/hold"]}
-    stage.store.update(SERVICES, found, {**found.body, "metadata": meta})
-    stage.delete("bank")
-    stage.edit("bank", 80, {})
-    async with stage.managed():
+    stage.delete_alone("bank", 80, note)
+    async with managed():
         pass
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
-    assert len(stage.balancers.deleted) == 1
+    assert len(stage.balancers.deleted) == (is_alone or note is not NOWHERE)
 
 
 @virtual_time

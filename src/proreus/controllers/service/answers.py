@@ -323,8 +323,9 @@ def _deleted(service: Service, now: datetime, classes: Classes, *, was_found: bo
     """Return the change after the load balancer has been deleted.
 
     A Service that wants a load balancer again meanwhile keeps its finalizer. The status of a
-    Service whose class is now another implementation's is left to it; so is that of one of which
-    nothing was found and nothing says that it was our cloud's: its address may be another cloud's.
+    Service whose class is now another implementation's is left to it; so is that of one that stays,
+    of which nothing was found and nothing says that it was our cloud's: its address may be another
+    cloud's.
     """
     event = PlannedEvent("Normal", "DeletedLoadBalancer", "Deleted load balancer")
     has_ingress = bool(service.status.load_balancer.ingress)
@@ -336,7 +337,8 @@ def _deleted(service: Service, now: datetime, classes: Classes, *, was_found: bo
         status = _status(service, condition=condition, ingress=ingress)
         return Change(status=status, events=(event,))
     finalizers = (FINALIZER_LOAD_BALANCER, *classes.left_finalizers)
-    is_unknown = not was_found and not is_recorded(service, classes)
+    is_going = service.metadata.deletion_timestamp is not None
+    is_unknown = not was_found and not is_recorded(service, classes) and not is_going
     is_left = is_unknown or is_of_others(service, classes)
     return Change(
         status=_status(

@@ -91,13 +91,12 @@ def needs_cleanup(service: Service, classes: Classes = AS_GO) -> bool:
 
     Other implementations use the same finalizer: on a Service of their class it is theirs. Where it
     was taken from a Service that is being deleted, and something else keeps that, its status would
-    show the address for as long.
+    show the address for as long, whatever cloud it is of.
     """
     is_going = service.metadata.deletion_timestamp is not None and wants(service, classes)
     if has_finalizer(service):
         return is_going or service.spec.type != TYPE_LOAD_BALANCER
-    shows_ours = bool(service.status.load_balancer.ingress) and is_recorded(service, classes)
-    return is_going and shows_ours
+    return is_going and bool(service.status.load_balancer.ingress)
 
 
 def needs_update(old: Service | None, new: Service | None, classes: Classes = AS_GO) -> bool:
