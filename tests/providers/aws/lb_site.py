@@ -16,7 +16,8 @@ from proreus.kube.objects import (
 from proreus.providers.aws.annotations import PREFIX
 from proreus.testing import objects
 
-from .site import CLUSTER, Network, config_text, node_of, started
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
+from .site import CLUSTER, Network, config_text, context, node_of, started
 from .strict.process import StrictAWS
 
 UID = "5e000000-0000-4000-8000-000000000001"
@@ -124,9 +125,12 @@ class LBSite:
 
 
 @asynccontextmanager
-async def placed(aws: StrictAWS, extra: str = "", kind: str = "nlb") -> AsyncIterator[LBSite]:
+async def placed(
+    aws: StrictAWS, extra: str = "", kind: str = "nlb", services: Objects | None = None
+) -> AsyncIterator[LBSite]:
     """A site; `extra` goes into [Global], `kind` is the annotation of its Services."""
     site = LBSite(aws, kind)
-    async with started(config_text(aws, site.network.vpc, extra)) as provider:
+    text = config_text(aws, site.network.vpc, extra)
+    async with started(text, context(services=services)) as provider:
         site.provider = provider
         yield site

@@ -9,7 +9,7 @@ from proreus.cloudprovider import CloudError, Done, InvalidRequest, Pending
 from proreus.kube.objects import LoadBalancerIngress, ServicePort
 from proreus.providers.aws.rules import Rule, rules_of
 
-from ..surroundings import Events  # noqa: TID252 - pytest imports tests by path
+from ..surroundings import Events, Objects  # noqa: TID252 - pytest imports tests by path
 from .lb_site import ANYWHERE, HTTP, HTTPS, NAME, UID, LBSite, placed
 from .site import config_text, context, started
 from .strict.process import StrictAWS
@@ -293,6 +293,32 @@ async def test_health_checks_of_one_whose_clients_an_operators_rule_lets_in_go_o
         assert site.rules() == needed
         await site.deleted(other)
         assert site.rules() == {("tcp", 30081, inside)}
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "edited"])
+async def test_clients_of_one_whom_a_rule_of_anothers_health_checks_lets_in_stay(
+    aws: StrictAWS, *, is_deleted: bool
+) -> None:
+    """Whoever chooses the node port of another Service for his checks may have come first."""
+    services = Objects()
+    async with placed(aws, services=services) as site:
+        ids, uid = site.machines(1), UID.replace("5e", "6e")
+        inside = tuple(f"10.0.{n}.0/24" for n in range(3))
+        port = ServicePort(81, node_port=30081)
+        other = site.desired(ids, port, load_balancer_source_ranges=inside, uid=uid)
+        services.by_key = {"shop/other": other.service}
+        await site.made(site.desired(ids, asked={"healthcheck-port": "30081"}))
+        await site.made(other)
+        needed = {("tcp", 30081, one) for one in inside} | {("icmp", 3, one) for one in inside}
+        assert needed <= site.rules()
+        desired = site.desired(ids)
+        if not is_deleted:
+            await site.made(desired)
+            assert needed <= site.rules()
+        await site.deleted(desired)
+        assert site.rules() == needed
+        await site.deleted(other)
+        assert site.rules() == set()
 
 
 async def test_groups_of_nodes_are_left_alone_if_the_config_demands_it(aws: StrictAWS) -> None:

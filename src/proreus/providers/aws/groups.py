@@ -33,6 +33,7 @@ from proreus.providers.aws.rules import (
     idle_mtu,
     in_doubt,
     made_for,
+    node_ports_beside,
     of_hosts,
     permissions_of,
     rule_part_changes,
@@ -154,6 +155,7 @@ class HostGroups:
         `confirm` is the provider's.
         """
         self._api = api
+        self._services = api.context.listers["services"]
         self._tags: ClusterTags = place.tags
         self._vpc = place.vpc
         self._turn = asyncio.Lock()
@@ -196,8 +198,9 @@ class HostGroups:
         doubtful = frozenset[str]().union(*(in_doubt(one.revoke) for one in changes.values()))
         if doubtful and access.living is not None:
             living = await access.living(doubtful - {"", access.name})
+            theirs = node_ports_beside(access.name, self._services.all())
             changes = {
-                id_: sparing(access.name, groups[id_], change, living)
+                id_: sparing(access.name, groups[id_], change, living, theirs)
                 for id_, change in changes.items()
             }
         return {id_: change for id_, change in changes.items() if change}, refused

@@ -6,13 +6,15 @@
 AWS groups rules into permissions as it likes, so they are compared one by one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from proreus.cloudprovider.firewalls import RuleDiff, diff_rules
 from proreus.cloudprovider.load_balancers import PartChange
+from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.kube.objects import KubeObject, Service
 from proreus.providers.aws.annotations import TRAFFIC_PORT
 from proreus.providers.aws.listeners import Listener, PortMapping
 
@@ -244,7 +246,7 @@ def idle_health(observed: Iterable[Rule], remaining: Iterable[Rule]) -> frozense
     """
     if _has_clients(remaining):
         return frozenset()
-    return frozenset(rule for rule in observed if rule.description.startswith(f"{HEALTH_RULE}="))
+    return frozenset(filter(_is_health, observed))
 
 
 def in_doubt(revoked: Iterable[Rule]) -> frozenset[str]:
@@ -257,35 +259,59 @@ def in_doubt(revoked: Iterable[Rule]) -> frozenset[str]:
     )
 
 
-def sparing(name: str, observed: frozenset[Rule], change: Change, living: Iterable[str]) -> Change:
+def node_ports_beside(name: str, services: Iterable[KubeObject]) -> frozenset[int]:
+    """Return the node ports at which clients come by other load balancers than one."""
+    return frozenset(
+        port.node_port
+        for one in services
+        if isinstance(one, Service) and default_load_balancer_name(one.metadata.uid) != name
+        for port in one.spec.ports
+    )
+
+
+def sparing(
+    name: str,
+    observed: frozenset[Rule],
+    change: Change,
+    living: Iterable[str],
+    node_ports: Collection[int] = (),
+) -> Change:
     """Return a change of a group that leaves living load balancers what they may need.
 
     A load balancer whose clients another rule lets in, such as an operator's, has no rule for
-    clients of its own. So only that it lives says that it needs its health checks.
+    clients of its own. So only that it lives says that it needs its health checks. Nor has one
+    whose clients the rule for another one's health checks lets in, at a port that a Service chose.
 
     Args:
         name: The name of the network load balancer that is changed or deleted.
         observed: The rules of the group.
         change: What is to be changed in it.
         living: The names of all other network load balancers of Services.
+        node_ports: The node ports of all other Services.
     """
     living = frozenset(living) - {name}
     there = {rule.description for rule in observed}
     has_hidden = any(f"{CLIENT_RULE}={other}" not in there for other in living)
-    hidden = {rule.source for rule in observed if _may_let_clients_in(rule)} if has_hidden else ()
+    others = {rule for rule in observed if _is_health(rule) and rule.from_port in node_ports}
+    others |= set(filter(_may_let_clients_in, observed))
+    hidden = {rule.source for rule in others} if has_hidden else set[str]()
     clients = f"{CLIENT_RULE}={name}"
     ports = {rule.from_port for rule in observed if rule.description == clients}
 
     def is_needed(rule: Rule) -> bool:
         if rule.description == MTU_RULE:
             return rule.source in hidden
-        if not rule.description.startswith(f"{HEALTH_RULE}="):
+        if not _is_health(rule):
             return False
         of = rule.description.removeprefix(f"{HEALTH_RULE}=")
         return of in living or (bool(hidden) and rule.from_port not in ports)
 
     left = tuple(rule for rule in change.revoke if not is_needed(rule))
     return msgspec.structs.replace(change, revoke=left)
+
+
+def _is_health(rule: Rule) -> bool:
+    return rule.description.startswith(f"{HEALTH_RULE}=")
 
 
 def _may_let_clients_in(rule: Rule) -> bool:
