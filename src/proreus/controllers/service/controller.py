@@ -23,9 +23,8 @@ from proreus.cloudprovider import (
 )
 from proreus.cloudprovider.desired import desired_load_balancer, load_balancer_ref
 from proreus.controllers.environment import Environment
-from proreus.controllers.service import answers, contested, drift, intake, leaks, plan
+from proreus.controllers.service import answers, contested, drift, intake, leaks, leaving, plan
 from proreus.controllers.service.answers import Change
-from proreus.controllers.service.contested import Contested
 from proreus.controllers.service.hosts import HostSets, candidates
 from proreus.controllers.service.nodesync import NodeSyncs
 from proreus.controllers.service.plan import Delete, Ensure, Memory, Refuse, UpdateHosts
@@ -70,7 +69,7 @@ class ServiceController:
         self._holders = env.shared.setdefault(CONTROLLER, contested.Holders(env.all_services.by))
         again = partial(self._queue.add, after=intake.QUIET_SECONDS)
         self._holders.join(env.cloud, self._memory, again)
-        self._contested: Contested = self._holders.is_contested
+        self._contested: contested.Contested = self._holders.is_contested
         self._nodes_changed = asyncio.Event()
         self._host_sets = HostSets()
         self._node_syncs = NodeSyncs()
@@ -100,6 +99,7 @@ class ServiceController:
         beside = [
             asyncio.create_task(self._gather_node_changes()),
             asyncio.create_task(self._repair_periodically()),
+            asyncio.create_task(leaving.run(self._env, self._writer, self._holders, self._classes)),
         ]
         try:
             await self._loop.run()
