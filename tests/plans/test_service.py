@@ -38,12 +38,12 @@ from proreus.controllers.service.answers import (
     after_ensure,
     before,
     before_delete,
-    record,
     refuse,
 )
 from proreus.controllers.service.conditions import CONDITION, Reason
 from proreus.controllers.service.intake import (
     ANNOTATION_CLOUD_IN_USE,
+    CONDITION_CLOUD,
     Classes,
     has_finalizer,
     is_hostless,
@@ -74,6 +74,7 @@ from proreus.controllers.service.plan import (
     still_ours,
     with_ip_mode,
 )
+from proreus.controllers.service.recording import record
 from proreus.kube.objects import (
     FINALIZER_LOAD_BALANCER,
     LABEL_EXCLUDE_LB,
@@ -894,6 +895,14 @@ def test_an_address_stays_that_may_be_of_another_cloud_since_ours_has_nothing(
     assert ("loadBalancer" in body(change).get("status", {})) is is_emptied
 
 
+def in_cloud(service: Service, cloud: str) -> Service:
+    """The Service with a status that names its cloud."""
+    named = (Condition(CONDITION_CLOUD, "True", "Recorded", cloud, NOW),) if cloud else ()
+    conditions = (*service.status.conditions, *named)
+    status = msgspec.structs.replace(service.status, conditions=conditions)
+    return msgspec.structs.replace(service, status=status)
+
+
 @pytest.mark.parametrize(
     ("cloud", "noted", "gone", "is_written"),
     [
@@ -908,9 +917,24 @@ def test_of_several_clouds_the_one_that_begins_writes_its_name(
     cloud: str, noted: str, *, gone: bool, is_written: bool
 ) -> None:
     annotations = {ANNOTATION_CLOUD_IN_USE: noted} if noted else {}
-    change = record(service(deleted=gone, annotations=annotations), Classes(cloud=cloud))
+    change = record(service(deleted=gone, annotations=annotations), Classes(cloud=cloud), NOW)
     assert bool(change.metadata) is is_written
-    assert change.status is None
+    assert bool(change.status) is (bool(cloud) and not gone)
+
+
+@pytest.mark.parametrize(
+    ("noted", "is_written", "is_emptied"),
+    [("", True, False), ("west", True, True), ("east", False, False)],
+)
+def test_an_address_that_another_cloud_gave_leaves_the_status_with_its_name(
+    noted: str, *, is_written: bool, is_emptied: bool
+) -> None:
+    change = record(in_cloud(service(ingress=ADDRESS), noted), Classes(cloud="east"), NOW)
+    assert bool(change.status) is is_written
+    if is_written:
+        written = body(change)["status"]
+        assert [one["message"] for one in written["conditions"]] == ["east"]
+        assert ("loadBalancer" in written) is is_emptied
 
 
 def test_the_name_of_the_cloud_makes_no_other_load_balancer_desired() -> None:
@@ -1187,14 +1211,29 @@ def test_nothing_is_done_when_all_is_right() -> None:
     assert decided(present, memory, "n2", "n1") == Nothing()
 
 
-@pytest.mark.parametrize(("recorded", "is_right"), [("west", True), ("east", False), (None, False)])
+@pytest.mark.parametrize(
+    ("recorded", "stated", "is_right"),
+    [
+        ("west", "west", True),
+        ("east", "west", False),
+        (None, "west", False),
+        ("west", "", False),
+        ("west", "east", False),
+    ],
+)
 def test_a_service_that_lacks_the_record_of_its_cloud_is_ensured_which_records_it(
-    recorded: str | None, *, is_right: bool
+    recorded: str | None, stated: str, *, is_right: bool
 ) -> None:
     given = {} if recorded is None else {ANNOTATION_CLOUD_IN_USE: recorded}
-    present, memory = settled("n1", annotations=given)
+    settled_, memory = settled("n1", annotations=given)
+    present = in_cloud(settled_, stated)
     verb = decided(present, memory, "n1", classes=Classes(cloud="west"))
-    assert verb == (Nothing() if is_right else Ensure(desired(present, "n1")))
+    if is_right:
+        assert verb == Nothing()
+    else:
+        assert isinstance(verb, Ensure)
+        # An address that another cloud gave proves nothing in this one.
+        assert bool(verb.desired.ref.last_ingress) is (stated != "east")
     assert decided(present, memory, "n1") == Nothing()
 
 

@@ -21,6 +21,7 @@ from proreus.cloudprovider.instances import (
 from proreus.controllers.service.intake import (
     ANNOTATION_CLOUD_IN_USE,
     TYPE_LOAD_BALANCER,
+    cloud_in_status,
     has_finalizer,
 )
 from proreus.kube.objects import Node, Service
@@ -213,9 +214,12 @@ class Misplaced(msgspec.Struct, frozen=True):
 
 
 def recorded(service: Service) -> str:
-    """Return the cloud that has the Service's load balancer by finalizer and annotation, or ""."""
-    annotations = service.metadata.annotations
-    return annotations.get(ANNOTATION_CLOUD_IN_USE, "") if has_finalizer(service) else ""
+    """Return the cloud that has the Service's load balancer, or "".
+
+    The status says so; that of a former version does not, and then finalizer and annotation do.
+    """
+    annotation = service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE, "")
+    return cloud_in_status(service) or (annotation if has_finalizer(service) else "")
 
 
 def is_let_go(service: Service) -> bool:

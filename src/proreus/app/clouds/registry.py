@@ -32,7 +32,7 @@ from proreus.cloudprovider import (
     scope_of,
 )
 from proreus.containment.holders import MachineHolders, MachineOf
-from proreus.controllers.service.intake import has_finalizer
+from proreus.controllers.service.intake import cloud_in_status, has_finalizer
 from proreus.kube.objects import Node, Service
 from proreus.runtime.informer import Cache
 from proreus.runtime.view import View
@@ -71,7 +71,8 @@ class Clouds:
 
     def place(self, service: Service) -> Placed | Misplaced | None:
         """Decide which cloud has a Service."""
-        return place(service, self._rules, self._recorded.get(service.metadata.uid, ""))
+        former = self._recorded.get(service.metadata.uid, "") or cloud_in_status(service)
+        return place(service, self._rules, former)
 
     def unmistaken(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer:
         """Return the answer about a node, or a conflict if it shows another Node's machine."""

@@ -47,7 +47,9 @@ from proreus.controllers.service.contested import Contested, uncontested
 from proreus.controllers.service.intake import (
     ANNOTATION_CLOUD_IN_USE,
     AS_GO,
+    CONDITION_CLOUD,
     Classes,
+    cloud_in_status,
     has_finalizer,
     is_of_others,
     is_recorded,
@@ -99,15 +101,6 @@ def answer_of(by_uid: Mapping[str, Answer] | Exception, uid: str) -> Answer | Cl
     if isinstance(by_uid, Exception):
         return CloudError(f"{type(by_uid).__name__}: {by_uid}")
     return by_uid.get(uid) or CloudError("the provider gave no answer for this load balancer")
-
-
-def record(service: Service, classes: Classes) -> Change:
-    """Return the change that says which of several clouds has the Service, before all others."""
-    annotations = service.metadata.annotations
-    if not classes.cloud or service.metadata.deletion_timestamp is not None:
-        return Change()
-    ops = patch.annotations(annotations, {ANNOTATION_CLOUD_IN_USE: classes.cloud})
-    return Change(metadata=patch.json_patch(service.metadata.uid, ops) or None)
 
 
 def before(service: Service, now: datetime) -> Change | None:
@@ -345,10 +338,20 @@ def _deleted(service: Service, now: datetime, classes: Classes, *, was_found: bo
             service,
             ingress=() if has_ingress and not is_left else None,
             removed=tuple(one for one in finalizers if one in service.metadata.finalizers),
-            removed_conditions=(CONDITION,) if current_condition(service) else (),
+            removed_conditions=_removed_conditions(service, classes),
         ),
         metadata=_unrecorded(service, classes),
         events=(event,),
+    )
+
+
+def _removed_conditions(service: Service, classes: Classes) -> tuple[str, ...]:
+    """Return our conditions on a Service, but for one that names another cloud."""
+    named = cloud_in_status(service)
+    is_ours = bool(named) and classes.cloud in {"", named}
+    return (
+        *((CONDITION,) if current_condition(service) else ()),
+        *((CONDITION_CLOUD,) if is_ours else ()),
     )
 
 

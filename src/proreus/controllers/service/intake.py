@@ -33,6 +33,9 @@ ANNOTATION_CLOUD_IN_USE: Final = "proreus.io/cloud-in-use"
 It is set before the finalizer, and goes after it.
 """
 
+CONDITION_CLOUD: Final = "LoadBalancerCloud"
+"""The condition of a Service whose message names that cloud, too."""
+
 _ANY_HOST = HostPolicy()
 
 
@@ -81,9 +84,27 @@ def has_finalizer(service: Service) -> bool:
     return FINALIZER_LOAD_BALANCER in service.metadata.finalizers
 
 
+def cloud_in_status(service: Service) -> str:
+    """Return the cloud that the Service's status names, which its owner cannot write; or ""."""
+    found = condition(service.status.conditions, CONDITION_CLOUD)
+    return found.message if found is not None else ""
+
+
 def is_recorded(service: Service, classes: Classes) -> bool:
-    """Tell whether the Service says which of several clouds has it; with one cloud it need not."""
-    return classes.cloud in {"", service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE)}
+    """Tell whether the Service says that it is this cloud's; with one cloud it need not."""
+    annotation = service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE)
+    return classes.cloud in {"", annotation, cloud_in_status(service)}
+
+
+def is_moved(service: Service, classes: Classes) -> bool:
+    """Tell whether the address in the status is of another of several clouds: no proof in ours."""
+    return bool(classes.cloud) and cloud_in_status(service) not in {"", classes.cloud}
+
+
+def is_noted(service: Service, classes: Classes) -> bool:
+    """Tell whether annotation and status both say so."""
+    annotation = service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE)
+    return not classes.cloud or classes.cloud == annotation == cloud_in_status(service)
 
 
 def needs_cleanup(service: Service, classes: Classes = AS_GO) -> bool:

@@ -33,8 +33,9 @@ from proreus.controllers.service.intake import (
     AS_GO,
     Classes,
     has_finalizer,
+    is_moved,
+    is_noted,
     is_of_others,
-    is_recorded,
     is_to_have,
     needs_cleanup,
 )
@@ -143,14 +144,14 @@ def decide(
     if not is_to_have(service, classes):
         is_due = memory is not None or needs_cleanup(service, classes)
         newest = load_balancer_ref(service, cluster)
-        if is_of_others(service, classes):
+        if is_of_others(service, classes) or is_moved(service, classes):
             newest = msgspec.structs.replace(newest, last_ingress=())
         return Delete(_newest_ref(newest, memory)) if is_due else Nothing()
     if isinstance(desired, CloudError):
         return Refuse(desired)
     if desired is None:
         return Nothing()
-    return _compare(service, memory, desired) if is_recorded(service, classes) else Ensure(desired)
+    return _compare(service, memory, desired, classes)
 
 
 def is_kept(service: Service | None, ref: LoadBalancerRef, classes: Classes = AS_GO) -> bool:
@@ -332,7 +333,17 @@ def with_ip_mode(ingress: tuple[LoadBalancerIngress, ...]) -> tuple[LoadBalancer
     )
 
 
-def _compare(service: Service, memory: Memory | None, desired: LoadBalancer) -> Verb:
+def _without_address(desired: LoadBalancer) -> LoadBalancer:
+    """Return what is desired of a cloud that has not given the address in the Service's status."""
+    ref = msgspec.structs.replace(desired.ref, last_ingress=())
+    return msgspec.structs.replace(desired, ref=ref)
+
+
+def _compare(
+    service: Service, memory: Memory | None, desired: LoadBalancer, classes: Classes
+) -> Verb:
+    if not is_noted(service, classes):
+        return Ensure(_without_address(desired) if is_moved(service, classes) else desired)
     if memory is None or memory.last is None:
         return Ensure(desired)
     present = fingerprint(desired, memory.written)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from proreus.controllers.environment import Environment
-from proreus.controllers.service import answers
+from proreus.controllers.service import answers, recording
 from proreus.controllers.service.answers import Change
 from proreus.controllers.service.intake import Classes
 from proreus.kube.client import Written
@@ -33,7 +33,7 @@ class ServiceWriter:
         """Write what has to be on a Service before the cloud is called, and wait to see it."""
 
         def record(service: Service) -> Change:
-            return answers.record(service, classes)
+            return recording.record(service, classes, self._env.now())
 
         def before(service: Service) -> Change:
             return answers.before(service, self._env.now()) or Change()
