@@ -19,6 +19,7 @@ from proreus.controllers.cloud_node.reasons import Reason as NodeReason
 from proreus.controllers.node_ipam.plan import Reason as IpamReason
 from proreus.controllers.route.conditions import NetworkState
 from proreus.controllers.service.conditions import Reason as ServiceReason
+from proreus.controllers.service.recording import Reason as RecordReason
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import CONTROLLERS
 from proreus.runtime import metrics
@@ -132,6 +133,7 @@ def conditions_page() -> str:
     for title, reasons in (
         ("Nodes: `CloudInitialized`", NodeReason),
         ("Services: `LoadBalancerReady`", ServiceReason),
+        ("Services, with several clouds: `LoadBalancerCloud`", RecordReason),
         ("Nodes: `PodCIDRsAllocated`, with `--allocate-node-cidrs`", IpamReason),
     ):
         texts = _enum_texts(reasons)

@@ -6,6 +6,7 @@ few have the right to write that: so it goes before the annotation.
 """
 
 from datetime import datetime
+from enum import StrEnum
 
 from proreus.controllers.service.answers import Change
 from proreus.controllers.service.intake import (
@@ -17,6 +18,13 @@ from proreus.controllers.service.intake import (
 )
 from proreus.kube import patch
 from proreus.kube.objects import Condition, LoadBalancerStatus, Service
+
+
+class Reason(StrEnum):
+    """The reasons of the condition `LoadBalancerCloud`: a closed list."""
+
+    RECORDED = "Recorded"
+    """The cloud that the message names has the load balancer, or is about to make it."""
 
 
 def record(service: Service, classes: Classes, now: datetime) -> Change:
@@ -34,7 +42,7 @@ def record(service: Service, classes: Classes, now: datetime) -> Change:
     status = patch.service_status(
         meta.uid,
         meta.resource_version,
-        conditions=(Condition(CONDITION_CLOUD, "True", "Recorded", cloud, now),),
+        conditions=(Condition(CONDITION_CLOUD, "True", Reason.RECORDED, cloud, now),),
         load_balancer=LoadBalancerStatus(()) if is_moved(service, classes) else None,
     )
     return Change(status=status, metadata=main)
