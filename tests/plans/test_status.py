@@ -67,8 +67,12 @@ def service(*conditions: Condition, ip: str = "", type_: str = "LoadBalancer") -
 def test_where_there_are_several_clouds_each_row_names_its_own() -> None:
     labelled = objects.node("n1", labels={"proreus.io/cloud": "east"})
     annotated = objects.service(annotations={"proreus.io/cloud-in-use": "west"})
-    summary = summarise([labelled, node(name="n2")], [annotated], NOW)
+    # Whoever may edit a Service can change the annotation.
+    recorded = (Condition("LoadBalancerCloud", "True", "Recorded", "east", NOW),)
+    meddled = objects.service(annotations={"proreus.io/cloud-in-use": "west"}, conditions=recorded)
+    summary = summarise([labelled, node(name="n2")], [annotated, meddled], NOW)
     assert [row.cloud for row in summary.nodes] == ["east", ""]
+    assert [row.cloud for row in summary.services] == ["west", "east"]
     shown = text.render(summary, everything=True).splitlines()
     heads = [line.split() for line in shown if "NAME" in line]
     assert heads == [["NAME", "STATE", "AGE", "CLOUD", "ZONE", "DETAIL", "REASON", "MESSAGE"]] * 2

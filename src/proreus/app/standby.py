@@ -35,10 +35,10 @@ from proreus.cloudprovider.desired import desired_load_balancer, load_balancer_r
 from proreus.cloudprovider.standby import Standby
 from proreus.controllers.service.hosts import HostSets, candidates
 from proreus.controllers.service.intake import (
-    ANNOTATION_CLOUD_IN_USE,
     classes_of,
     is_to_have,
     nodes_changed,
+    noted_cloud,
 )
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
@@ -353,11 +353,10 @@ class StandbyWork:
         """Yield the Services of a cloud that have an address."""
         classes = classes_of(settings_of(self._options), cloud=name)
         for service in view.services.all():
-            cloud = service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE, name)
             if (
                 is_to_have(service, classes)
                 and service.status.load_balancer.ingress
-                and cloud in {name, ""}
+                and noted_cloud(service) in {name, ""}
             ):
                 yield service
 

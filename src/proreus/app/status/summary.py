@@ -14,7 +14,7 @@ from proreus.controllers.route.conditions import CONDITION as ROUTE_CONDITION
 from proreus.controllers.route.conditions import CREATED, NOT_CREATED
 from proreus.controllers.service.conditions import CONDITION as SERVICE_CONDITION
 from proreus.controllers.service.conditions import Reason
-from proreus.controllers.service.intake import ANNOTATION_CLOUD_IN_USE, TYPE_LOAD_BALANCER
+from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, noted_cloud
 from proreus.controllers.service.leaks import Leak
 from proreus.kube.objects import (
     LABEL_INSTANCE_TYPE,
@@ -273,7 +273,7 @@ def service_row(service: Service, now: datetime) -> Row:
         reason=current.reason if current else "",
         message=current.message if current and state is not State.READY else "",
         age=_age(service.metadata.creation_timestamp, now),
-        cloud=service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE, ""),
+        cloud=noted_cloud(service),
     )
 
 

@@ -90,6 +90,11 @@ def cloud_in_status(service: Service) -> str:
     return found.message if found is not None else ""
 
 
+def noted_cloud(service: Service) -> str:
+    """Return the cloud that the Service's status names, or else its annotation; or ""."""
+    return cloud_in_status(service) or service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE, "")
+
+
 def is_recorded(service: Service, classes: Classes) -> bool:
     """Tell whether the Service says that it is this cloud's; with one cloud it need not."""
     annotation = service.metadata.annotations.get(ANNOTATION_CLOUD_IN_USE)
