@@ -113,7 +113,7 @@ def before(service: Service, now: datetime) -> Change | None:
     if service.metadata.deletion_timestamp is not None or (has_finalizer(service) and not starts):
         return None
     return Change(
-        status=_status(
+        status=status_patch(
             service,
             condition=_provisioning(service, _ENSURING, now) if starts else None,
             added=() if has_finalizer(service) else (FINALIZER_LOAD_BALANCER,),
@@ -205,7 +205,7 @@ def _still_there(
     event = PlannedEvent("Warning", "DeleteLoadBalancerFailed", text)
     return msgspec.structs.replace(
         change,
-        status=_status(
+        status=status_patch(
             service,
             condition=condition_to_write(service, ConditionState("False", reason, text), now),
             ingress=() if is_left and service.status.load_balancer.ingress else None,
@@ -233,7 +233,7 @@ def _ensured(
         ingress = None
     ops = patch.annotations(service.metadata.annotations, dict(answer.annotations))
     return Change(
-        status=_status(service, condition=condition, ingress=ingress),
+        status=status_patch(service, condition=condition, ingress=ingress),
         metadata=patch.json_patch(service.metadata.uid, ops) or None,
         events=_success_events(service, verb, state, is_moved=ingress is not None),
     )
@@ -272,7 +272,7 @@ def _pending(service: Service, answer: Pending, now: datetime, contested: Contes
     is_left = shown and not stated and (answer.withdrawn or contested(service))
     event = PlannedEvent("Normal", "EnsuringLoadBalancer", text)
     return Change(
-        status=_status(
+        status=status_patch(
             service,
             condition=_provisioning(service, text, now),
             ingress=stated if is_left or stated not in ((), shown) else None,
@@ -289,7 +289,7 @@ def _failed(
     if isinstance(error, ImplementedElsewhere):
         condition = condition_to_write(service, ELSEWHERE, now)
         ingress = () if has_ingress and contested(service) else None
-        return Change(status=_status(service, condition=condition, ingress=ingress))
+        return Change(status=status_patch(service, condition=condition, ingress=ingress))
     reason = sync_failure(error)
     name, doing = (
         ("UpdateLoadBalancerFailed", "Error updating load balancer with new hosts")
@@ -301,7 +301,7 @@ def _failed(
     is_shown = is_final and current_reason(service) == reason
     is_contested = has_ingress and (error.disowns or contested(service))
     return Change(
-        status=_status(
+        status=status_patch(
             service,
             condition=condition_to_write(service, ConditionState("False", reason, text), now),
             ingress=() if is_contested else None,
@@ -327,14 +327,14 @@ def _deleted(service: Service, now: datetime, classes: Classes, *, was_found: bo
             service, ConditionState("False", Reason.PROVISIONING, _ENSURING), now
         )
         ingress = () if has_ingress else None
-        status = _status(service, condition=condition, ingress=ingress)
+        status = status_patch(service, condition=condition, ingress=ingress)
         return Change(status=status, events=(event,))
     finalizers = (FINALIZER_LOAD_BALANCER, *classes.left_finalizers)
     is_going = service.metadata.deletion_timestamp is not None
     is_unknown = not was_found and not is_recorded(service, classes) and not is_going
     is_left = is_unknown or is_of_others(service, classes)
     return Change(
-        status=_status(
+        status=status_patch(
             service,
             ingress=() if has_ingress and not is_left else None,
             removed=tuple(one for one in finalizers if one in service.metadata.finalizers),
@@ -378,7 +378,7 @@ def _requested_delay(error: CloudError) -> float | None:
     return error.after if isinstance(error, Throttled) else None
 
 
-def _status(
+def status_patch(
     service: Service,
     *,
     condition: Condition | None = None,

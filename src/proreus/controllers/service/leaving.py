@@ -8,12 +8,11 @@ import asyncio
 from typing import Final
 
 from proreus.controllers.environment import Environment
-from proreus.controllers.service.answers import Change
+from proreus.controllers.service.answers import Change, status_patch
 from proreus.controllers.service.contested import Holders
 from proreus.controllers.service.intake import Classes, wants
 from proreus.controllers.service.writer import ServiceWriter
-from proreus.kube import patch
-from proreus.kube.objects import LoadBalancerStatus, Service, key
+from proreus.kube.objects import Service, key
 
 _MOMENT: Final = 1.0
 """Seconds for which the cloud may say first whose the port is, or until a write is tried again."""
@@ -46,7 +45,8 @@ async def run(env: Environment, writer: ServiceWriter, holders: Holders, classes
         await asyncio.sleep(_MOMENT)
         while is_due(services.get(name)):
             outcome = await writer.write_present(
-                name, lambda one: _withdrawn(one) if is_due(one) else Change()
+                name,
+                lambda one: Change(status=status_patch(one, ingress=() if is_due(one) else None)),
             )
             if outcome.written is not None:
                 await services.wait_seen(name, outcome.written)
@@ -61,10 +61,3 @@ async def run(env: Environment, writer: ServiceWriter, holders: Holders, classes
                 group.create_task(withdraw(await due.get()))
     finally:
         services.unsubscribe([on_service])
-
-
-def _withdrawn(service: Service) -> Change:
-    """Return the change that empties a Service's status."""
-    meta, nothing = service.metadata, LoadBalancerStatus(())
-    made = patch.service_status(meta.uid, meta.resource_version, load_balancer=nothing)
-    return Change(status=made)

@@ -8,7 +8,7 @@ few have the right to write that: so it goes before the annotation.
 from datetime import datetime
 from enum import StrEnum
 
-from proreus.controllers.service.answers import Change
+from proreus.controllers.service.answers import Change, status_patch
 from proreus.controllers.service.intake import (
     ANNOTATION_CLOUD_IN_USE,
     CONDITION_CLOUD,
@@ -17,7 +17,7 @@ from proreus.controllers.service.intake import (
     is_moved,
 )
 from proreus.kube import patch
-from proreus.kube.objects import Condition, LoadBalancerStatus, Service
+from proreus.kube.objects import Condition, Service
 
 
 class Reason(StrEnum):
@@ -39,10 +39,9 @@ def record(service: Service, classes: Classes, now: datetime) -> Change:
     main = patch.json_patch(meta.uid, ops) or None
     if cloud_in_status(service) == cloud:
         return Change(metadata=main)
-    status = patch.service_status(
-        meta.uid,
-        meta.resource_version,
-        conditions=(Condition(CONDITION_CLOUD, "True", Reason.RECORDED, cloud, now),),
-        load_balancer=LoadBalancerStatus(()) if is_moved(service, classes) else None,
+    status = status_patch(
+        service,
+        condition=Condition(CONDITION_CLOUD, "True", Reason.RECORDED, cloud, now),
+        ingress=() if is_moved(service, classes) else None,
     )
     return Change(status=status, metadata=main)
