@@ -42,6 +42,7 @@ from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.desired import is_of
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.identities import Identities
+from proreus.providers.azure.balancing.index import index
 from proreus.providers.azure.balancing.neighbours import Neighbours
 from proreus.providers.azure.balancing.observation import Observer
 from proreus.providers.azure.balancing.parts import Job, Scene, State
@@ -118,11 +119,12 @@ class AzureLoadBalancers:
         state = await attempt(Observer(self._arm, scene).observe, failed)
         if isinstance(state, CloudError) or self._presence.doubted(state, scene, _now()):
             return
+        known = index(state)
         for job in failed:
             error = errors[job.ref.uid]
             is_taken = isinstance(error, Refused) and error.code in _TAKEN
             had = self._had.get(job.ref.uid, frozenset())
-            if left := left_by(job, state, scene, had, is_taken=is_taken):
+            if left := left_by(job, state, known, scene, had, is_taken=is_taken):
                 error.disowns = True
                 # What lets clients in to them is still to be closed.
                 self._left[job.ref.uid] = job.left | left

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.providers.azure.balancing.claims import asked_ports
-from proreus.providers.azure.balancing.index import Index, Opened, index
+from proreus.providers.azure.balancing.index import Index, Opened
 from proreus.providers.azure.balancing.parts import Claim, Job, Scene, State
 from proreus.providers.azure.machines import part
 
@@ -19,9 +19,8 @@ def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
         InvalidRequest: Another one has a port, and still asks for it; names the port.
     """
     for job in jobs:
-        shown = {point.ip for point in job.ref.last_ingress} - {"", *job.options.additional}
         asked = asked_ports(job)
-        for address in shown if asked else ():
+        for address in _shown(job) if asked else ():
             opened = known.ports.get(address, ())
             own = {(one.protocol, one.port) for one in opened if one.base == job.ref.name}
             theirs = _asked_for(opened, scene.claims.get(address, ()), job.ref.name) - own
@@ -35,7 +34,7 @@ def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
 
 
 def left_by(
-    job: Job, state: State, scene: Scene, had: frozenset[str], *, is_taken: bool
+    job: Job, state: State, known: Index, scene: Scene, had: frozenset[str], *, is_taken: bool
 ) -> frozenset[str]:
     """Return the addresses that a Service shows, and that its load balancer has no more.
 
@@ -46,12 +45,12 @@ def left_by(
     Args:
         job: The Service.
         state: The observed state.
+        known: The index of it.
         scene: The facts that do not change within the pass.
         had: The addresses that the Service was seen to have. What shows none of its frontends may
             be another load balancer, of which a new cloud-config has the name.
         is_taken: Whether Azure says that somebody else has the address that the Service names.
     """
-    known = index(state)
     frontends = {address for _, _, address in known.frontends.get(job.ref.name, ())}
     has = frontends | known.used.get(job.ref.name, set())
     if "" in has:
@@ -63,12 +62,19 @@ def left_by(
         if not has or str(one["name"]).lower() in names
     }
     if job.options.internal and not is_taken:
-        kept |= {one for one in job.options.addresses.values() if not _is_shown(one, job, scene)}
-    shown = {point.ip for point in job.ref.last_ingress} - {"", *job.options.additional}
+        kept |= {
+            one for one in job.options.addresses.values() if not _is_shown_beside(one, job, scene)
+        }
+    shown = _shown(job)
     return frozenset((shown if has else shown & had) - has - kept)
 
 
-def _is_shown(address: str, job: Job, scene: Scene) -> bool:
+def _shown(job: Job) -> set[str]:
+    """Return the addresses that a Service shows, without those of others that it names."""
+    return {point.ip for point in job.ref.last_ingress} - {"", *job.options.additional}
+
+
+def _is_shown_beside(address: str, job: Job, scene: Scene) -> bool:
     """Tell whether the status of another Service shows an address."""
     claims = scene.claims.get(address, ())
     return any(one.is_opened and one.base != job.ref.name for one in claims)
