@@ -68,12 +68,14 @@ def context(
     nodes: Iterable[Node] = (),
     events: Events | None = None,
     cluster: ClusterIdentity = CLUSTER,
+    services: Objects | None = None,
 ) -> Context:
+    listers = {"nodes": Objects(nodes)}
     return Context(
         cluster,
         now=lambda: datetime.now(UTC),
         events=events or Events(),
-        listers={"nodes": Objects(nodes)},
+        listers=listers if services is None else {**listers, "services": services},
         hooks=hooks,
     )
 

@@ -33,9 +33,7 @@ HTTPS = (ServicePort(443, "https", node_port=30443),)
 
 def known(nodes: Iterable[Node], services: Iterable[Service]) -> Context:
     """A context in which the cluster's Services are known."""
-    found = context(nodes=nodes)
-    found.listers = {**found.listers, "services": Objects(services)}
-    return found
+    return context(nodes=nodes, services=Objects(services))
 
 
 def open_ports(azure: Emulator, address: str) -> set[str]:

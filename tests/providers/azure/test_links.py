@@ -218,8 +218,7 @@ async def test_no_service_puts_a_link_in_front_of_another_namespace_s(azure: Emu
     public_ip(azure, "kept")
     first = service(1, SHARED, load_balancer_source_ranges=("192.0.2.0/24",))
     second = service(2, ASKED, [HTTPS], namespace="other")
-    known = context(nodes=nodes)
-    known.listers = {**known.listers, "services": Objects([first, second])}
+    known = context(nodes=nodes, services=Objects([first, second]))
     async with started(azure, known) as provider:
         await ensure(provider, nodes, first)
         found = await answers(provider, nodes, second)
@@ -242,8 +241,7 @@ async def test_no_link_is_put_in_front_of_a_shared_public_ip_while_nothing_has_i
     ranges = ("192.0.2.0/24",)
     first = service(1, SHARED, ingress=[address], load_balancer_source_ranges=ranges)
     second = service(2, ASKED, [HTTPS], namespace="other")
-    known = context(nodes=nodes)
-    known.listers = {**known.listers, "services": Objects([first, second])}
+    known = context(nodes=nodes, services=Objects([first, second]))
     async with started(azure, known) as provider:
         found = await answers(provider, nodes, second)
         assert isinstance(found["web-2"], InvalidRequest)
@@ -265,8 +263,8 @@ async def test_no_link_takes_an_address_of_another_namespace_while_nothing_has_i
         "azure-load-balancer-internal-subnet": "apps",
     }
     first = service(2, inner, ingress=["10.9.0.77"], namespace="bank")
-    services, known = Objects(), context(nodes=nodes)
-    known.listers = {**known.listers, "services": services}
+    services = Objects()
+    known = context(nodes=nodes, services=services)
     async with started(azure, known) as provider:
         await ensure(provider, nodes, service(3, {"azure-load-balancer-internal": "true"}))
         services.by_key = {"bank/web-2": first}

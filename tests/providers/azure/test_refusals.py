@@ -158,9 +158,8 @@ async def test_an_internal_load_balancer_of_addresses_is_known_by_the_services_i
     async with started(azure, **pools) as provider:
         (shown,) = (await ensure(provider, nodes, first))["web-1"]
     before = parts(azure, "loadBalancingRules", "kubernetes-internal")
-    known = context(nodes=nodes)
     services = [service(1, INNER, ingress=[shown])]
-    known.listers = {**known.listers, "services": Objects(services)}
+    known = context(nodes=nodes, services=Objects(services))
     async with started(azure, known, **pools) as provider:
         gone = Fault(
             "GET", "loadBalancers", status=404, code="ResourceNotFound", name="/kubernetes-internal"

@@ -68,8 +68,7 @@ async def test_no_service_cuts_nodes_off(azure: Emulator) -> None:
         "azure-deny-all-except-load-balancer-source-ranges": "true",
     }
     denying = service(2, annotations, load_balancer_source_ranges=("192.0.2.0/24",))
-    known = context(nodes=nodes)
-    known.listers = {**known.listers, "services": Objects([service(), denying])}
+    known = context(nodes=nodes, services=Objects([service(), denying]))
     async with started(azure, known) as provider:
         await ensure(provider, nodes, service())
         before = everything(azure)
@@ -266,8 +265,7 @@ async def test_an_internal_address_that_is_shared_already_is_shared_on(azure: Em
         await ensure(provider, nodes, first)
         await ensure(provider, nodes, second)  # whose the frontend is, is not known here
     before = everything(azure)
-    known = context(nodes=nodes)
-    known.listers = {**known.listers, "services": Objects([first, second])}
+    known = context(nodes=nodes, services=Objects([first, second]))
     async with started(azure, known) as provider:
         found = await answers(provider, nodes, second)
         assert isinstance(found["web-2"], Ensured), found["web-2"]
@@ -288,8 +286,7 @@ async def test_an_internal_address_of_another_namespace_is_refused_while_nothing
     first = service(annotations=inner, ingress=["10.9.0.77"])
     thief = service(2, inner, [ServicePort(443, "https", node_port=30443)], namespace="other")
     services = Objects()
-    known = context(nodes=nodes)
-    known.listers = {**known.listers, "services": services}
+    known = context(nodes=nodes, services=services)
     tenants = {"tenants": {"allow": ["other=10.9.0.77"]}} if is_listed else {}
     async with started(azure, known, **tenants) as provider:
         await ensure(provider, nodes, service(3, {"azure-load-balancer-internal": "true"}))
@@ -312,8 +309,8 @@ async def test_a_port_of_a_shared_public_ip_stays_a_service_s_while_nothing_has_
     first = service(1, named, ingress=[address])
     thief = service(2, named, namespace="bank")
     third = service(3, named, [ServicePort(443, "https", node_port=30443)], namespace="bank")
-    services, known = Objects(), context(nodes=nodes)
-    known.listers = {**known.listers, "services": services}
+    services = Objects()
+    known = context(nodes=nodes, services=services)
     async with started(azure, known) as provider:
         services.by_key = {"shop/web-1": first, "bank/web-2": thief, "bank/web-3": third}
         await ensure(provider, nodes, service(4))
@@ -334,8 +331,8 @@ async def test_who_asks_for_a_port_of_another_one_is_to_show_their_address_no_mo
     first = service(1, named, ingress=[address])
     https = [ServicePort(443, "https", node_port=30443)]
     other = service(2, named, https, namespace="bank", ingress=[address])
-    services, known = Objects(), context(nodes=nodes)
-    known.listers = {**known.listers, "services": services}
+    services = Objects()
+    known = context(nodes=nodes, services=services)
     async with started(azure, known) as provider:
         services.by_key = {"shop/web-1": first, "bank/web-2": other}
         await ensure(provider, nodes, first, other)
@@ -414,8 +411,8 @@ async def test_an_address_of_no_frontend_is_shown_no_more_while_none_can_be_made
     """Azure may give it to a machine; one that is named stays until somebody else has it."""
     inner = {"azure-load-balancer-internal": "true"}
     more = {"azure-load-balancer-ipv4": "10.0.0.77"} if named else {}
-    nodes, services, known = machines(azure), Objects(), context()
-    known.listers = {**known.listers, "services": services}
+    nodes, services = machines(azure), Objects()
+    known = context(services=services)
     async with started(azure, known) as provider:
         first, other = service(annotations={**inner, **more}), service(2, inner)
         (address,) = (await ensure(provider, nodes, first, other))["web-1"]
@@ -452,8 +449,8 @@ async def test_a_named_address_stays_though_its_frontend_of_one_family_is_gone(
     azure: Emulator,
 ) -> None:
     """The other family is no sign that the Service has left it."""
-    nodes, services, known = machines(azure), Objects(), context()
-    known.listers = {**known.listers, "services": services}
+    nodes, services = machines(azure), Objects()
+    known = context(services=services)
     inner = {"azure-load-balancer-internal": "true", "azure-load-balancer-ipv4": "10.0.0.77"}
     families = ("IPv4", "IPv6")
     async with started(azure, known) as provider:
@@ -478,8 +475,7 @@ async def test_an_internal_address_that_outlives_its_service_is_its_users_still(
     first = service(annotations=inner)
     second = service(2, inner, [ServicePort(443, "https", node_port=30443)])
     third = service(3, inner, [ServicePort(444, "x", node_port=30444)], namespace="other")
-    known = context(nodes=nodes)
-    known.listers = {**known.listers, "services": Objects([second, third])}
+    known = context(nodes=nodes, services=Objects([second, third]))
     async with started(azure, known) as provider:
         await ensure(provider, nodes, first, second)
         await delete(provider, first)
