@@ -12,8 +12,13 @@ PATIENCE: Final = 60.0
 """Seconds to wait, unless told otherwise."""
 PAUSE: Final = 0.05
 """Seconds between two attempts, unless told otherwise."""
-_RELAXED: Final = 4.0
-"""The pause after an attempt, in the time that it took: looking must not slow down the rest."""
+# Looking must not slow down what is waited for.
+_RELAXED: Final = 9.0
+"""The least pause after an attempt, in the time that it took."""
+_LATE: Final = 0.05
+"""The least pause, in the time since the first attempt, up to `_LATEST`."""
+_LATEST: Final = 0.5
+"""Seconds."""
 
 
 class NotInTime(TimeoutError):
@@ -46,7 +51,7 @@ async def until(
         attempt: Looks once; a plain function or a coroutine function. A true result ends the
             waiting.
         patience: Seconds until this gives up.
-        pause: Seconds between two attempts; more where an attempt takes long.
+        pause: Seconds between two attempts; more where an attempt takes long, or the waiting.
 
     Returns:
         The first answer that is true.
@@ -82,6 +87,6 @@ def _pauses(what: str, begun: float, patience: float, pause: float) -> Iterator[
     """Yield the seconds to sleep after each attempt; the first one has begun at `begun`."""
     attempt = begun
     while (now := time.monotonic()) < begun + patience:
-        yield max(pause, _RELAXED * (now - attempt))
+        yield max(pause, _RELAXED * (now - attempt), min(_LATE * (now - begun), _LATEST))
         attempt = time.monotonic()
     raise NotInTime(f"not within {patience:.0f} s: {what}")

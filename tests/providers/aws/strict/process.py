@@ -22,6 +22,7 @@ class StrictAWS:
 
     def __init__(self, directory: Path) -> None:
         ready = directory / "ready"
+        self._clients: dict[tuple[str, str, str], Any] = {}
         root = Path(__file__).parents[4]
         self._process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", "tests.providers.aws.strict", str(ready)],
@@ -75,12 +76,17 @@ class StrictAWS:
         return [".".join(call) for call in self.control("calls")]
 
     def client(self, service: str, region: str = REGION, key: str = OWNER) -> Any:
-        """A client as the account's owner would have it, for making things."""
-        return boto3.client(
-            service,
-            region_name=region,
-            endpoint_url=self.endpoint,
-            aws_access_key_id=key,
-            aws_secret_access_key="secret",
-            config=Config(retries={"total_max_attempts": 1}, read_timeout=120),
-        )
+        """A client as the account's owner would have it, for making things.
+
+        It is made once: that takes as long as ten calls.
+        """
+        if (client := self._clients.get((service, region, key))) is None:
+            client = self._clients[service, region, key] = boto3.client(
+                service,
+                region_name=region,
+                endpoint_url=self.endpoint,
+                aws_access_key_id=key,
+                aws_secret_access_key="secret",
+                config=Config(retries={"total_max_attempts": 1}, read_timeout=120),
+            )
+        return client

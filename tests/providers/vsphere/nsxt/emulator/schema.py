@@ -5,7 +5,7 @@ import functools
 import ipaddress
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -53,7 +53,7 @@ class Operation(msgspec.Struct, frozen=True):
         """Whether it lists the objects of a kind."""
         return self.method == "GET" and "page_size" in self.query and "query" not in self.query
 
-    def match(self, parts: list[str]) -> bool:
+    def match(self, parts: Sequence[str]) -> bool:
         """Whether a path, in parts, is one of it."""
         own = self.path.strip("/").split("/")
         return len(own) == len(parts) and all(
@@ -81,10 +81,15 @@ def operations() -> tuple[Operation, ...]:
     return tuple(msgspec.convert(one, Operation) for one in MODEL["operations"])
 
 
+@functools.lru_cache(maxsize=1000)
+def _matching(parts: tuple[str, ...]) -> tuple[Operation, ...]:
+    return tuple(one for one in operations() if one.match(parts))
+
+
 def find(method: str, raw: str) -> tuple[Operation, str]:
     """The operation of a request, and the path of the object, such as `/infra/lb-pools/x`."""
     parts = [unquote(one) for one in raw.strip("/").split("/")]
-    found = [one for one in operations() if one.match(parts)]
+    found = _matching(tuple(parts))
     if not found or any("/" in one for one in parts):
         raise NsxError(404, 98, f"No handler of {raw}", FRAMEWORK)
     for one in found:
