@@ -28,9 +28,11 @@ class OneScope(Machines):
 
 
 @asynccontextmanager
-async def one_scope(*names: str) -> AsyncIterator[tuple[Cluster, partial[Any]]]:
+async def one_scope(
+    *names: str, machines: OneScope | None = None
+) -> AsyncIterator[tuple[Cluster, partial[Any]]]:
     """Ready nodes in one scope, and the leader, to be started."""
-    machines = OneScope()
+    machines = machines or OneScope()
     machines.machines = {name: machines.machine(name) for name in names}
     cloud = Cloud(machines)
     async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:

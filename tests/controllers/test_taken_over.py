@@ -1,16 +1,17 @@
 """A Node that the kubelet of another machine goes on with, once the instance of its id is gone."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from proreus.cloudprovider import NotFound
-from proreus.cloudprovider.instances import InstanceState
-from proreus.kube.objects import TAINT_OUT_OF_SERVICE, has_taint
+from proreus.cloudprovider.instances import InstanceAnswer, InstanceState
+from proreus.kube.objects import TAINT_OUT_OF_SERVICE, Node, has_taint
 from proreus.testing.clock import virtual_time
 
 from .test_hints import HOUR, LIFECYCLE, NODE
-from .test_lifecycle_alone import one_scope
+from .test_lifecycle_alone import OneScope, one_scope
 
 FORMER = "2e8c1f0a-1234-4abc-9234-0123456789ab"
 NEW = "3e8c1f0a-1234-4abc-9234-0123456789ab"
@@ -90,6 +91,49 @@ def test_nor_does_it_where_the_manager_was_restarted_before_that_machine_was_del
                 return "c" in await made.nodes()
 
     assert play() is (state is not InstanceState.RUNNING)
+
+
+class Hanging(OneScope):
+    """A cloud that does not answer for some time."""
+
+    answers = True
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        while not self.answers:
+            await asyncio.sleep(1)
+        return await super().describe(nodes)
+
+
+@pytest.mark.parametrize("is_shown", [True, False], ids=["tombstone", "absent"])
+def test_nor_does_it_where_the_manager_was_restarted_while_the_cloud_did_not_answer(
+    *, is_shown: bool
+) -> None:
+    """The cloud is asked about it, as it is silent, and the other machine comes meanwhile."""
+
+    @virtual_time
+    async def play() -> bool:
+        cloud = Hanging()
+        async with one_scope("a", "b", "c", "d", machines=cloud) as (made, lead):
+            await made.started_on("c", FORMER)
+            async with lead(NODE, LIFECYCLE):
+                await asyncio.sleep(HOUR)
+                cloud.change("c", state=InstanceState.STOPPED)
+                await made.silence("c")
+                cloud.answers = False
+                await asyncio.sleep(10)
+                await made.started_on("c", NEW)
+                await made.report("c")
+                await asyncio.sleep(2)
+            cloud.answers = True
+            async with lead(NODE, LIFECYCLE):
+                await asyncio.sleep(HOUR)
+                cloud.machines["c"] = NotFound(tombstone=is_shown)
+                await asyncio.sleep(60)
+                await made.silence("c")
+                await asyncio.sleep(HOUR)
+                return "c" in await made.nodes()
+
+    assert play()
 
 
 @pytest.mark.parametrize("is_restarted", [True, False])

@@ -20,8 +20,9 @@ from proreus.cloudprovider.instances import InstanceAnswer
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle import out_of_service, plan
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
-from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
+from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady, is_another
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
+from proreus.controllers.cloud_node_lifecycle.outlived import outlived, outlived_marks
 from proreus.controllers.cloud_node_lifecycle.outstanding import (
     Outstanding,
     is_quiet,
@@ -33,6 +34,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     KnownFor,
     Question,
     Reply,
+    Rules,
     always,
     questions,
 )
@@ -55,6 +57,7 @@ log = klog.logger(__name__)
 
 CONTROLLER = "cloud-node-lifecycle-controller"
 COUNTDOWN_VERBOSITY = 2
+_MARK = "an annotation about what the cloud says of it"
 
 
 class CloudNodeLifecycleController:
@@ -80,6 +83,7 @@ class CloudNodeLifecycleController:
         self._turn = 0
         self._stopped = asyncio.Event()
         self._woken = asyncio.Event()
+        self._taken_over = asyncio.Event()
         self._waker: asyncio.TimerHandle | None = None
         self._hinted = Hinted(env, self._instances)
         self._changed: set[str] = set()
@@ -94,7 +98,10 @@ class CloudNodeLifecycleController:
         """Make a pass every period until stopped; the period starts when a pass ends."""
         await self._env.nodes.wait_synced()
         priority.current.set(Priority.CHECK)
-        beside = [asyncio.create_task(self._hinted.run(self._look))]
+        beside = [
+            asyncio.create_task(self._hinted.run(self._look)),
+            asyncio.create_task(self._mark_taken_over()),
+        ]
         if self._policy.witnesses:
             asking = survey(self._env, self._inventory, self._known.owns)
             beside.append(asyncio.create_task(asking))
@@ -128,11 +135,32 @@ class CloudNodeLifecycleController:
             self._inventory.forget(old.metadata.uid)
             self._hinted.forget(old.metadata.name)
             self._changed.discard(old.metadata.name)
-        elif new is not None and self._changed and stands_out(new):
+            return
+        if new is not None and self._changed and stands_out(new):
             name = new.metadata.name
             if name in self._changed:
                 self._changed.discard(name)
                 self._wake(0.0)
+        if new is not None and old is not None and is_another(old, new):
+            self._taken_over.set()
+
+    async def _mark_taken_over(self) -> None:
+        """Mark Nodes at once that another machine has taken over: a pass may wait for the cloud.
+
+        Another manager, or the controller with another cloud-config, does not see the UUID change.
+        """
+        while True:
+            await self._taken_over.wait()
+            self._taken_over.clear()
+            others = (self._env.nodes.get(name) for name in self._last_ready.others)
+            nodes = [node for node in others if node is not None]
+            rules = Rules(self._policy, self._known, asyncio.get_running_loop().time())
+            found = outlived(nodes, self._memory.outlived, rules)
+            marks = outlived_marks(nodes, found, rules)
+            written = [await self._write(node, patch, _MARK) for node, patch in marks]
+            if not all(written):
+                await asyncio.sleep(self._env.settings.node_monitor_period)
+                self._taken_over.set()
 
     def _look(self, node: Node, delay: float) -> None:
         """Bring the next pass forward, now if it asks about the node, or else once it will.
@@ -186,7 +214,7 @@ class CloudNodeLifecycleController:
         for deletion in decided.delete:  # first: nothing is observed again before
             await self._delete(deletion)
         for node, patch in decided.marks:
-            await self._write(node, patch, "an annotation about what the cloud says of it")
+            await self._write(node, patch, _MARK)
         for node, patch in decided.refuted:
             await self._write(
                 node, patch, "the removal of the annotation machine-gone, as the machine runs"

@@ -48,7 +48,7 @@ class LastReady:
             self._periods.setdefault(uid, deque(maxlen=_MOST_PERIODS)).append((self._clock(), inf))
         elif old is not None and not is_ready(new) and _may_have_been_ready(old, new):
             self._until[uid] = self._clock()
-        if old is not None and _is_another(old, new):
+        if old is not None and is_another(old, new):
             self._taken_over[uid] = new.metadata.name, self._clock()
 
     def ready_until(self, node: Node) -> float:
@@ -82,7 +82,7 @@ def _may_have_been_ready(old: Node, new: Node) -> bool:
     return before.last_transition_time != after.last_transition_time
 
 
-def _is_another(old: Node, new: Node) -> bool:
+def is_another(old: Node, new: Node) -> bool:
     """Tell whether a Node's kubelet reports the UUID of another machine, in either byte order."""
     before, after = system_uuids(old), system_uuids(new)
     is_same_node = old.metadata.uid == new.metadata.uid
