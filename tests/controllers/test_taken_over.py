@@ -10,7 +10,7 @@ from proreus.cloudprovider.instances import InstanceAnswer, InstanceState
 from proreus.kube.objects import TAINT_OUT_OF_SERVICE, Node, has_taint
 from proreus.testing.clock import virtual_time
 
-from .test_hints import HOUR, LIFECYCLE, NODE
+from .test_hints import HOUR, LIFECYCLE, NODE, Cloud
 from .test_lifecycle_alone import OneScope, one_scope
 
 FORMER = "2e8c1f0a-1234-4abc-9234-0123456789ab"
@@ -134,6 +134,39 @@ def test_nor_does_it_where_the_manager_was_restarted_while_the_cloud_did_not_ans
                 return "c" in await made.nodes()
 
     assert play()
+
+
+@pytest.mark.parametrize("is_shown", [True, False], ids=["tombstone", "absent"])
+@pytest.mark.parametrize(("uuid", "lives"), [(NEW, True), (FORMER, False)])
+def test_nor_does_it_where_the_cloud_config_changes_as_that_machine_comes(
+    uuid: str, *, lives: bool, is_shown: bool
+) -> None:
+    """One controller has ended, and the next one waits until others have, too."""
+
+    @virtual_time
+    async def play() -> bool:
+        cloud = Hanging()
+        async with one_scope("a", "b", "c", "d", machines=cloud) as (made, lead):
+            await made.started_on("c", FORMER)
+            async with lead(NODE, LIFECYCLE) as leader:
+                await asyncio.sleep(HOUR)
+                cloud.change("c", state=InstanceState.STOPPED)
+                cloud.answers = False
+                await made.add("new")  # about which the cloud is asked
+                await asyncio.sleep(2)
+                changing = asyncio.create_task(leader.replace_cloud(Cloud(cloud)))
+                await asyncio.sleep(68)  # the other provider is tried first
+                await made.started_on("c", uuid)
+                await changing
+                cloud.answers = True
+                await asyncio.sleep(HOUR)
+                cloud.machines["c"] = NotFound(tombstone=is_shown)
+                await asyncio.sleep(60)
+                await made.silence("c")
+                await asyncio.sleep(HOUR)
+                return "c" in await made.nodes()
+
+    assert play() is lives
 
 
 @pytest.mark.parametrize("is_restarted", [True, False])

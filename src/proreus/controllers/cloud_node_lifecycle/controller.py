@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from datetime import datetime
+from math import inf
 
 import msgspec
 
@@ -20,9 +21,13 @@ from proreus.cloudprovider.instances import InstanceAnswer
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle import out_of_service, plan
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
-from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady, is_another
+from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
-from proreus.controllers.cloud_node_lifecycle.outlived import outlived, outlived_marks
+from proreus.controllers.cloud_node_lifecycle.outlived import (
+    is_marked_outlived,
+    outlived,
+    outlived_marks,
+)
 from proreus.controllers.cloud_node_lifecycle.outstanding import (
     Outstanding,
     is_quiet,
@@ -70,7 +75,11 @@ class CloudNodeLifecycleController:
         self._inventory = env.need(env.inventory, "Instances")
         self._policy = policy_of(env.settings)
         self._ages = Ages(asyncio.get_running_loop().time)
-        self._last_ready = LastReady(asyncio.get_running_loop().time)
+        former: LastReady | None = env.heritage.get(CONTROLLER)
+        present = {node.metadata.uid for node in env.nodes.all()}
+        uuids = {} if former is None else {k: v for k, v in former.uuids.items() if k in present}
+        self._last_ready = LastReady(asyncio.get_running_loop().time, uuids)
+        env.heritage[CONTROLLER] = self._last_ready
         self._known = msgspec.structs.replace(
             known(self._instances, self._inventory, self._ages.known_for),
             ready_until=self._last_ready.ready_until,
@@ -141,7 +150,8 @@ class CloudNodeLifecycleController:
             if name in self._changed:
                 self._changed.discard(name)
                 self._wake(0.0)
-        if new is not None and old is not None and is_another(old, new):
+        is_taken_over = new is not None and self._last_ready.taken_over(new) < inf
+        if new is not None and is_taken_over and not is_marked_outlived(new):
             self._taken_over.set()
 
     async def _mark_taken_over(self) -> None:

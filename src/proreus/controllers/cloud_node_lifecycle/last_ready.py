@@ -10,7 +10,7 @@ and with its provider id. What tells is the UUID of its machine.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Final
 
@@ -23,11 +23,18 @@ _MOST_PERIODS: Final = 100
 
 
 class LastReady:
-    """A memory of when nodes were seen to be Ready, and of which machine."""
+    """A memory of when nodes were seen to be Ready, and of which machine.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """Start empty; `clock` gives seconds that only grow."""
+    Attributes:
+        uuids: The UUIDs that kubelets have reported last, by the uid of the Node.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float], uuids: Mapping[str, tuple[str, ...]] = {}
+    ) -> None:
+        """Start with the UUIDs that a predecessor knows; `clock` gives seconds that only grow."""
         self._clock = clock
+        self.uuids = dict(uuids)
         self._until: dict[str, float] = {}
         self._periods: dict[str, deque[tuple[float, float]]] = {}
         self._taken_over: dict[str, tuple[str, float]] = {}
@@ -36,7 +43,7 @@ class LastReady:
         """Note a change of the node cache."""
         if new is None:
             if old is not None:
-                for one in (self._until, self._periods, self._taken_over):
+                for one in (self._until, self._periods, self._taken_over, self.uuids):
                     one.pop(old.metadata.uid, None)
             return
         uid, before = new.metadata.uid, old is not None and is_ready(old)
@@ -48,8 +55,16 @@ class LastReady:
             self._periods.setdefault(uid, deque(maxlen=_MOST_PERIODS)).append((self._clock(), inf))
         elif old is not None and not is_ready(new) and _may_have_been_ready(old, new):
             self._until[uid] = self._clock()
-        if old is not None and is_another(old, new):
+        self._note_machine(old, new)
+
+    def _note_machine(self, old: Node | None, new: Node) -> None:
+        """Note whether a Node's kubelet reports another UUID than before, in either byte order."""
+        uid, after = new.metadata.uid, system_uuids(new)
+        is_known = old is not None and old.metadata.uid == uid
+        before = system_uuids(old) if old is not None and is_known else self.uuids.get(uid, ())
+        if before and after and set(before).isdisjoint(after):
             self._taken_over[uid] = new.metadata.name, self._clock()
+        self.uuids[uid] = after
 
     def ready_until(self, node: Node) -> float:
         """Return the time at which the node ceased to be Ready; -inf if it was never seen so."""
@@ -80,10 +95,3 @@ def _may_have_been_ready(old: Node, new: Node) -> bool:
     if before is None or after is None or before.status != after.status:
         return False
     return before.last_transition_time != after.last_transition_time
-
-
-def is_another(old: Node, new: Node) -> bool:
-    """Tell whether a Node's kubelet reports the UUID of another machine, in either byte order."""
-    before, after = system_uuids(old), system_uuids(new)
-    is_same_node = old.metadata.uid == new.metadata.uid
-    return is_same_node and bool(before and after) and set(before).isdisjoint(after)

@@ -38,7 +38,7 @@ def outlived_marks(
     """Make the patches that mark such nodes for a later manager, or remove the mark."""
     for node in nodes:
         is_wanted = key_of(node) in found
-        if is_wanted is not _is_marked(node) and _is_judged(node, rules):
+        if is_wanted is not is_marked_outlived(node) and _is_judged(node, rules):
             value = {ANNOTATION_OUTLIVED: "true" if is_wanted else None}
             given = patch.annotations(node.metadata.annotations, value)
             yield node, patch.json_patch(node.metadata.uid, given)
@@ -58,11 +58,12 @@ def _has_outlived(node: Node, before: Collection[Key], rules: Rules) -> bool:
         return True
     if seen.is_running:
         return False
-    if key_of(node) in before or _is_marked(node):
+    if key_of(node) in before or is_marked_outlived(node):
         return True
     first = inf if seen.tombstone is None else seen.tombstone
     return is_ready(node) and rules.at - first >= rules.policy.aside_after
 
 
-def _is_marked(node: Node) -> bool:
+def is_marked_outlived(node: Node) -> bool:
+    """Tell whether a Node has our annotation: it has outlived its instance."""
     return ANNOTATION_OUTLIVED in node.metadata.annotations
