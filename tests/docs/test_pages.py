@@ -1,6 +1,7 @@
 """What the documentation says of the code is there."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -14,9 +15,11 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 TABLE = ROOT / "docs" / "explanation" / "differences.md"
 
 
-def functions_in(file: Path) -> set[str]:
+@functools.cache
+def functions_in(file: Path) -> frozenset[str]:
     functions = ast.FunctionDef | ast.AsyncFunctionDef
-    return {node.name for node in ast.parse(file.read_text()).body if isinstance(node, functions)}
+    body = ast.parse(file.read_text()).body
+    return frozenset(node.name for node in body if isinstance(node, functions))
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if TEST.search(page.read_text())])
