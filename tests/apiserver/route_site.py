@@ -12,6 +12,7 @@ import aiohttp
 from proreus.cloudprovider import ClusterIdentity, Context
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
 from proreus.cloudprovider.routes import Routes
+from proreus.controllers.cloud_node_lifecycle.last_ready import following
 from proreus.controllers.environment import Environment
 from proreus.controllers.route.controller import RouteController
 from proreus.controllers.route.policy import Policy
@@ -105,6 +106,7 @@ class RouteSite:
                     settings=Settings(
                         cluster_cidr=tuple(clusters), route_reconciliation_period=period
                     ),
+                    last_ready=following(nodes),
                 ),
                 policy,
             )

@@ -29,16 +29,16 @@ class OneScope(Machines):
 
 @asynccontextmanager
 async def one_scope(
-    *names: str, machines: OneScope | None = None
+    *names: str, machines: OneScope | None = None, server: MemoryApiServer | None = None
 ) -> AsyncIterator[tuple[Cluster, partial[Any]]]:
     """Ready nodes in one scope, and the leader, to be started."""
     machines = machines or OneScope()
     machines.machines = {name: machines.machine(name) for name in names}
     cloud = Cloud(machines)
-    async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+    async with server or MemoryApiServer() as api, Client(ClientConfig(server=api.url)) as client:
         for name in names:
             await add(client, name, "True", is_initialised=True)
-        yield Cluster(client, machines, cloud.hints), partial(leading, server.url, cloud)
+        yield Cluster(client, machines, cloud.hints), partial(leading, api.url, cloud)
 
 
 def play(*controllers: str, known_for: float) -> tuple[dict[str, Node], int]:

@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from proreus.cloudprovider import NotFound
+from proreus.cloudprovider import CloudError, Context, NotFound
 from proreus.cloudprovider.instances import InstanceAnswer, InstanceState
 from proreus.kube.objects import TAINT_OUT_OF_SERVICE, Node, has_taint
+from proreus.kube.requests import NODES
 from proreus.testing.clock import virtual_time
+from proreus.testing.memory import Fault, FaultMode, MemoryApiServer
 
+from .leading import leading
 from .test_hints import HOUR, LIFECYCLE, NODE, Cloud
 from .test_lifecycle_alone import OneScope, one_scope
 
@@ -167,6 +170,99 @@ def test_nor_does_it_where_the_cloud_config_changes_as_that_machine_comes(
                 return "c" in await made.nodes()
 
     assert play() is lives
+
+
+@pytest.mark.parametrize(("uuid", "lives"), [(NEW, True), (FORMER, False)])
+def test_nor_does_it_where_the_cloud_config_changes_before_that_is_written(
+    uuid: str, *, lives: bool
+) -> None:
+    """The API server refuses the annotation for some time."""
+
+    @virtual_time
+    async def play() -> bool:
+        cloud, server = OneScope(), MemoryApiServer()
+        async with one_scope("a", "b", "c", "d", machines=cloud, server=server) as (made, lead):
+            await made.started_on("c", FORMER)
+            async with lead(NODE, LIFECYCLE) as leader:
+                await asyncio.sleep(HOUR)
+                cloud.change("c", state=InstanceState.STOPPED)
+                server.inject(Fault(FaultMode.ERROR, "patch", "nodes", count=0))
+                present = server.store.get(NODES, "", "c")
+                status = {**present.body["status"], "nodeInfo": {"systemUUID": uuid}}
+                server.store.update(NODES, present, {**present.body, "status": status}, status=True)
+                await asyncio.sleep(2)
+                await leader.replace_cloud(Cloud(cloud))
+                server.clear_faults()
+                await asyncio.sleep(HOUR)
+                cloud.machines["c"] = NotFound()
+                await asyncio.sleep(60)
+                await made.silence("c")
+                await asyncio.sleep(HOUR)
+                return "c" in await made.nodes()
+
+    assert play() is lives
+
+
+class Starting(Cloud):
+    """A cloud that does not start before its machines answer."""
+
+    def __init__(self, machines: Hanging) -> None:
+        super().__init__(machines)
+        self._hanging = machines
+
+    async def start(self, context: Context) -> None:
+        if not self._hanging.answers:
+            raise CloudError("the cloud does not answer")
+        await super().start(context)
+
+
+@pytest.mark.parametrize(("uuid", "lives"), [(NEW, True), (FORMER, False)])
+def test_nor_does_it_where_that_machine_comes_before_the_cloud_has_started(
+    uuid: str, *, lives: bool
+) -> None:
+    """The manager was restarted while the cloud did not answer."""
+
+    @virtual_time
+    async def play() -> bool:
+        cloud, server = Hanging(), MemoryApiServer()
+        async with one_scope("a", "b", "c", "d", machines=cloud, server=server) as (made, _):
+            await made.started_on("c", FORMER)
+            cloud.change("c", state=InstanceState.STOPPED)
+            cloud.answers = False
+            async with leading(server.url, Starting(cloud), NODE, LIFECYCLE):
+                await asyncio.sleep(60)
+                await made.started_on("c", uuid)
+                await asyncio.sleep(60)
+                cloud.answers = True
+                await asyncio.sleep(HOUR)
+                cloud.machines["c"] = NotFound()
+                await asyncio.sleep(60)
+                await made.silence("c")
+                await asyncio.sleep(HOUR)
+                return "c" in await made.nodes()
+
+    assert play() is lives
+
+
+def test_a_node_goes_with_its_restored_machine_though_the_cloud_config_changes_later() -> None:
+    """The machine has another UUID since, and the cloud has shown it as running."""
+
+    @virtual_time
+    async def play() -> bool:
+        cloud = OneScope()
+        async with one_scope("a", "b", "c", "d", machines=cloud) as (made, lead):
+            await made.started_on("c", FORMER)
+            async with lead(NODE, LIFECYCLE) as leader:
+                await asyncio.sleep(HOUR)
+                await made.started_on("c", NEW)
+                await asyncio.sleep(HOUR)
+                cloud.machines["c"] = NotFound()
+                await made.silence("c")
+                await leader.replace_cloud(Cloud(cloud))
+                await asyncio.sleep(HOUR)
+                return "c" in await made.nodes()
+
+    assert not play()
 
 
 @pytest.mark.parametrize("is_restarted", [True, False])

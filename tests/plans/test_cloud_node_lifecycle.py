@@ -244,7 +244,7 @@ def test_when_another_machine_reports_for_a_node_is_remembered_until_the_node_is
     silent, first, second = node("a"), reporting(node("a"), UUID), reporting(node("a"), OTHER_UUID)
     for old, new in ((None, first), (first, reporting(node("a"), swapped(UUID).upper()))):
         last.on_node(old, new)
-    for old, new in ((first, silent), (silent, second), (reporting(node("a"), "?"), second)):
+    for old, new in ((first, silent), (silent, first), (first, reporting(node("a"), "?"))):
         last.on_node(old, new)  # what one of them reports is not known
     last.on_node(first, changed(second, uid="of another Node"))
     assert last.taken_over(second) == math.inf
@@ -253,7 +253,12 @@ def test_when_another_machine_reports_for_a_node_is_remembered_until_the_node_is
     now = 9.0
     last.on_node(second, second)
     assert last.taken_over(second) == 7.0
-    last.on_node(second, None)
+    last.settle(second)
+    last.on_node(second, second)
+    assert last.taken_over(second) == math.inf
+    last.on_node(second, first)
+    assert last.taken_over(first) == 9.0
+    last.on_node(first, None)
     assert last.taken_over(second) == math.inf
 
 

@@ -19,6 +19,7 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
+from proreus.controllers.cloud_node_lifecycle.last_ready import following
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
 from proreus.controllers.environment import Environment
 from proreus.controllers.settings import Settings
@@ -189,6 +190,7 @@ class World:
             events=cast("Any", _Events(self)),
             now=lambda: BEGIN + timedelta(days=1, seconds=self.now()),
             settings=self.settings,
+            last_ready=following(cast("Any", self._nodes)),
         )
 
     def _changed(self, name: str) -> None:

@@ -36,6 +36,7 @@ from proreus.cloudprovider.board import Board
 from proreus.containment.failed_calls import FailedCalls
 from proreus.containment.faults import Faults, Kind
 from proreus.containment.inventory import Inventory
+from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.environment import Environment, Runnable
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, Sees
@@ -68,6 +69,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     clients: Clients
     nodes: Informer[Node]
+    last_ready: LastReady
     services: Informer[Service]
     caches: Caches
     events: EventRecorder
@@ -256,6 +258,7 @@ class Member:
             events=process.events,
             now=process.now,
             settings=process.settings,
+            last_ready=process.last_ready,
             heritage=heritage,
             shared=process.shared,
             cloud=self.name,

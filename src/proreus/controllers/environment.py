@@ -8,6 +8,7 @@ import msgspec
 
 from proreus.cloudprovider import CloudProvider, ClusterIdentity, Context
 from proreus.containment.inventory import Inventory
+from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.settings import Settings
 from proreus.kube.client import Client
 from proreus.kube.objects import EndpointSlice, Node, Service
@@ -24,6 +25,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     one is made after a crash, and for another provider. `shared` is what the controllers of one
     name share where there are several clouds, by that name, and `all_services` has the Services of
     all clouds. `cloud` is the cloud's name where there are several, and "" for the only one.
+    `last_ready` knows what the cache of all Nodes has shown since the process follows them.
     """
 
     client: Client
@@ -38,6 +40,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     events: EventRecorder
     now: Callable[[], datetime]
     settings: Settings
+    last_ready: LastReady
     heritage: dict[str, Any] = msgspec.field(default_factory=dict)
     shared: dict[str, Any] = msgspec.field(default_factory=dict)
     cloud: str = ""

@@ -21,9 +21,9 @@ from proreus.cloudprovider.instances import InstanceAnswer
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle import out_of_service, plan
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
-from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
 from proreus.controllers.cloud_node_lifecycle.outlived import (
+    has_run_since,
     is_marked_outlived,
     outlived,
     outlived_marks,
@@ -75,11 +75,7 @@ class CloudNodeLifecycleController:
         self._inventory = env.need(env.inventory, "Instances")
         self._policy = policy_of(env.settings)
         self._ages = Ages(asyncio.get_running_loop().time)
-        former: LastReady | None = env.heritage.get(CONTROLLER)
-        present = {node.metadata.uid for node in env.nodes.all()}
-        uuids = {} if former is None else {k: v for k, v in former.uuids.items() if k in present}
-        self._last_ready = LastReady(asyncio.get_running_loop().time, uuids)
-        env.heritage[CONTROLLER] = self._last_ready
+        self._last_ready = env.last_ready
         self._known = msgspec.structs.replace(
             known(self._instances, self._inventory, self._ages.known_for),
             ready_until=self._last_ready.ready_until,
@@ -99,7 +95,6 @@ class CloudNodeLifecycleController:
         self._events = env.events.source(CONTROLLER)
         self._outstanding = Outstanding()
         env.nodes.subscribe(self._ages.on_node)
-        env.nodes.subscribe(self._last_ready.on_node)
         env.nodes.subscribe(self._outstanding.on_node)
         env.nodes.subscribe(self._on_node)
 
@@ -162,8 +157,7 @@ class CloudNodeLifecycleController:
         while True:
             await self._taken_over.wait()
             self._taken_over.clear()
-            others = (self._env.nodes.get(name) for name in self._last_ready.others)
-            nodes = [node for node in others if node is not None]
+            nodes = self._others()
             rules = Rules(self._policy, self._known, asyncio.get_running_loop().time())
             found = outlived(nodes, self._memory.outlived, rules)
             marks = outlived_marks(nodes, found, rules)
@@ -171,6 +165,20 @@ class CloudNodeLifecycleController:
             if not all(written):
                 await asyncio.sleep(self._env.settings.node_monitor_period)
                 self._taken_over.set()
+
+    def _others(self) -> list[Node]:
+        """Return the nodes for which another machine than before reports."""
+        others = (self._env.nodes.get(name) for name in self._last_ready.others)
+        return [node for node in others if node is not None]
+
+    def _settle(self) -> None:
+        """Forget of which Nodes the instances have run since another machine reports for them.
+
+        With another cloud-config nobody would know that they have.
+        """
+        for node in self._others():
+            if has_run_since(node, self._known):
+                self._last_ready.settle(node)
 
     def _look(self, node: Node, delay: float) -> None:
         """Bring the next pass forward, now if it asks about the node, or else once it will.
@@ -220,6 +228,7 @@ class CloudNodeLifecycleController:
             returning=returning,
         )
         self._memory, self.unknown = decided.memory, frozenset(decided.unknown)
+        self._settle()
         self._report(decided, loop.time())
         for deletion in decided.delete:  # first: nothing is observed again before
             await self._delete(deletion)

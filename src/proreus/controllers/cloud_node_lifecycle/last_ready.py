@@ -6,35 +6,33 @@ that was under way, says that the machine is gone or has no power. The same hold
 shown it, since another one had to begin.
 
 The kubelet of a machine that has got the name of a former one goes on with the Node that there is,
-and with its provider id. What tells is the UUID of its machine.
+and with its provider id. What tells is the UUID of its machine. The controller begins anew with
+each cloud-config, and late where the cloud does not start. So a process has one memory, which sees
+all that its cache of the Nodes does.
 """
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
 from proreus.cloudprovider.lookups import system_uuids
 from proreus.controllers.cloud_node_lifecycle.questions import is_ready
 from proreus.kube.objects import Node, condition
+from proreus.runtime.informer import Cache
 
 _MOST_PERIODS: Final = 100
 """How many periods in which a node was Ready are remembered, the last ones."""
 
 
 class LastReady:
-    """A memory of when nodes were seen to be Ready, and of which machine.
+    """A memory of when nodes were seen to be Ready, and of which machine."""
 
-    Attributes:
-        uuids: The UUIDs that kubelets have reported last, by the uid of the Node.
-    """
-
-    def __init__(
-        self, clock: Callable[[], float], uuids: Mapping[str, tuple[str, ...]] = {}
-    ) -> None:
-        """Start with the UUIDs that a predecessor knows; `clock` gives seconds that only grow."""
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Start empty; `clock` gives seconds that only grow."""
         self._clock = clock
-        self.uuids = dict(uuids)
+        self._uuids: dict[str, tuple[str, ...]] = {}
         self._until: dict[str, float] = {}
         self._periods: dict[str, deque[tuple[float, float]]] = {}
         self._taken_over: dict[str, tuple[str, float]] = {}
@@ -43,7 +41,7 @@ class LastReady:
         """Note a change of the node cache."""
         if new is None:
             if old is not None:
-                for one in (self._until, self._periods, self._taken_over, self.uuids):
+                for one in (self._until, self._periods, self._taken_over, self._uuids):
                     one.pop(old.metadata.uid, None)
             return
         uid, before = new.metadata.uid, old is not None and is_ready(old)
@@ -55,16 +53,15 @@ class LastReady:
             self._periods.setdefault(uid, deque(maxlen=_MOST_PERIODS)).append((self._clock(), inf))
         elif old is not None and not is_ready(new) and _may_have_been_ready(old, new):
             self._until[uid] = self._clock()
-        self._note_machine(old, new)
+        for node in (new,) if old is None else (old, new):
+            self._note_machine(node)
 
-    def _note_machine(self, old: Node | None, new: Node) -> None:
+    def _note_machine(self, node: Node) -> None:
         """Note whether a Node's kubelet reports another UUID than before, in either byte order."""
-        uid, after = new.metadata.uid, system_uuids(new)
-        is_known = old is not None and old.metadata.uid == uid
-        before = system_uuids(old) if old is not None and is_known else self.uuids.get(uid, ())
-        if before and after and set(before).isdisjoint(after):
-            self._taken_over[uid] = new.metadata.name, self._clock()
-        self.uuids[uid] = after
+        uid, reported = node.metadata.uid, system_uuids(node)
+        if reported and set(self._uuids.get(uid) or reported).isdisjoint(reported):
+            self._taken_over[uid] = node.metadata.name, self._clock()
+        self._uuids[uid] = reported
 
     def ready_until(self, node: Node) -> float:
         """Return the time at which the node ceased to be Ready; -inf if it was never seen so."""
@@ -80,10 +77,21 @@ class LastReady:
         _, since = self._taken_over.get(node.metadata.uid, ("", inf))
         return since
 
+    def settle(self, node: Node) -> None:
+        """Forget that another machine reports for the node: its instance has run since."""
+        self._taken_over.pop(node.metadata.uid, None)
+
     @property
     def others(self) -> Iterable[str]:
         """The names of the nodes for which another machine than before reports."""
         return [name for name, _ in self._taken_over.values()]
+
+
+def following(nodes: Cache[Node]) -> LastReady:
+    """Return a memory of what a cache shows from now on, by the event loop's clock."""
+    memory = LastReady(lambda: asyncio.get_running_loop().time())
+    nodes.subscribe(memory.on_node)
+    return memory
 
 
 def _may_have_been_ready(old: Node, new: Node) -> bool:

@@ -14,7 +14,7 @@ from math import inf
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.controllers.cloud_node_lifecycle.questions import Rules, is_ready, key_of
+from proreus.controllers.cloud_node_lifecycle.questions import Known, Rules, is_ready, key_of
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
 from proreus.kube import patch
 from proreus.kube.objects import Node
@@ -52,9 +52,8 @@ def _is_judged(node: Node, rules: Rules) -> bool:
 def _has_outlived(node: Node, before: Collection[Key], rules: Rules) -> bool:
     if not _is_judged(node, rules):
         return False
-    seen = rules.known.sighting(node)
-    taken_over = rules.known.taken_over(node)
-    if taken_over < inf and (seen.ran is None or seen.ran < taken_over):
+    seen, taken_over = rules.known.sighting(node), rules.known.taken_over(node)
+    if taken_over < inf and not has_run_since(node, rules.known):
         return True
     if seen.is_running:
         return False
@@ -62,6 +61,12 @@ def _has_outlived(node: Node, before: Collection[Key], rules: Rules) -> bool:
         return True
     first = inf if seen.tombstone is None else seen.tombstone
     return is_ready(node) and rules.at - first >= rules.policy.aside_after
+
+
+def has_run_since(node: Node, known: Known) -> bool:
+    """Tell whether the cloud has shown the instance as running since another machine reports."""
+    ran = known.sighting(node).ran
+    return ran is not None and ran >= known.taken_over(node)
 
 
 def is_marked_outlived(node: Node) -> bool:
