@@ -244,6 +244,27 @@ def test_nor_does_it_where_that_machine_comes_before_the_cloud_has_started(
     assert play() is lives
 
 
+def test_nor_does_it_where_that_machine_reported_no_uuid_at_first() -> None:
+    @virtual_time
+    async def play() -> bool:
+        async with one_scope("a", "b", "c", "d") as (made, lead):
+            await made.started_on("c", FORMER)
+            async with lead(NODE, LIFECYCLE):
+                await asyncio.sleep(HOUR)
+                made.machines.change("c", state=InstanceState.STOPPED)
+                await made.started_on("c", "")
+                await asyncio.sleep(60)
+                await made.started_on("c", NEW)
+                await asyncio.sleep(HOUR)
+                made.machines.machines["c"] = NotFound()
+                await asyncio.sleep(60)
+                await made.silence("c")
+                await asyncio.sleep(HOUR)
+                return "c" in await made.nodes()
+
+    assert play()
+
+
 def test_a_node_goes_with_its_restored_machine_though_the_cloud_config_changes_later() -> None:
     """The machine has another UUID since, and the cloud has shown it as running."""
 

@@ -249,7 +249,7 @@ def test_when_another_machine_reports_for_a_node_is_remembered_until_the_node_is
     last.on_node(first, changed(second, uid="of another Node"))
     assert last.taken_over(second) == math.inf
     now = 7.0
-    last.on_node(first, second)
+    last.on_node(silent, second)
     now = 9.0
     last.on_node(second, second)
     assert last.taken_over(second) == 7.0

@@ -59,7 +59,9 @@ class LastReady:
     def _note_machine(self, node: Node) -> None:
         """Note whether a Node's kubelet reports another UUID than before, in either byte order."""
         uid, reported = node.metadata.uid, system_uuids(node)
-        if reported and set(self._uuids.get(uid) or reported).isdisjoint(reported):
+        if not reported:  # which says nothing
+            return
+        if set(self._uuids.get(uid, reported)).isdisjoint(reported):
             self._taken_over[uid] = node.metadata.name, self._clock()
         self._uuids[uid] = reported
 
