@@ -12,8 +12,8 @@ import aiohttp
 from proreus.cloudprovider import ClusterIdentity, Context
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
 from proreus.cloudprovider.routes import Routes
-from proreus.controllers.cloud_node_lifecycle.last_ready import following
 from proreus.controllers.environment import Environment
+from proreus.controllers.last_ready import following
 from proreus.controllers.route.controller import RouteController
 from proreus.controllers.route.policy import Policy
 from proreus.controllers.settings import Settings

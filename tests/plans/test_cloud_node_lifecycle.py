@@ -34,7 +34,6 @@ from proreus.controllers.cloud_node_lifecycle.evidence import (
     proved,
     updated,
 )
-from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory, Scope, ScopeMemory, Wait
 from proreus.controllers.cloud_node_lifecycle.outlasting import ANNOTATION_OUTLASTING
 from proreus.controllers.cloud_node_lifecycle.outlived import ANNOTATION_OUTLIVED
@@ -65,6 +64,7 @@ from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, ANN
 from proreus.controllers.cloud_node_lifecycle.taints import shutdown
 from proreus.controllers.cloud_node_lifecycle.witnesses import Missing
 from proreus.controllers.events import PlannedEvent
+from proreus.controllers.last_ready import LastReady
 from proreus.kube.objects import (
     TAINT_AUTOSCALER,
     TAINT_SHUTDOWN,

@@ -21,12 +21,11 @@ from proreus.controllers.node_lifecycle.zones import (
     Bucket,
     State,
     Zone,
-    is_ready,
     rate,
     zone_of,
     zones,
 )
-from proreus.kube.objects import Condition, Node, ObjectMeta, Taint
+from proreus.kube.objects import Condition, Node, ObjectMeta, Taint, is_ready
 from proreus.kube.patch import Patch
 from proreus.kube.pods import (
     Fields,

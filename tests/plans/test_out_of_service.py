@@ -15,7 +15,6 @@ from proreus.cloudprovider.instances import (
     Ownership,
 )
 from proreus.containment.inventory import Observation, Sighting
-from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory, ScopeMemory
 from proreus.controllers.cloud_node_lifecycle.out_of_service import marked, returned
 from proreus.controllers.cloud_node_lifecycle.outlasting import ANNOTATION_OUTLASTING
@@ -24,6 +23,7 @@ from proreus.controllers.cloud_node_lifecycle.plan import Pass, plan
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Reply, questions
 from proreus.controllers.cloud_node_lifecycle.taints import ANNOTATION_OUT_OF_SERVICE, may_return
+from proreus.controllers.last_ready import LastReady
 from proreus.kube.objects import (
     TAINT_OUT_OF_SERVICE,
     TAINT_UNINITIALIZED,

@@ -19,9 +19,9 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
-from proreus.controllers.cloud_node_lifecycle.last_ready import following
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
 from proreus.controllers.environment import Environment
+from proreus.controllers.last_ready import following
 from proreus.controllers.settings import Settings
 from proreus.kube.objects import Condition, Node
 from proreus.kube.patch import Op, Patch

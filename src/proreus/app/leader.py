@@ -27,7 +27,7 @@ from proreus.cloudprovider import CloudProvider, ConfigError
 from proreus.cloudprovider.board import Board
 from proreus.containment.faults import Faults, Kind
 from proreus.containment.holders import of_any
-from proreus.controllers.cloud_node_lifecycle.last_ready import following
+from proreus.controllers.last_ready import following
 from proreus.controllers.service.contested import BY_ADDRESS, addresses
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select

@@ -36,8 +36,8 @@ from proreus.cloudprovider.board import Board
 from proreus.containment.failed_calls import FailedCalls
 from proreus.containment.faults import Faults, Kind
 from proreus.containment.inventory import Inventory
-from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
 from proreus.controllers.environment import Environment, Runnable
+from proreus.controllers.last_ready import LastReady
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, Sees
 from proreus.kube.errors import KubeError

@@ -8,7 +8,7 @@ import msgspec
 
 from proreus.cloudprovider import CloudProvider, ClusterIdentity, Context
 from proreus.containment.inventory import Inventory
-from proreus.controllers.cloud_node_lifecycle.last_ready import LastReady
+from proreus.controllers.last_ready import LastReady
 from proreus.controllers.settings import Settings
 from proreus.kube.client import Client
 from proreus.kube.objects import EndpointSlice, Node, Service

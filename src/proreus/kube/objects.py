@@ -373,6 +373,12 @@ def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None
     return None
 
 
+def is_ready(node: Node) -> bool:
+    """Tell whether the kubelet reports; a missing condition counts as not Ready."""
+    ready = condition(node.status.conditions, "Ready")
+    return ready is not None and ready.status == "True"
+
+
 def has_taint(node: Node, taint_key: str) -> bool:
     """Tell whether any taint has that key, whatever its value and effect (as in Go)."""
     for taint in node.spec.taints:  # noqa: SIM110 - as above

@@ -15,8 +15,14 @@ from proreus.app.doctor.observed import (
     span,
 )
 from proreus.app.speaker.pods import is_speaker
-from proreus.controllers.cloud_node_lifecycle.questions import is_ready
-from proreus.kube.objects import TAINT_UNINITIALIZED, ObjectMeta, Taint, condition, has_taint
+from proreus.kube.objects import (
+    TAINT_UNINITIALIZED,
+    ObjectMeta,
+    Taint,
+    condition,
+    has_taint,
+    is_ready,
+)
 
 NAME: Final = "cloud-controller-manager"
 CLOCKS_DIFFER: Final = 30.0

@@ -12,7 +12,6 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.controllers.cloud_node import plan as node_plan
 from proreus.controllers.cloud_node.reasons import Reason
-from proreus.controllers.cloud_node_lifecycle.questions import is_ready
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE
 from proreus.controllers.node_ipam import plan as ipam
 from proreus.controllers.route import conditions as routes
@@ -23,6 +22,7 @@ from proreus.kube.objects import (
     Node,
     condition,
     has_taint,
+    is_ready,
 )
 
 PENDING: Final = 600.0

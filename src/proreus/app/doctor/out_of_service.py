@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from proreus.app.doctor.observed import Finding, Observed
-from proreus.controllers.cloud_node_lifecycle.questions import is_ready
 from proreus.controllers.cloud_node_lifecycle.taints import may_return
-from proreus.kube.objects import TAINT_OUT_OF_SERVICE, has_taint
+from proreus.kube.objects import TAINT_OUT_OF_SERVICE, has_taint, is_ready
 
 
 def findings(observed: Observed) -> Iterator[Finding]:

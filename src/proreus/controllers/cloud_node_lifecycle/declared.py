@@ -8,11 +8,11 @@ has just gone leaves its Node Ready for a while, so only a Node that stays Ready
 from collections.abc import Iterable, Mapping
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.controllers.cloud_node_lifecycle.questions import Rules, is_ready, key_of
+from proreus.controllers.cloud_node_lifecycle.questions import Rules, key_of
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, is_declared_gone
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
 from proreus.kube import patch
-from proreus.kube.objects import Node
+from proreus.kube.objects import Node, is_ready
 from proreus.kube.patch import Patch
 
 

@@ -14,10 +14,10 @@ from math import inf
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.controllers.cloud_node_lifecycle.questions import Known, Rules, is_ready, key_of
+from proreus.controllers.cloud_node_lifecycle.questions import Known, Rules, key_of
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
 from proreus.kube import patch
-from proreus.kube.objects import Node
+from proreus.kube.objects import Node, is_ready
 from proreus.kube.patch import Patch
 
 ANNOTATION_OUTLIVED: Final = "proreus.io/outlived-instance"

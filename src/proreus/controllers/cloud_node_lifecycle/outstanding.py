@@ -15,14 +15,14 @@ from proreus.controllers.cloud_node_lifecycle.memory import Memory
 from proreus.controllers.cloud_node_lifecycle.outlasting import ANNOTATION_OUTLASTING
 from proreus.controllers.cloud_node_lifecycle.outlived import ANNOTATION_OUTLIVED
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-from proreus.controllers.cloud_node_lifecycle.questions import Known, candidates, is_ready
+from proreus.controllers.cloud_node_lifecycle.questions import Known, candidates
 from proreus.controllers.cloud_node_lifecycle.scopes import (
     ANNOTATION_GONE,
     ANNOTATION_UNKNOWN,
     is_marked,
 )
 from proreus.controllers.cloud_node_lifecycle.taints import ANNOTATION_OUT_OF_SERVICE
-from proreus.kube.objects import TAINT_SHUTDOWN, Node, has_taint
+from proreus.kube.objects import TAINT_SHUTDOWN, Node, has_taint, is_ready
 
 _MARKS: Final = frozenset(
     {

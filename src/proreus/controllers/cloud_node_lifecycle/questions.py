@@ -18,8 +18,8 @@ from proreus.kube.objects import (
     TAINT_OUT_OF_SERVICE,
     TAINT_UNINITIALIZED,
     Node,
-    condition,
     has_taint,
+    is_ready,
 )
 
 Owns = Callable[[Node], Ownership]
@@ -329,12 +329,6 @@ def _is_released(memory: ScopeMemory, evidence: Evidence, policy: Policy, at: fl
 def ended(observation: Observation) -> float:
     """Return when a call ended; when it began, if nobody knows."""
     return observation.began if observation.ended is None else observation.ended
-
-
-def is_ready(node: Node) -> bool:
-    """Tell whether the kubelet reports; a missing condition counts as not Ready."""
-    ready = condition(node.status.conditions, "Ready")
-    return ready is not None and ready.status == "True"
 
 
 def key_of(node: Node) -> Key:

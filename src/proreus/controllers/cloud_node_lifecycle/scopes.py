@@ -20,7 +20,6 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     Reply,
     Rules,
     ended,
-    is_ready,
     key_of,
 )
 from proreus.controllers.cloud_node_lifecycle.witnesses import (
@@ -40,7 +39,7 @@ from proreus.controllers.cloud_node_lifecycle.witnesses import (
     strangers,
     was_shown,
 )
-from proreus.kube.objects import TAINT_AUTOSCALER, Node, has_taint
+from proreus.kube.objects import TAINT_AUTOSCALER, Node, has_taint, is_ready
 
 ANNOTATION_GONE = "proreus.io/machine-gone"
 """Set to "true" by an operator: delete the Node if the cloud says so, without witnesses."""

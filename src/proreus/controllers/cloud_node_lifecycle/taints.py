@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, InstanceState, Ownership
-from proreus.controllers.cloud_node_lifecycle.questions import Known, is_ready, key_of
+from proreus.controllers.cloud_node_lifecycle.questions import Known, key_of
 from proreus.controllers.cloud_node_lifecycle.scopes import Answer
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
 from proreus.kube import patch
@@ -14,6 +14,7 @@ from proreus.kube.objects import (
     Node,
     Taint,
     has_taint,
+    is_ready,
 )
 from proreus.kube.patch import Op, Patch
 

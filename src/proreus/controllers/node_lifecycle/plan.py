@@ -16,10 +16,10 @@ import msgspec
 from proreus.controllers.node_lifecycle import health, taints
 from proreus.controllers.node_lifecycle.memory import Memory
 from proreus.controllers.node_lifecycle.policy import Policy
-from proreus.controllers.node_lifecycle.zones import Bucket, State, Zone, is_ready, rate, zone_of
+from proreus.controllers.node_lifecycle.zones import Bucket, State, Zone, rate, zone_of
 from proreus.controllers.node_lifecycle.zones import zones as counted
 from proreus.kube import patch
-from proreus.kube.objects import Condition, Node
+from proreus.kube.objects import Condition, Node, is_ready
 from proreus.kube.patch import Patch
 
 

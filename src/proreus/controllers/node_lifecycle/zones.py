@@ -17,7 +17,7 @@ from proreus.kube.objects import (
     LABEL_ZONE,
     LABEL_ZONE_BETA,
     Node,
-    condition,
+    is_ready,
 )
 
 LABEL_EXCLUDE_DISRUPTION: Final = "node.kubernetes.io/exclude-disruption"
@@ -77,12 +77,6 @@ def zone_of(node: Node) -> str:
     region = labels.get(LABEL_REGION_BETA) or labels.get(LABEL_REGION, "")
     zone = labels.get(LABEL_ZONE_BETA) or labels.get(LABEL_ZONE, "")
     return f"{region}:{zone}" if region or zone else ""
-
-
-def is_ready(node: Node) -> bool:
-    """Tell whether the node is Ready."""
-    ready = condition(node.status.conditions, "Ready")
-    return ready is not None and ready.status == "True"
 
 
 def zones(nodes: Iterable[Node]) -> Mapping[str, Zone]:

@@ -18,8 +18,7 @@ from math import inf
 from typing import Final
 
 from proreus.cloudprovider.lookups import system_uuids
-from proreus.controllers.cloud_node_lifecycle.questions import is_ready
-from proreus.kube.objects import Node, condition
+from proreus.kube.objects import Node, condition, is_ready
 from proreus.runtime.informer import Cache
 
 _MOST_PERIODS: Final = 100
