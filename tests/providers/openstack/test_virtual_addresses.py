@@ -1,4 +1,4 @@
-"""Addresses for which machines answer by allowed address pairs: no Service gets one by naming it."""
+"""Addresses that machines or routers have without a port of Neutron: no Service gets one."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -7,7 +7,8 @@ import pytest
 
 from proreus.cloudprovider import Ensured, InvalidRequest
 
-from .balancing import INTERNAL, Balancing, P, balancing
+from .balancing import INTERNAL, SUBNET, SUBNET_V6, Balancing, P, balancing
+from .test_tenants import EXTERNAL
 from .wire import port, started, uuid
 
 
@@ -48,3 +49,58 @@ async def test_the_virtual_address_of_others_is_refused(
         assert not site.octavia.of["loadbalancers"]
         site.wire.ports[0]["allowed_address_pairs"] = []
         assert isinstance(await site.ensure(provider, site.service(annotations, **named)), Ensured)
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize("of", ["gateway_ip", "host_routes"])
+@pytest.mark.parametrize("by", ["port-id", "spec.loadBalancerIP"])
+async def test_the_address_of_a_router_that_neutron_has_no_port_of_is_refused(
+    site: Balancing, by: str, of: str, *, is_listed: bool
+) -> None:
+    """Octavia asks for it with rights of its own, so Neutron gives it; the nodes lose their way."""
+    router = "10.0.0.254"
+    to_others = [{"destination": "10.9.0.0/16", "nexthop": router}]
+    site.octavia.subnets[SUBNET] |= {"cidr": "10.0.0.0/24", "gateway_ip": None}
+    site.octavia.subnets[SUBNET_V6]["gateway_ip"] = None
+    site.octavia.subnets[SUBNET][of] = router if of == "gateway_ip" else to_others
+    keeper = port(uuid(702), "", router)
+    named: dict[str, Any] = {"load_balancer_ip": router}
+    annotations = {INTERNAL: "true"}
+    if by == "port-id":
+        site.wire.ports.append(keeper)
+        named = {}
+        annotations |= {f"{P}port-id": keeper["id"]}
+    allowed = keeper["id"] if by == "port-id" else router
+    sections = f"[Tenants]\nallow = shop={allowed}\n" if is_listed else ""
+    async with started(site.wire.config(sections=sections)) as provider:
+        answer = await site.ensure(provider, site.service(annotations, **named))
+        if is_listed:
+            assert isinstance(answer, Ensured), answer
+            return
+        assert isinstance(answer, InvalidRequest)
+        assert f"it is that of a router of subnet {SUBNET}" in str(answer)
+        assert by in str(answer)
+        assert not site.octavia.of["loadbalancers"]
+        others = {"load_balancer_ip": "10.0.0.77"}
+        assert isinstance(
+            await site.ensure(provider, site.service({INTERNAL: "true"}, **others)), Ensured
+        )
+
+
+async def test_no_floating_ip_has_the_address_of_the_external_network_s_router(
+    site: Balancing,
+) -> None:
+    """Neutron lets who has the role admin choose the address of a new one."""
+    site.octavia.is_admin = True
+    site.octavia.subnets["outside"] = {
+        "id": "outside",
+        "network_id": EXTERNAL,
+        "gateway_ip": "203.0.113.254",
+    }
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, site.service(load_balancer_ip="203.0.113.254"))
+        assert isinstance(answer, InvalidRequest)
+        assert "spec.loadBalancerIP: 203.0.113.254: it is that of a router" in str(answer)
+        assert not site.octavia.of["floatingips"]
+        other = site.service(load_balancer_ip="203.0.113.9")
+        assert isinstance(await site.ensure(provider, other), Ensured)

@@ -108,6 +108,13 @@ def answers_for(port: Described, addresses: Collection[str]) -> bool:
     return any(same(pair, address) for pair in pairs for address in addresses)
 
 
+def leads_to(subnet: Described, addresses: Collection[str]) -> bool:
+    """Tell whether machines of a subnet send packets to one of these addresses, as to a router."""
+    routers = {str(route["nexthop"]) for route in subnet.get("host_routes") or ()}
+    routers |= {str(subnet["gateway_ip"])} if subnet.get("gateway_ip") else set()
+    return any(same(router, address) for router in routers for address in addresses)
+
+
 def changed_pairs(
     port: Described, add: Collection[str], remove: Collection[str]
 ) -> list[Pair] | None:

@@ -10,7 +10,7 @@ from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.servers import Servers
 from proreus.providers.openstack.api import Api
-from proreus.providers.openstack.hops import answers_for
+from proreus.providers.openstack.hops import answers_for, leads_to
 from proreus.providers.openstack.machines import Wires
 from proreus.providers.openstack.names import (
     foreign_project,
@@ -89,16 +89,30 @@ class Reader(Servers):
         """
         return await self._listed("port_list", "ports", by, ids, _PORT_FIELDS + more)
 
-    async def answerers(self, network: str, addresses: Collection[str]) -> list[str]:
-        """Return the ports in a network that answer for one of these addresses beside their own.
+    async def held(self, network: str, addresses: Collection[str]) -> str:
+        """Return why no load balancer may have one of these addresses in a network; "" if it may.
 
-        Neutron keeps no address for allowed address pairs: any port can have it as its own.
+        Neutron keeps no address for allowed address pairs, by which machines take turns in a
+        virtual one, such as a control plane's, nor for a router that is none of its own. Some keep
+        it by a port that nothing has.
 
         Raises:
             CloudError: Neutron gives no usable answer.
         """
+        if not network:
+            return ""
         ports = await self.ports("network_id", [network])
-        return [id_of(port) for port in ports if answers_for(port, addresses)]
+        for port in ports:
+            if answers_for(port, addresses):
+                text = "among its allowed address pairs"
+                return f"port {id_of(port)} has it {text}: give another one"
+        fields = ("id", "gateway_ip", "host_routes")
+        subnets = await self._listed("subnet_list", "subnets", "network_id", [network], fields)
+        for subnet in subnets:
+            if leads_to(subnet, addresses):
+                text = "by which its machines reach other networks"
+                return f"it is that of a router of subnet {id_of(subnet)}, {text}: give another one"
+        return ""
 
     async def strange(self, ports: Sequence[Described]) -> dict[str, str]:
         """Return which ports are another project's, which nobody may change, by id, and why.

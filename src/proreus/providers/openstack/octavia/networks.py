@@ -1,6 +1,6 @@
 """Find networks and subnets for load balancers in Neutron, and keep floating IPs."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
@@ -178,9 +178,11 @@ class Networks:
 
         Raises:
             InvalidRequest: The network or subnet that annotations name is another's, or does not
-                exist.
+                exist; or the requested address is others' there.
             CloudError: Neutron gives no usable answer.
         """
+        if lb.requested_address:
+            await self.check_address(lb, lb.requested_address, network)
         await self.check(
             lb, {name: options.named[name] for name in _FLOATING if name in options.named}
         )
@@ -254,15 +256,15 @@ class Networks:
         """Refuse an address that a Service asks for in a network where it is others'.
 
         Raises:
-            InvalidRequest: It is a virtual address of somebody's port, or in the status of another
-                namespace's Service.
+            InvalidRequest: It is a virtual address of somebody's port, or a router's, or in the
+                status of another namespace's Service.
             CloudError: Neutron gives no usable answer.
         """
         if self._tenants.lists(lb.ref.namespace, (address,)):
             return
         others = shown_by_others(address, lb.ref, self.services.all())
         problem = refusal(others, lb.ref, self._tenants, (address,)) if others else ""
-        if problem := problem or await self._virtual(network, (address,)):
+        if problem := problem or await self._reader.held(network, (address,)):
             raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
 
     async def _reached_at(self, lb: LoadBalancer, port: Described) -> str:
@@ -275,7 +277,7 @@ class Networks:
         if self._tenants.lists(lb.ref.namespace, names):
             return ""
         addresses = [str(one["ip_address"]) for one in port.get("fixed_ips") or ()]
-        if problem := await self._virtual(str(port.get("network_id") or ""), addresses):
+        if problem := await self._reader.held(str(port.get("network_id") or ""), addresses):
             return problem
         if (floating := await self.at_port(id_of(port))) is not None:
             addresses.append(str(floating["floating_ip_address"]))
@@ -286,17 +288,6 @@ class Networks:
             owners += shown_by_others(one, lb.ref, self.services.all())
         owners += named_by_others(f"{PREFIX}port-id", names[0], lb.ref, self.services.all())
         return refusal(owners, lb.ref, self._tenants, names) if owners else ""
-
-    async def _virtual(self, network: str, addresses: Collection[str]) -> str:
-        """Return why nobody may have one of these addresses; "" if a load balancer may.
-
-        Neutron keeps no address for allowed address pairs, by which machines take turns in a
-        virtual one, such as a control plane's. Some keep it by a port that nothing has.
-        """
-        ports = await self._reader.answerers(network, addresses) if network else []
-        if not ports:
-            return ""
-        return f"port {ports[0]} has it among its allowed address pairs: give another one"
 
     async def _foreign(self, annotation: str, described: Described) -> str:
         """Return why a network, a subnet or a port is another project's alone; "" if it is not."""
