@@ -35,7 +35,7 @@ from .balancing import (
     lives,
     of_a_namesake,
 )
-from .wire import CLUSTER, Json, context, started, uuid
+from .wire import CLUSTER, Json, context, port, started, uuid
 
 OTHER = ClusterIdentity("prod", "0b5e3a1c-0000-4000-8000-000000000002")
 NAMESAKE = ClusterIdentity(CLUSTER.name, OTHER.uid)
@@ -823,6 +823,21 @@ async def test_a_port_that_is_in_use_is_refused(site: Balancing) -> None:
             assert f"{P}port-id" in str(answer)
             assert text in str(answer)
     assert all_there(site) == before
+
+
+@pytest.mark.parametrize("is_in_trunk", [True, False])
+async def test_a_port_in_a_trunk_is_refused(site: Balancing, *, is_in_trunk: bool) -> None:
+    """A server has it, by a VLAN of its own port, but Neutron names no device."""
+    owner = "trunk:subport" if is_in_trunk else ""
+    sub = port(uuid(802), "", "10.0.9.9", device_owner=owner)
+    site.wire.ports.append(sub)
+    named = site.service({INTERNAL: "true", f"{P}port-id": sub["id"]}, namespace="thief")
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, named)
+    assert isinstance(answer, InvalidRequest if is_in_trunk else Ensured), answer
+    if is_in_trunk:
+        assert f"{P}port-id: port {sub['id']} is in use by trunk:subport" in str(answer)
+        assert not site.octavia.of["loadbalancers"]
 
 
 async def test_of_two_namespaces_that_name_one_port_at_once_the_first_one_has_it(

@@ -32,6 +32,7 @@ _VERSIONS = {"IPv4": 4, "IPv6": 6}
 _NETWORKS = ("network-id", "floating-network-id")
 _FOR_ALL = ("shared", "router:external")
 """What is true of networks that other projects may use."""
+_SUBPORT = "trunk:subport"
 _FLOATING_SUBNET = "floating-subnet-id"
 _FLOATING = ("floating-network-id", _FLOATING_SUBNET)
 
@@ -242,7 +243,7 @@ class Networks:
                 problem = refusal(owners, lb.ref, self._tenants, (id_,))
                 if not problem and not self._tenants.lists(lb.ref.namespace, (id_,)):
                     problem = await self._foreign(name, described)
-                if not problem and described.get("device_id"):
+                if not problem and _is_in_use(described):
                     user = described.get("device_owner") or "a device"
                     problem = f"port {id_} is in use by {user}: give a free port"
                 if not problem and name == "port-id":
@@ -381,6 +382,11 @@ def _unchanged(floating: Described) -> Iterator[int | None]:
             raise
         text = f"somebody else has changed floating IP {floating.get('floating_ip_address')}"
         raise RetryAfter(f"{text}: it is read again", after=1.0) from error
+
+
+def _is_in_use(described: Described) -> bool:
+    """Tell whether something has a port; of one in a trunk Neutron names no device."""
+    return bool(described.get("device_id")) or described.get("device_owner") == _SUBPORT
 
 
 def _subnet_of(wires: Wires, address: str) -> str:
