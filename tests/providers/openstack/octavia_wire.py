@@ -463,8 +463,9 @@ class OctaviaWire:
 
     def _subnets(self, request: web.Request) -> web.Response:
         there = [self._described(id_) for id_ in sorted(self.subnets)]
-        network = request.query.get("network_id")
+        network, ids = request.query.get("network_id"), request.query.getall("id", None)
         found = [one for one in there if network in {None, one["network_id"]}]
+        found = [one for one in found if ids is None or one["id"] in ids]
         return self._wire._page(request, "subnets", found)
 
     def _described(self, id_: str) -> Json:

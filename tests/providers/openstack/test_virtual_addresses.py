@@ -9,7 +9,7 @@ from proreus.cloudprovider import Ensured, InvalidRequest
 
 from .balancing import INTERNAL, SUBNET, SUBNET_V6, Balancing, P, balancing
 from .test_tenants import EXTERNAL
-from .wire import port, started, uuid
+from .wire import context, port, started, uuid
 
 
 @pytest.fixture
@@ -104,3 +104,35 @@ async def test_no_floating_ip_has_the_address_of_the_external_network_s_router(
         assert not site.octavia.of["floatingips"]
         other = site.service(load_balancer_ip="203.0.113.9")
         assert isinstance(await site.ensure(provider, other), Ensured)
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize("by", ["subnet-id", "network-id", "port-id"])
+async def test_a_place_with_the_addresses_of_the_nodes_own_network_is_refused(
+    site: Balancing, by: str, *, is_listed: bool
+) -> None:
+    """As another cluster's of the project may be: nodes would lead what is a node's to a Service."""
+    network, twin = uuid(700), uuid(701)
+    site.wire.networks[network] = "of another cluster"
+    cidr = {"cidr": "10.0.0.0/24"}
+    site.octavia.subnets[SUBNET] |= cidr
+    site.octavia.subnets[twin] = {"id": twin, "ip_version": 4, "network_id": network, **cidr}
+    of_node = "10.0.0.1"
+    there = port(uuid(702), "", of_node, network_id=network, device_owner="")
+    there["fixed_ips"][0]["subnet_id"] = twin
+    site.wire.ports.append(there)
+    named = {"subnet-id": twin, "network-id": network, "port-id": there["id"]}[by]
+    asked: dict[str, Any] = {} if by == "port-id" else {"load_balancer_ip": of_node}
+    service = site.service({INTERNAL: "true", f"{P}{by}": named}, **asked)
+    sections = f"[Tenants]\nallow = shop={named}\n" if is_listed else ""
+    nodes = context(nodes=site.nodes)
+    async with started(site.wire.config(sections=sections), nodes) as provider:
+        answer = await site.ensure(provider, service)
+        if is_listed:
+            assert isinstance(answer, Ensured), answer
+            return
+        assert isinstance(answer, InvalidRequest)
+        assert f"{P}{by}: its addresses are those of subnet {SUBNET}, too" in str(answer)
+        assert not site.octavia.of["loadbalancers"]
+        own = site.service({INTERNAL: "true", f"{P}subnet-id": SUBNET})
+        assert isinstance(await site.ensure(provider, own), Ensured)

@@ -1,8 +1,10 @@
 """Read which server a Node is: by provider ids and server names. Pure."""
 
+import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id, random_system_uuids
 from proreus.kube.objects import KubeObject, Node
@@ -45,6 +47,20 @@ def nodes_by_server(nodes: Iterable[KubeObject]) -> dict[str, frozenset[str]]:
         if isinstance(one, Node) and (id_ := parsed(one.spec.provider_id)) is not None:
             found[id_[1]] = found.get(id_[1], frozenset()) | {one.metadata.name}
     return found
+
+
+def addresses_in(cidr: str, nodes: Iterable[KubeObject]) -> dict[str, str]:
+    """Return an address of each Node that has one in a network, by the id of its server."""
+    if not cidr:
+        return {}
+    within = ipaddress.ip_network(cidr, strict=False)
+    return {
+        id_[1]: one.address
+        for node in nodes
+        if isinstance(node, Node) and (id_ := parsed(node.spec.provider_id)) is not None
+        for one in node.status.addresses
+        if is_address(one.address) and ipaddress.ip_address(one.address) in within
+    }
 
 
 def misnamed(

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.cloudprovider.lookups import MOST_SHOWN, in_parts, some_of
+from proreus.cloudprovider.lookups import MOST_SHOWN, in_parts, most_first, some_of
 from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.servers import Servers
@@ -13,6 +13,7 @@ from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import answers_for, leads_to
 from proreus.providers.openstack.machines import Wires
 from proreus.providers.openstack.names import (
+    addresses_in,
     foreign_project,
     is_called,
     misnamed,
@@ -89,6 +90,40 @@ class Reader(Servers):
         """
         return await self._listed("port_list", "ports", by, ids, _PORT_FIELDS + more)
 
+    async def subnets(self, by: str, ids: Collection[str]) -> list[Described]:
+        """Read the subnets whose field `by` has one of the values `ids`.
+
+        Raises:
+            CloudError: Neutron gives no usable answer.
+        """
+        fields = ("id", "cidr", "gateway_ip", "host_routes")
+        return await self._listed("subnet_list", "subnets", by, ids, fields)
+
+    async def subnet_of_most(self, addresses: Mapping[str, str]) -> str:
+        """Return the subnet in which most servers have these addresses; "" without any.
+
+        Args:
+            addresses: An address by the id of its server; of equal subnets the first one's counts.
+
+        Raises:
+            CloudError: Neutron gives no usable answer.
+        """
+        wires = await self.wires(addresses)
+        subnets = (_subnet_of(wires[server], address) for server, address in addresses.items())
+        return next(iter(most_first(filter(None, subnets))), "")
+
+    async def lookalike(self, subnet: Described) -> str:
+        """Return the other subnet in which nodes have addresses of a subnet; "" if there is none.
+
+        Raises:
+            CloudError: Neutron gives no usable answer.
+        """
+        nodes = self._api.context.listers["nodes"].all()
+        inside = addresses_in(str(subnet.get("cidr") or ""), nodes)
+        asked = some_of(sorted(inside.items()), MOST_IDS)
+        found = await self.subnet_of_most(dict(asked)) if asked else ""
+        return "" if found == id_of(subnet) else found
+
     async def held(self, network: str, addresses: Collection[str]) -> str:
         """Return why no load balancer may have one of these addresses in a network; "" if it may.
 
@@ -106,9 +141,7 @@ class Reader(Servers):
             if answers_for(port, addresses):
                 text = "among its allowed address pairs"
                 return f"port {id_of(port)} has it {text}: give another one"
-        fields = ("id", "gateway_ip", "host_routes")
-        subnets = await self._listed("subnet_list", "subnets", "network_id", [network], fields)
-        for subnet in subnets:
+        for subnet in await self.subnets("network_id", [network]):
             if leads_to(subnet, addresses):
                 text = "by which its machines reach other networks"
                 return f"it is that of a router of subnet {id_of(subnet)}, {text}: give another one"
@@ -176,3 +209,11 @@ class Reader(Servers):
 
         parts = await asyncio.gather(*(self._slot(part, of) for of in in_parts(ids, MOST_IDS)))
         return [one for found in parts for one in found]
+
+
+def _subnet_of(wires: Wires, address: str) -> str:
+    """Return the subnet in which a server has an address; "" if it has it in none."""
+    ports = (*wires.ports, *(port for _, port in wires.trunked))
+    fixed_ips = (fixed for port in ports for fixed in port.get("fixed_ips") or ())
+    same = (str(one["subnet_id"]) for one in fixed_ips if str(one["ip_address"]) == address)
+    return next(same, "")

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
-from proreus.cloudprovider.lookups import most_first
 from proreus.cloudprovider.ownership import Tenants, named_by_others, refusal, shown_by_others
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.kube.objects import KubeObject
@@ -14,7 +13,6 @@ from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.services import Parameters
 from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import revision_of
-from proreus.providers.openstack.machines import Wires
 from proreus.providers.openstack.names import foreign_project, parsed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
 from proreus.providers.openstack.octavia.floating import (
@@ -24,6 +22,7 @@ from proreus.providers.openstack.octavia.floating import (
     is_shown,
     owner,
 )
+from proreus.providers.openstack.octavia.lookalikes import lookalike
 from proreus.providers.openstack.octavia.owners import reserved_for
 from proreus.providers.openstack.octavia.subnets import matching
 from proreus.providers.openstack.reading import MOST_IDS, Reader
@@ -34,6 +33,8 @@ _FOR_ALL = ("shared", "router:external")
 """What is true of networks that other projects may use."""
 _SUBPORT = "trunk:subport"
 _FLOATING_SUBNET = "floating-subnet-id"
+_PLACES = ("network-id", "subnet-id", "port-id")
+"""The annotations that say where a load balancer stands."""
 _FLOATING = ("floating-network-id", _FLOATING_SUBNET)
 
 
@@ -85,9 +86,7 @@ class Networks:
             for host in hosts
             if (found := host.addresses.get(family)) and (id_ := parsed(host.provider_id))
         }
-        wires = await self._reader.wires(addresses)
-        subnets = (_subnet_of(wires[server], address) for server, address in addresses.items())
-        return next(iter(most_first(filter(None, subnets))), "")
+        return await self._reader.subnet_of_most(addresses)
 
     async def member_subnet(self, options: Options, family: str, default: str) -> str:
         """Return the subnet of members, by default that of the load balancer."""
@@ -248,6 +247,9 @@ class Networks:
                     problem = f"port {id_} is in use by {user}: give a free port"
                 if not problem and name == "port-id":
                     problem = await self._reached_at(lb, described)
+                if not problem and name in _PLACES:
+                    is_listed = self._tenants.lists(lb.ref.namespace, (id_,))
+                    problem = "" if is_listed else await lookalike(self._reader, described)
             if problem:
                 problems.append(f"annotation {PREFIX}{name}: {problem}")
         if problems:
@@ -387,11 +389,3 @@ def _unchanged(floating: Described) -> Iterator[int | None]:
 def _is_in_use(described: Described) -> bool:
     """Tell whether something has a port; of one in a trunk Neutron names no device."""
     return bool(described.get("device_id")) or described.get("device_owner") == _SUBPORT
-
-
-def _subnet_of(wires: Wires, address: str) -> str:
-    """Return the subnet in which a server has an address; "" if it has it in none."""
-    ports = (*wires.ports, *(port for _, port in wires.trunked))
-    fixed_ips = (fixed for port in ports for fixed in port.get("fixed_ips") or ())
-    same = (str(one["subnet_id"]) for one in fixed_ips if str(one["ip_address"]) == address)
-    return next(same, "")
