@@ -475,6 +475,21 @@ async def test_a_given_load_balancer_whose_users_a_list_lacks_is_refused_all_the
         assert set(site.ports(given)) == {("TCP", 22)}
 
 
+async def test_a_given_load_balancer_of_another_vpc_is_refused(emulator: Emulator) -> None:
+    """Its private address may be a node's: nodes would lead what goes there to the Service."""
+    async with lb_site(emulator) as site:
+        of_node = site.world.address_of(site.machines[0])
+        elsewhere = site.world.add_subnet(site.world.add_vpc())
+        empty = site.world.add_balancer(elsewhere, "spare", address=of_node)
+        before = dict(site.world.balancers[empty])
+        asked = {"load-balancer-internal-vpc": "true", "load-balancer-id": empty}
+        answer = await site.settled(site.desired(asked=asked))
+        assert isinstance(answer, InvalidRequest), answer
+        assert f"{empty} is in the VPC" in str(answer)
+        assert site.world.balancers[empty] == before
+        assert not site.ports(empty)
+
+
 async def test_a_private_address_of_another_vpc_is_no_proof_that_a_load_balancer_is_in_use(
     emulator: Emulator,
 ) -> None:

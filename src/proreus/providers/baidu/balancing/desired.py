@@ -275,19 +275,28 @@ def is_in_use(
     return leads_here and not (balancer.members and balancer.members.isdisjoint(machines))
 
 
-def check_given(balancer: Balancer, desired: Desired) -> str:
-    """Return why a Service cannot use a load balancer that it names, which serves others; or "".
+def check_given(balancer: Balancer, desired: Desired, vpc: str) -> str:
+    """Return why a Service cannot use a load balancer that it names; "" if it can.
 
     All listeners and back ends of a load balancer that a Service uses are the Service's, and would
-    be changed.
+    be changed. One in another VPC reaches none of the hosts, and may have the private address of a
+    node, or of the API server: nodes would lead what goes there to the Service.
+
+    Args:
+        balancer: The load balancer.
+        desired: The desired load balancer of the Service.
+        vpc: The VPC of the cloud-config, or else of the hosts; "" if neither is known.
     """
     ports = {one.key: one.node_port for one in desired.listeners}
     others = [one.title for one in balancer.listeners if ports.get(one.key) != one.node_port]
     known = desired.candidates | desired.uncertain
     others += [f"back end {id_}" for id_ in sorted(balancer.members - known)]
-    if not others:
-        return ""
-    return (
-        f"annotation {PREFIX}load-balancer-id: {balancer.id} serves something else"
-        f" ({', '.join(others[:5])}): name one without listeners and back ends"
-    )
+    problem = ""
+    if others:
+        problem = (
+            f"serves something else ({', '.join(others[:5])}): name one without listeners and back"
+            " ends"
+        )
+    elif vpc and balancer.vpc not in {"", vpc}:
+        problem = f"is in the VPC {balancer.vpc}, and the nodes are in {vpc}: name one there"
+    return f"annotation {PREFIX}load-balancer-id: {balancer.id} {problem}" if problem else ""

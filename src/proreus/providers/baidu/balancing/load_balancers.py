@@ -206,7 +206,7 @@ class BaiduLoadBalancers:
             is_new = options.given and not (
                 case.is_proven or is_in_use(balancer, desired, home, ids)
             )
-            found = check_given(balancer, desired) if is_new else ""
+            found = check_given(balancer, desired, home) if is_new else ""
             is_sure = self._unused.is_sure(f"{uid}/{balancer.id}", is_so=bool(is_new and not found))
             if found:
                 raise InvalidRequest(found)
