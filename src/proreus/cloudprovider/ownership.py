@@ -251,10 +251,11 @@ def refusal(
 def shown_by_others(
     address: str, ref: LoadBalancerRef, services: Iterable[KubeObject]
 ) -> list[Owner]:
-    """Return the Services of other namespaces that have an address by their status.
+    """Return the Services of other namespaces that have an address by their status, or inside.
 
     An address without a mark is not in use at every moment: their load balancer may be made anew.
-    Of a Service whose status shows a host name only its spec tells the address.
+    Of a Service whose status shows a host name only its spec tells the address. What goes to a
+    cluster IP no cloud sees, but nodes go by one for it and for addresses of load balancers.
     """
     wanted = parsed_address(address)
     if wanted is None or any(parsed_address(point.ip) == wanted for point in ref.last_ingress):
@@ -263,6 +264,7 @@ def shown_by_others(
         owner
         for owner, one in _of_others(ref, services)
         if wanted in map(parsed_address, shown_addresses(one))
+        or str(wanted) in {one.spec.cluster_ip, *one.spec.cluster_ips}
     ]
 
 

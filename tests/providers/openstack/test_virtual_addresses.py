@@ -12,6 +12,9 @@ from .test_tenants import EXTERNAL
 from .wire import context, port, started, uuid
 
 
+VIRTUAL = "10.0.0.240"
+
+
 @pytest.fixture
 async def site() -> AsyncIterator[Balancing]:
     async with balancing() as made:
@@ -25,7 +28,7 @@ async def test_the_virtual_address_of_others_is_refused(
     site: Balancing, by: str, *, is_listed: bool
 ) -> None:
     """Of a control plane: its machines answer for it, and a port that nothing has may keep it."""
-    virtual, keeper = "10.0.0.240", port(uuid(702), "", "10.0.0.240")
+    virtual, keeper = VIRTUAL, port(uuid(702), "", VIRTUAL)
     site.wire.ports[0]["allowed_address_pairs"] = [
         {"ip_address": "10.244.1.0/24", "mac_address": "fa:16:3e:00:00:01"},
         {"ip_address": f"{virtual}/32", "mac_address": "fa:16:3e:00:00:01"},
@@ -136,3 +139,22 @@ async def test_a_place_with_the_addresses_of_the_nodes_own_network_is_refused(
         assert not site.octavia.of["loadbalancers"]
         own = site.service({INTERNAL: "true", f"{P}subnet-id": SUBNET})
         assert isinstance(await site.ensure(provider, own), Ensured)
+
+
+@pytest.mark.parametrize("by", ["port-id", "spec.loadBalancerIP"])
+async def test_the_cluster_ip_of_another_namespace_s_service_is_refused(
+    site: Balancing, by: str
+) -> None:
+    """Subnets may have addresses of the Services' range: nodes would lead that one's clients on."""
+    dns = site.service(name="dns", namespace="kube-system", type="ClusterIP", cluster_ip=VIRTUAL)
+    keeper = port(uuid(702), "", VIRTUAL, device_owner="")
+    site.wire.ports.append(keeper)
+    named = {f"{P}port-id": keeper["id"]} if by == "port-id" else {}
+    asked = {} if by == "port-id" else {"load_balancer_ip": VIRTUAL}
+    service = site.service({INTERNAL: "true", **named}, **asked)
+    async with started(site.wire.config(), context(services=[dns, service])) as provider:
+        answer = await site.ensure(provider, service)
+    assert isinstance(answer, InvalidRequest), answer
+    assert by in str(answer)
+    assert "it belongs to the Service kube-system/dns" in str(answer)
+    assert not site.octavia.of["loadbalancers"]
