@@ -11,7 +11,6 @@ from .balancing import INTERNAL, SUBNET, SUBNET_V6, Balancing, P, balancing
 from .test_tenants import EXTERNAL
 from .wire import context, port, started, uuid
 
-
 VIRTUAL = "10.0.0.240"
 
 
