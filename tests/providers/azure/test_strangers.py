@@ -346,6 +346,50 @@ async def test_who_asks_for_a_port_of_another_one_is_to_show_their_address_no_mo
         await ensure(provider, nodes, swapped, thief)
 
 
+@pytest.mark.parametrize("kind", ["loadBalancingRules", "inboundNatRules"])
+async def test_who_asks_for_a_port_of_a_rule_by_hand_is_to_show_the_address_no_more(
+    azure: Emulator, kind: str
+) -> None:
+    """As of the API server: nodes themselves would lead what they send there to the Service."""
+    nodes, named = machines(azure), {"azure-pip-name": "api"}
+    address, services = public_ip(azure, "api"), Objects()
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        first = service(9, namespace="bank")
+        services.by_key = {"bank/web-9": first}
+        await ensure(provider, nodes, first)
+        by_hand(azure, kind, network("publicIPAddresses", "api"))
+        guest = service(2, named)
+        services.by_key["shop/web-2"] = guest
+        assert await ensure(provider, nodes, guest) == {"web-2": [address]}
+        thief = service(2, named, [ServicePort(6443, "x", node_port=30643)], ingress=[address])
+        services.by_key["shop/web-2"] = thief
+        before = parts(azure, kind)
+        refused = (await answers(provider, nodes, thief))["web-2"]
+        assert isinstance(refused, InvalidRequest)
+        assert f"port 6443 of {address} is that of a rule that is no Service's" in str(refused)
+        assert refused.disowns
+        assert parts(azure, kind) == before
+        assert await ensure(provider, nodes, guest) == {"web-2": [address]}
+
+
+def by_hand(azure: Emulator, kind: str, address: str) -> None:
+    """Let an operator make a frontend with a rule for the API server in the load balancer."""
+    one = balancer(azure)
+    assert one is not None
+    made, id_ = one["properties"], one["id"]
+    frontend = f"{id_}/frontendIPConfigurations/api"
+    public = {"publicIPAddress": {"id": address}}
+    made["frontendIPConfigurations"].append({"name": "api", "id": frontend, "properties": public})
+    pool = f"{id_}/backendAddressPools/api"
+    made["backendAddressPools"].append({"name": "api", "id": pool, "properties": {}})
+    rule: dict[str, Any] = {"protocol": "Tcp", "frontendPort": 6443, "backendPort": 6443}
+    rule["frontendIPConfiguration"] = {"id": frontend}
+    if kind == "loadBalancingRules":
+        rule["backendAddressPool"] = {"id": pool}
+    made.setdefault(kind, []).append({"name": "api", "id": f"{id_}/{kind}/api", "properties": rule})
+    azure.store.put(one)
+
+
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_an_address_that_is_given_up_is_shown_no_more_though_what_follows_fails(
     azure: Emulator, *, is_deleted: bool

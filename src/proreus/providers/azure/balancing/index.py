@@ -1,5 +1,6 @@
 """Find the parts of single Services among those of all, each list gone through once. Pure."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -13,6 +14,9 @@ from proreus.providers.azure.balancing.parts import State
 from proreus.providers.azure.machines import Resource, part, properties
 
 _FRONTENDS = "frontendIPConfigurations"
+_RULES = ("loadBalancingRules", "inboundNatRules")
+_OF_SERVICE = re.compile(r"a[0-9a-f]{31}")
+"""The beginning of the names of a Service's parts, which have its UID."""
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -33,6 +37,7 @@ class Index(msgspec.Struct, frozen=True):
         node_ports: The ports of rules that lead to nodes' own addresses.
         by_user: The public addresses by the Services that the official tag names.
         by_owner: The public addresses by the UID of the Service that they were made for.
+        by_hand: The ports of rules whose names are not those of a Service's, by address.
     """
 
     frontends: Mapping[str, list[tuple[str, str, str]]]
@@ -41,6 +46,7 @@ class Index(msgspec.Struct, frozen=True):
     node_ports: list[Opened]
     by_user: Mapping[str, list[Resource]]
     by_owner: Mapping[str, list[Resource]]
+    by_hand: Mapping[str, list[Opened]]
 
     @property
     def addresses(self) -> frozenset[str]:
@@ -76,6 +82,7 @@ def index(state: State) -> Index:
     frontends: dict[str, list[tuple[str, str, str]]] = {}
     used: dict[str, set[str]] = {}
     ports: dict[str, list[Opened]] = {}
+    by_hand: dict[str, list[Opened]] = {}
     for at, balancer in state.balancers.items():
         by_name: dict[str, str] = {}
         for one in listed(balancer, _FRONTENDS):
@@ -88,6 +95,10 @@ def index(state: State) -> Index:
             used.setdefault(base, set()).add(address)
             opened, floats = _opened(base, rule)
             (ports.setdefault(address, []) if floats else node_ports).append(opened)
+        for rule in (one for kind in _RULES for one in listed(balancer, kind)):
+            if _OF_SERVICE.fullmatch(base_of(str(rule["name"]))) is None:
+                frontend = named_id(rule, "frontendIPConfiguration").rpartition("/")[2]
+                by_hand.setdefault(by_name.get(frontend, ""), []).append(_reached(rule))
     by_user: dict[str, list[Resource]] = {}
     by_owner: dict[str, list[Resource]] = {}
     for address_ in state.addresses.values():
@@ -96,7 +107,13 @@ def index(state: State) -> Index:
         own = marks.owner(address_)
         if own is not None:
             by_owner.setdefault(own.service_uid, []).append(address_)
-    return Index(frontends, used, ports, node_ports, by_user, by_owner)
+    return Index(frontends, used, ports, node_ports, by_user, by_owner, by_hand)
+
+
+def _reached(rule: Resource) -> Opened:
+    """Return the port at which clients reach a rule, wherever it leads."""
+    found, base = properties(rule), base_of(str(rule["name"]))
+    return Opened(base, str(found.get("protocol")), int(found.get("frontendPort") or 0))
 
 
 def _opened(base: str, rule: Resource) -> tuple[Opened, bool]:

@@ -10,13 +10,15 @@ from proreus.providers.azure.machines import part
 
 
 def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
-    """Refuse ports that another Service has, by its rules, at an address that both show.
+    """Refuse ports that others have, by their rules, at an address that the Service shows.
 
-    Azure refuses them, too. But kube-proxy goes by ports and status alone, and would lead that
-    one's clients to the Service: so it is to show no address meanwhile.
+    Azure refuses them, too. But kube-proxy goes by ports and status alone, and would lead the
+    clients of another Service to this one, or those of a rule by hand, such as the API server's: so
+    it is to show no address meanwhile.
 
     Raises:
-        InvalidRequest: Another one has a port, and still asks for it; names the port.
+        InvalidRequest: Another Service has a port, and still asks for it, or a rule by hand has it;
+            names the port.
     """
     for job in jobs:
         asked = asked_ports(job)
@@ -24,10 +26,16 @@ def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
             opened = known.ports.get(address, ())
             own = {(one.protocol, one.port) for one in opened if one.base == job.ref.name}
             theirs = _asked_for(opened, scene.claims.get(address, ()), job.ref.name) - own
-            if taken := [one for one in asked if one in theirs]:
+            by_hand = {
+                (one.protocol, one.port)
+                for one in known.by_hand.get(address, ())
+                if one.base not in {job.ref.name, *scene.services}
+            }
+            if taken := [one for one in asked if one in theirs | by_hand]:
+                whose = "another Service" if taken[0] in theirs else "a rule that is no Service's"
                 error = InvalidRequest(
-                    f"spec.ports: port {taken[0][1]} of {address} is that of another Service: give"
-                    " another port or address"
+                    f"spec.ports: port {taken[0][1]} of {address} is that of {whose}: give another"
+                    " port or address"
                 )
                 error.disowns = True
                 raise error
