@@ -7,7 +7,7 @@ import pytest
 from proreus.cloudprovider import CloudError, Done, Ensured, InvalidRequest, Route
 from proreus.cloudprovider.context import CallRecord
 from proreus.cloudprovider.errors import CallTimeout
-from proreus.kube.objects import ServicePort
+from proreus.kube.objects import IP_MODE_PROXY, ServicePort
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .balancing import (
@@ -370,6 +370,23 @@ async def test_who_asks_for_a_port_of_a_rule_by_hand_is_to_show_the_address_no_m
         assert refused.disowns
         assert parts(azure, kind) == before
         assert await ensure(provider, nodes, guest) == {"web-2": [address]}
+
+
+async def test_nodes_take_nothing_from_what_rules_by_hand_have_at_an_address(
+    azure: Emulator,
+) -> None:
+    """A kube-proxy that binds the addresses of Services to nodes would have all its ports there."""
+    nodes, named = machines(azure), {"azure-pip-name": "api"}
+    address = public_ip(azure, "api")
+    first, guest = service(9, named, namespace="bank"), service(2)
+    async with started(azure, context(nodes=nodes, services=Objects([first, guest]))) as provider:
+        await ensure(provider, nodes, guest)
+        by_hand(azure, "loadBalancingRules", network("publicIPAddresses", "api"))
+        found = await answers(provider, nodes, first, guest)
+    made = {uid: one for uid, one in found.items() if isinstance(one, Ensured)}
+    modes = {uid: [one.ip_mode for one in of.ingress] for uid, of in made.items()}
+    assert modes == {"web-9": [IP_MODE_PROXY], "web-2": [None]}
+    assert made["web-9"].ingress[0].ip == address
 
 
 def by_hand(azure: Emulator, kind: str, address: str) -> None:

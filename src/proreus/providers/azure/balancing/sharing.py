@@ -26,11 +26,7 @@ def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
             opened = known.ports.get(address, ())
             own = {(one.protocol, one.port) for one in opened if one.base == job.ref.name}
             theirs = _asked_for(opened, scene.claims.get(address, ()), job.ref.name) - own
-            by_hand = {
-                (one.protocol, one.port)
-                for one in known.by_hand.get(address, ())
-                if one.base not in {job.ref.name, *scene.services}
-            }
+            by_hand = {(one.protocol, one.port) for one in by_hand_at(address, known, scene)}
             if taken := [one for one in asked if one in theirs | by_hand]:
                 whose = "another Service" if taken[0] in theirs else "a rule that is no Service's"
                 error = InvalidRequest(
@@ -39,6 +35,11 @@ def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
                 )
                 error.disowns = True
                 raise error
+
+
+def by_hand_at(address: str, known: Index, scene: Scene) -> list[Opened]:
+    """Return the ports that rules by hand have at an address, such as the API server's."""
+    return [one for one in known.by_hand.get(address, ()) if one.base not in scene.services]
 
 
 def left_by(
