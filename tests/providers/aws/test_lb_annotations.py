@@ -131,6 +131,10 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "bucket": ({"access-log-s3-bucket-name": "../x"}, "give the name of an S3 bucket"),
     "emit interval": ({"access-log-emit-interval": "7"}, "emit-interval: give 5 or 60"),
     "reserved tag": ({"additional-resource-tags": "kubernetes.io/cluster/x=owned"}, "are reserved"),
+    "tag of a cluster": ({"additional-resource-tags": "KubernetesCluster=x"}, "are reserved"),
+    "tag by which the AWS Load Balancer Controller knows its own": (
+        {"additional-resource-tags": "team=a,service.k8s.aws/stack=bank/web"}, "are reserved",
+    ),
     "tag with a line": ({"additional-resource-tags": "a=b\nc"}, "a key has at most 128"),
     "many tags": ({"additional-resource-tags": ",".join(f"k{n}" for n in range(46))}, "at most 45"),
     "subnet": ({"subnets": "a\tb"}, "subnets: give ids or names"),

@@ -14,6 +14,7 @@ import msgspec
 
 from proreus.cloudprovider.annotations import AnnotationReader
 from proreus.cloudprovider.errors import ImplementedElsewhere
+from proreus.providers.aws.identity import TAG_LEGACY
 
 PREFIX: Final = "service.beta.kubernetes.io/aws-load-balancer-"
 """The prefix of all annotations about load balancers."""
@@ -230,13 +231,29 @@ def _tags(reader: AnnotationReader) -> dict[str, str]:
     name = "additional-resource-tags"
     found = reader.pairs(name)
     for key, value in found.items():
-        if key.lower().startswith("aws:") or key.startswith(("kubernetes.io/", "proreus/")):
-            reader.wrong(name, "keys that begin with aws:, kubernetes.io/ or proreus/ are reserved")
+        if _is_reserved(key):
+            reader.wrong(
+                name,
+                f"keys that begin with aws:, kubernetes.io/ or proreus/, {TAG_LEGACY} and those of"
+                " k8s.aws are reserved",
+            )
         elif len(key) > 128 or len(value) > 256 or not _TAG.fullmatch(key + value):  # noqa: PLR2004 - AWS' limits
             reader.wrong(name, "a key has at most 128 characters, a value 256, of A-Z 0-9 _.:/=+@-")
     if len(found) > _MOST_TAGS:
         reader.wrong(name, f"give at most {_MOST_TAGS}")
     return found
+
+
+def _is_reserved(key: str) -> bool:
+    """Tell whether a tag says whose a load balancer is.
+
+    By those of `elbv2.k8s.aws`, `service.k8s.aws` and others of that domain the AWS Load Balancer
+    Controller takes it for another Service's or Ingress', and shows it there.
+    """
+    domain = key.partition("/")[0]
+    is_of_controller = domain == "k8s.aws" or domain.endswith(".k8s.aws")
+    starts = key.lower().startswith("aws:") or key.startswith(("kubernetes.io/", "proreus/"))
+    return starts or is_of_controller or key == TAG_LEGACY
 
 
 def _target_attributes(reader: AnnotationReader) -> dict[str, str]:
