@@ -13,11 +13,21 @@ from proreus.testing.clock import virtual_time
 from proreus.testing.memory import Fault, FaultMode, MemoryApiServer
 
 from .leading import leading
-from .test_hints import HOUR, LIFECYCLE, NODE, Cloud
+from .test_hints import HOUR, LIFECYCLE, NODE, Cloud, Cluster
 from .test_lifecycle_alone import OneScope, one_scope
 
 FORMER = "2e8c1f0a-1234-4abc-9234-0123456789ab"
 NEW = "3e8c1f0a-1234-4abc-9234-0123456789ab"
+
+
+async def outlives(made: Cluster, *, is_shown: bool = False) -> bool:
+    """Let the former instance go in an hour, and the kubelet fall silent; whether the Node stays."""
+    await asyncio.sleep(HOUR)
+    made.machines.machines["c"] = NotFound(tombstone=is_shown)
+    await asyncio.sleep(60)
+    await made.silence("c")
+    await asyncio.sleep(HOUR)
+    return "c" in await made.nodes()
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["tombstone", "absent"])
@@ -59,12 +69,7 @@ def test_a_node_does_not_go_with_a_former_machine_that_was_kept_for_some_time(
                 await asyncio.sleep(HOUR)
                 made.machines.change("c", state=state)
                 await made.started_on("c", NEW)
-                await asyncio.sleep(HOUR)
-                made.machines.machines["c"] = NotFound(tombstone=is_shown)
-                await asyncio.sleep(60)
-                await made.silence("c")
-                await asyncio.sleep(HOUR)
-                return "c" in await made.nodes()
+                return await outlives(made, is_shown=is_shown)
 
     assert play() is (state is not InstanceState.RUNNING)
 
@@ -86,12 +91,7 @@ def test_nor_does_it_where_the_manager_was_restarted_before_that_machine_was_del
                 await made.started_on("c", NEW)
                 await asyncio.sleep(HOUR)
             async with lead(NODE, LIFECYCLE):
-                await asyncio.sleep(HOUR)
-                made.machines.machines["c"] = NotFound(tombstone=is_shown)
-                await asyncio.sleep(60)
-                await made.silence("c")
-                await asyncio.sleep(HOUR)
-                return "c" in await made.nodes()
+                return await outlives(made, is_shown=is_shown)
 
     assert play() is (state is not InstanceState.RUNNING)
 
@@ -129,12 +129,7 @@ def test_nor_does_it_where_the_manager_was_restarted_while_the_cloud_did_not_ans
                 await asyncio.sleep(2)
             cloud.answers = True
             async with lead(NODE, LIFECYCLE):
-                await asyncio.sleep(HOUR)
-                cloud.machines["c"] = NotFound(tombstone=is_shown)
-                await asyncio.sleep(60)
-                await made.silence("c")
-                await asyncio.sleep(HOUR)
-                return "c" in await made.nodes()
+                return await outlives(made, is_shown=is_shown)
 
     assert play()
 
@@ -162,12 +157,7 @@ def test_nor_does_it_where_the_cloud_config_changes_as_that_machine_comes(
                 await made.started_on("c", uuid)
                 await changing
                 cloud.answers = True
-                await asyncio.sleep(HOUR)
-                cloud.machines["c"] = NotFound(tombstone=is_shown)
-                await asyncio.sleep(60)
-                await made.silence("c")
-                await asyncio.sleep(HOUR)
-                return "c" in await made.nodes()
+                return await outlives(made, is_shown=is_shown)
 
     assert play() is lives
 
@@ -193,12 +183,7 @@ def test_nor_does_it_where_the_cloud_config_changes_before_that_is_written(
                 await asyncio.sleep(2)
                 await leader.replace_cloud(Cloud(cloud))
                 server.clear_faults()
-                await asyncio.sleep(HOUR)
-                cloud.machines["c"] = NotFound()
-                await asyncio.sleep(60)
-                await made.silence("c")
-                await asyncio.sleep(HOUR)
-                return "c" in await made.nodes()
+                return await outlives(made)
 
     assert play() is lives
 
@@ -234,12 +219,7 @@ def test_nor_does_it_where_that_machine_comes_before_the_cloud_has_started(
                 await made.started_on("c", uuid)
                 await asyncio.sleep(60)
                 cloud.answers = True
-                await asyncio.sleep(HOUR)
-                cloud.machines["c"] = NotFound()
-                await asyncio.sleep(60)
-                await made.silence("c")
-                await asyncio.sleep(HOUR)
-                return "c" in await made.nodes()
+                return await outlives(made)
 
     assert play() is lives
 
@@ -255,12 +235,7 @@ def test_nor_does_it_where_that_machine_reported_no_uuid_at_first() -> None:
                 await made.started_on("c", "")
                 await asyncio.sleep(60)
                 await made.started_on("c", NEW)
-                await asyncio.sleep(HOUR)
-                made.machines.machines["c"] = NotFound()
-                await asyncio.sleep(60)
-                await made.silence("c")
-                await asyncio.sleep(HOUR)
-                return "c" in await made.nodes()
+                return await outlives(made)
 
     assert play()
 
