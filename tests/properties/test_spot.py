@@ -89,6 +89,11 @@ def test_machines_that_go_one_after_another_hold_nothing(*, tombstones: bool) ->
     assert tombstones or world.most_at_once <= 40
 
 
+@pytest.mark.parametrize("seed", [2811179565], ids=["a few witnesses in small batches"])
+def test_clusters_that_failed_once_pass(seed: int) -> None:
+    live(kind(seed), seed)
+
+
 @pytest.mark.long
 def test_many_clusters(capsys: pytest.CaptureFixture[str]) -> None:
     first = int(os.environ.get("PROREUS_SPOT_FIRST") or random.SystemRandom().randrange(1 << 32))

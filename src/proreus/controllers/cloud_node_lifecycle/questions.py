@@ -218,8 +218,8 @@ def questions(
     """Make the questions: every candidate once, with witnesses of its scope in each batch.
 
     There are few witnesses, among them the nodes that the cloud did not know last. An answer that
-    may decide has as many as `Policy.jury`. They take at most half of a full batch. Where half a
-    batch has no room for them there is one question for each scope that takes several calls.
+    may decide has as many as `Policy.jury`. They take at most half of a full batch. Where a batch
+    has no room for them there is one question for each scope that takes several calls.
     """
     in_question = candidates(nodes, now, known.owns, policy, known.known_for)
     if not in_question:
@@ -275,11 +275,13 @@ def _of_scope(
         for node in in_question
         for name in (node.metadata.name,)
     )
+    room = max(batch_size // 2, batch_size - len(in_question))
     is_small = batch_size < 2 * max(policy.witnesses, 1)
-    most = len(eligible) if is_small else max(batch_size // 2, batch_size - len(in_question))
+    is_small |= decides and room < min(policy.jury, len(eligible))
+    most = len(eligible) if is_small else room
     few = len(missing) if is_small else min(len(missing), (most - 1) // 2)
     wanted = max(policy.witnesses, few + 1)
-    if decides and not is_small:
+    if decides:
         wanted = max(wanted, policy.jury - few)
     count = min(wanted, most - few, len(others))
     size = len(in_question) if is_small else batch_size - few - count
@@ -289,7 +291,7 @@ def _of_scope(
     for index, chunk in enumerate(chunks):
         step = turn * len(chunks) + index
         picked = witnesses(missing, few, step) + witnesses(others, count, step)
-        yield Question(chunk, picked, scope, due, decides=decides or is_small, due_off=due_off)
+        yield Question(chunk, picked, scope, due, decides=decides, due_off=due_off)
 
 
 def _is_due(memory: ScopeMemory, key: Key, policy: Policy, at: float) -> bool:
