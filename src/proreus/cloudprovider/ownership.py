@@ -263,9 +263,13 @@ def shown_by_others(
     return [
         owner
         for owner, one in _of_others(ref, services)
-        if wanted in map(parsed_address, shown_addresses(one))
-        or str(wanted) in {one.spec.cluster_ip, *one.spec.cluster_ips}
+        if wanted in map(parsed_address, (*shown_addresses(one), *_cluster_ips(one)))
     ]
+
+
+def _cluster_ips(service: Service) -> tuple[str, ...]:
+    """Return the cluster IPs of a Service, in the form in which somebody may have given them."""
+    return (service.spec.cluster_ip, *service.spec.cluster_ips)
 
 
 def shown_addresses(service: Service) -> Iterator[str]:

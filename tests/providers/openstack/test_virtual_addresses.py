@@ -157,3 +157,18 @@ async def test_the_cluster_ip_of_another_namespace_s_service_is_refused(
     assert by in str(answer)
     assert "it belongs to the Service kube-system/dns" in str(answer)
     assert not site.octavia.of["loadbalancers"]
+
+
+@pytest.mark.parametrize("written", ["2001:DB8::4D", "2001:db8:0:0::004d"])
+async def test_a_cluster_ip_of_ipv6_of_another_namespace_is_refused_in_any_form(
+    site: Balancing, written: str
+) -> None:
+    """The API server keeps a cluster IP as the Service's file has it; Neutron takes all forms."""
+    dns = site.service(name="dns", namespace="kube-system", type="ClusterIP", cluster_ip=written)
+    asked: dict[str, Any] = {"ip_families": ("IPv6",), "load_balancer_ip": "2001:db8::4d"}
+    service = site.service({INTERNAL: "true"}, **asked)
+    async with started(site.wire.config(), context(services=[dns, service])) as provider:
+        answer = await site.ensure(provider, service)
+    assert isinstance(answer, InvalidRequest), answer
+    assert "it belongs to the Service kube-system/dns" in str(answer)
+    assert not site.octavia.of["loadbalancers"]
