@@ -124,6 +124,33 @@ async def test_a_volume_that_another_machine_has_by_now_keeps_its_tags(aws: Stri
         assert of_volume() == WANTED
 
 
+async def test_a_volume_that_is_another_clusters_by_now_loses_no_tags(aws: StrictAWS) -> None:
+    """It outlived its instance, and the other cluster has not attached it at the moment."""
+    network = Network(aws)
+    gone, first, second, third = network.run(4)
+    volume = network.ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
+    network.ec2.attach_volume(InstanceId=gone, VolumeId=volume, Device="/dev/sdf")
+    nodes, clock = Objects(map(node_of, (gone, first, second, third))), Clock()
+    text = config_text(aws, network.vpc, sections=TAGGING)
+
+    def of_volume() -> dict[str, str]:
+        return tags(network.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0])
+
+    async with started(text, context(nodes=nodes, clock=clock)) as provider:
+        await describe(provider, gone)
+        await until("tagged", lambda: of_volume() == WANTED)
+        network.ec2.detach_volume(VolumeId=volume, InstanceId=gone)
+        owned = {"Key": "kubernetes.io/cluster/other", "Value": "owned"}
+        network.ec2.create_tags(Resources=[volume], Tags=[owned])
+        del nodes.by_key[f"node-{gone}"]
+        await pass_for(provider, network, first)
+        await pass_for(provider, network, second)  # by its end the first one has ended
+        clock.ahead += timedelta(minutes=6)
+        await describe(provider, third)
+        await until("its own volume has lost them", lambda: not volume_tags(network, gone))
+        assert of_volume().items() >= WANTED.items()
+
+
 async def test_a_machine_keeps_its_tags_when_another_node_that_named_it_goes(
     aws: StrictAWS,
 ) -> None:

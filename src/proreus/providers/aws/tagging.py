@@ -165,7 +165,11 @@ class Tagging:
         return [id_ for id_ in ids if id_ not in theirs]
 
     async def _volumes_left(self, ids: Collection[str]) -> list[str]:
-        """Return the volumes of instances that no other instance uses by now."""
+        """Return the volumes of instances that nobody else has by now.
+
+        Neither another instance, nor another cluster by its tag, which may not use it at the
+        moment.
+        """
         found: list[str] = []
         volumes = {volume for id_ in ids for volume in self._tagged[id_]}
         for part in in_parts(volumes, MOST_VALUES):
@@ -175,7 +179,7 @@ class Tagging:
                 attached = {
                     str(attachment["InstanceId"]) for attachment in volume.get("Attachments") or ()
                 }
-                if attached <= set(ids):
+                if attached <= set(ids) and not self._cluster.is_anothers(tags_of(volume)):
                     found.append(str(volume["VolumeId"]))
         return found
 
