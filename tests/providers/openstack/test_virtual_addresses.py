@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from proreus.cloudprovider import Ensured, InvalidRequest
+from proreus.testing.clock import virtual_time
 
-from .balancing import INTERNAL, SUBNET, SUBNET_V6, Balancing, P, balancing
+from .balancing import INTERNAL, SUBNET, SUBNET_V6, Balancing, P, balancing, known
 from .test_tenants import EXTERNAL
 from .wire import context, port, started, uuid
 
@@ -87,6 +88,40 @@ async def test_the_address_of_a_router_that_neutron_has_no_port_of_is_refused(
         assert isinstance(
             await site.ensure(provider, site.service({INTERNAL: "true"}, **others)), Ensured
         )
+
+
+@pytest.mark.parametrize("by", ["port-id", "spec.loadBalancerIP"])
+async def test_the_address_of_a_name_server_that_neutron_has_no_port_of_is_refused(
+    site: Balancing, by: str
+) -> None:
+    """On a provider network it is a machine of nobody's; nodes would ask the Service for names."""
+    server, keeper = "10.0.0.53", port(uuid(702), "", "10.0.0.53")
+    site.octavia.subnets[SUBNET]["dns_nameservers"] = ["9.9.9.9", server]
+    named: dict[str, Any] = {"load_balancer_ip": server}
+    annotations = {INTERNAL: "true"}
+    if by == "port-id":
+        site.wire.ports.append(keeper)
+        named = {}
+        annotations |= {f"{P}port-id": keeper["id"]}
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, site.service(annotations, **named))
+    assert isinstance(answer, InvalidRequest), answer
+    assert by in str(answer)
+    assert f"it is that of a name server of subnet {SUBNET}" in str(answer)
+    assert not site.octavia.of["loadbalancers"]
+
+
+@virtual_time
+async def test_a_service_that_is_a_name_server_gets_its_address_again() -> None:
+    """Its load balancer was deleted by hand; the status still shows the address."""
+    server = "10.0.0.53"
+    async with balancing() as site:
+        site.octavia.subnets[SUBNET]["dns_nameservers"] = [server]
+        service = known(site.service({INTERNAL: "true"}, load_balancer_ip=server), server)
+        async with started(site.wire.config()) as provider:
+            answer = await site.ensure(provider, service)
+    assert isinstance(answer, Ensured), answer
+    assert [one.ip for one in answer.ingress] == [server]
 
 
 async def test_no_floating_ip_has_the_address_of_the_external_network_s_router(

@@ -115,6 +115,12 @@ def leads_to(subnet: Described, addresses: Collection[str]) -> bool:
     return any(same(router, address) for router in routers for address in addresses)
 
 
+def asks_at(subnet: Described, addresses: Collection[str]) -> bool:
+    """Tell whether machines of a subnet ask one of these addresses for names."""
+    servers = map(str, subnet.get("dns_nameservers") or ())
+    return any(same(server, address) for server in servers for address in addresses)
+
+
 def changed_pairs(
     port: Described, add: Collection[str], remove: Collection[str]
 ) -> list[Pair] | None:

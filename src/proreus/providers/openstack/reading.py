@@ -10,7 +10,7 @@ from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.servers import Servers
 from proreus.providers.openstack.api import Api
-from proreus.providers.openstack.hops import answers_for, leads_to
+from proreus.providers.openstack.hops import answers_for, asks_at, leads_to
 from proreus.providers.openstack.machines import Wires
 from proreus.providers.openstack.names import (
     addresses_in,
@@ -96,7 +96,7 @@ class Reader(Servers):
         Raises:
             CloudError: Neutron gives no usable answer.
         """
-        fields = ("id", "cidr", "gateway_ip", "host_routes")
+        fields = ("id", "cidr", "gateway_ip", "host_routes", "dns_nameservers")
         return await self._listed("subnet_list", "subnets", by, ids, fields)
 
     async def subnet_of_most(self, addresses: Mapping[str, str]) -> str:
@@ -124,12 +124,20 @@ class Reader(Servers):
         found = await self.subnet_of_most(dict(asked)) if asked else ""
         return "" if found == id_of(subnet) else found
 
-    async def held(self, network: str, addresses: Collection[str]) -> str:
+    async def held(
+        self, network: str, addresses: Collection[str], shown: Collection[str] = ()
+    ) -> str:
         """Return why no load balancer may have one of these addresses in a network; "" if it may.
 
         Neutron keeps no address for allowed address pairs, by which machines take turns in a
-        virtual one, such as a control plane's, nor for a router that is none of its own. Some keep
-        it by a port that nothing has.
+        virtual one, such as a control plane's, nor for a router or a name server that is none of
+        its own. Some keep it by a port that nothing has. Who shows an address has been given it:
+        the Service may itself be the name server.
+
+        Args:
+            network: The network; "" if it is not known.
+            addresses: The addresses that a Service asks for.
+            shown: The addresses in the Service's status.
 
         Raises:
             CloudError: Neutron gives no usable answer.
@@ -145,6 +153,8 @@ class Reader(Servers):
             if leads_to(subnet, addresses):
                 text = "by which its machines reach other networks"
                 return f"it is that of a router of subnet {id_of(subnet)}, {text}: give another one"
+            if asks_at(subnet, set(addresses).difference(shown)):
+                return f"it is that of a name server of subnet {id_of(subnet)}: give another one"
         return ""
 
     async def strange(self, ports: Sequence[Described]) -> dict[str, str]:

@@ -259,15 +259,16 @@ class Networks:
         """Refuse an address that a Service asks for in a network where it is others'.
 
         Raises:
-            InvalidRequest: It is a virtual address of somebody's port, or a router's, or in the
-                status of another namespace's Service.
+            InvalidRequest: It is a virtual address of somebody's port, a router's or a name
+                server's, or that of another namespace's Service.
             CloudError: Neutron gives no usable answer.
         """
         if self._tenants.lists(lb.ref.namespace, (address,)):
             return
         others = shown_by_others(address, lb.ref, self.services.all())
         problem = refusal(others, lb.ref, self._tenants, (address,)) if others else ""
-        if problem := problem or await self._reader.held(network, (address,)):
+        shown = {point.ip for point in lb.ref.last_ingress}
+        if problem := problem or await self._reader.held(network, (address,), shown):
             raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
 
     async def _reached_at(self, lb: LoadBalancer, port: Described) -> str:
@@ -280,7 +281,8 @@ class Networks:
         if self._tenants.lists(lb.ref.namespace, names):
             return ""
         addresses = [str(one["ip_address"]) for one in port.get("fixed_ips") or ()]
-        if problem := await self._reader.held(str(port.get("network_id") or ""), addresses):
+        network, shown = str(port.get("network_id") or ""), {one.ip for one in lb.ref.last_ingress}
+        if problem := await self._reader.held(network, addresses, shown):
             return problem
         if (floating := await self.at_port(id_of(port))) is not None:
             addresses.append(str(floating["floating_ip_address"]))
