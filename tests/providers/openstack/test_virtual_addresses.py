@@ -10,7 +10,7 @@ from proreus.testing.clock import virtual_time
 
 from .balancing import INTERNAL, SUBNET, SUBNET_V6, Balancing, P, balancing, known
 from .test_tenants import EXTERNAL
-from .wire import context, port, started, uuid
+from .wire import context, node, port, started, uuid
 
 VIRTUAL = "10.0.0.240"
 
@@ -109,6 +109,38 @@ async def test_the_address_of_a_name_server_that_neutron_has_no_port_of_is_refus
     assert by in str(answer)
     assert f"it is that of a name server of subnet {SUBNET}" in str(answer)
     assert not site.octavia.of["loadbalancers"]
+
+
+@pytest.mark.parametrize("by", ["port-id", "spec.loadBalancerIP"])
+async def test_the_address_of_a_node_beside_openstack_is_refused(site: Balancing, by: str) -> None:
+    """Neutron has no port of bare metal in a provider network, and gives its address to Octavia."""
+    address, keeper = "10.0.0.60", port(uuid(702), "", "10.0.0.60")
+    metal = node("metal-1", "local://metal-1", address)
+    named: dict[str, Any] = {"load_balancer_ip": address}
+    annotations = {INTERNAL: "true"}
+    if by == "port-id":
+        site.wire.ports.append(keeper)
+        named = {}
+        annotations |= {f"{P}port-id": keeper["id"]}
+    service = site.service(annotations, **named)
+    async with started(site.wire.config(), context(nodes=[*site.nodes, metal])) as provider:
+        answer = await site.ensure(provider, service)
+        assert isinstance(answer, InvalidRequest), answer
+        assert by in str(answer)
+        assert "it is an address of the node metal-1" in str(answer)
+        assert not site.octavia.of["loadbalancers"]
+
+
+@virtual_time
+async def test_a_kubelet_takes_no_address_from_a_service_by_claiming_it() -> None:
+    """Its load balancer was deleted by hand; the status still shows the address."""
+    address = "10.0.0.60"
+    async with balancing() as site:
+        claiming = node("metal-1", "local://metal-1", address)
+        service = known(site.service({INTERNAL: "true"}, load_balancer_ip=address), address)
+        async with started(site.wire.config(), context(nodes=[claiming])) as provider:
+            answer = await site.ensure(provider, service)
+    assert isinstance(answer, Ensured), answer
 
 
 @virtual_time

@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from proreus.cloudprovider.addresses import is_address
+from proreus.cloudprovider.addresses import is_address, parsed_address
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id, random_system_uuids
 from proreus.kube.objects import KubeObject, Node
@@ -61,6 +61,20 @@ def addresses_in(cidr: str, nodes: Iterable[KubeObject]) -> dict[str, str]:
         for one in node.status.addresses
         if is_address(one.address) and ipaddress.ip_address(one.address) in within
     }
+
+
+def stranger_at(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
+    """Return the Node with one of these addresses that has no server here; "" for none.
+
+    Of servers Neutron knows the addresses itself.
+    """
+    wanted = {parsed_address(one) for one in addresses} - {None}
+    for node in nodes if wanted else ():
+        if isinstance(node, Node) and parsed(node.spec.provider_id) is None:
+            known = (parsed_address(one.address) for one in node.status.addresses)
+            if not wanted.isdisjoint(known):
+                return node.metadata.name
+    return ""
 
 
 def misnamed(

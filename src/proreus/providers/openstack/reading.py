@@ -18,6 +18,7 @@ from proreus.providers.openstack.names import (
     is_called,
     misnamed,
     nodes_by_server,
+    stranger_at,
 )
 
 MOST_IDS: Final = 100
@@ -131,8 +132,9 @@ class Reader(Servers):
 
         Neutron keeps no address for allowed address pairs, by which machines take turns in a
         virtual one, such as a control plane's, nor for a router or a name server that is none of
-        its own. Some keep it by a port that nothing has. Who shows an address has been given it:
-        the Service may itself be the name server.
+        its own, nor for a node that is no server, such as bare metal beside OpenStack. Some keep it
+        by a port that nothing has. Who shows an address has been given it: the Service may itself
+        be the name server, and any kubelet can claim it for its Node.
 
         Args:
             network: The network; "" if it is not known.
@@ -144,6 +146,9 @@ class Reader(Servers):
         """
         if not network:
             return ""
+        new = set(addresses).difference(shown)
+        if node := stranger_at(new, self._api.context.listers["nodes"].all()):
+            return f"it is an address of the node {node}: give another one"
         ports = await self.ports("network_id", [network])
         for port in ports:
             if answers_for(port, addresses):
@@ -153,7 +158,7 @@ class Reader(Servers):
             if leads_to(subnet, addresses):
                 text = "by which its machines reach other networks"
                 return f"it is that of a router of subnet {id_of(subnet)}, {text}: give another one"
-            if asks_at(subnet, set(addresses).difference(shown)):
+            if asks_at(subnet, new):
                 return f"it is that of a name server of subnet {id_of(subnet)}: give another one"
         return ""
 
