@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from proreus.cloudprovider import Ensured, InvalidRequest
@@ -203,6 +204,42 @@ async def test_a_place_with_the_addresses_of_the_nodes_own_network_is_refused(
         assert isinstance(answer, InvalidRequest)
         assert f"{P}{by}: its addresses are those of subnet {SUBNET}, too" in str(answer)
         assert not site.octavia.of["loadbalancers"]
+        own = site.service({INTERNAL: "true", f"{P}subnet-id": SUBNET})
+        assert isinstance(await site.ensure(provider, own), Ensured)
+
+
+@pytest.mark.parametrize("of", ["pods", "Services"])
+@pytest.mark.parametrize("by", ["subnet-id", "network-id", "port-id"])
+async def test_a_place_with_addresses_of_pods_or_services_is_refused(
+    site: Balancing, by: str, of: str
+) -> None:
+    """Neutron knows neither range: nodes would lead what goes to a pod, or inside, to a Service."""
+    network, twin = uuid(700), uuid(701)
+    site.wire.networks[network] = "of another cluster"
+    site.octavia.subnets[twin] = {
+        "id": twin,
+        "ip_version": 4,
+        "network_id": network,
+        "cidr": "10.244.0.0/22",
+    }
+    address = "10.244.1.5"
+    there = port(uuid(702), "", address, network_id=network, device_owner="")
+    there["fixed_ips"][0]["subnet_id"] = twin
+    site.wire.ports.append(there)
+    cidr, ip = ("10.244.1.0/24", "10.96.0.1") if of == "pods" else ("10.7.1.0/24", "10.244.0.1")
+    pods = msgspec.structs.replace(site.nodes[0].spec, pod_cidr=cidr, pod_cidrs=(cidr,))
+    nodes = [msgspec.structs.replace(site.nodes[0], spec=pods), *site.nodes[1:]]
+    api = site.service(name="kubernetes", namespace="default", type="ClusterIP", cluster_ip=ip)
+    named = {"subnet-id": twin, "network-id": network, "port-id": there["id"]}[by]
+    asked: dict[str, Any] = {} if by == "port-id" else {"load_balancer_ip": address}
+    service = site.service({INTERNAL: "true", f"{P}{by}": named}, **asked)
+    async with started(site.wire.config(), context(nodes=nodes, services=[api])) as provider:
+        answer = await site.ensure(provider, service)
+        assert isinstance(answer, InvalidRequest), answer
+        assert f"{P}{by}: its addresses are those of {of}" in str(answer)
+        assert not site.octavia.of["loadbalancers"]
+        # Where nodes are, the operator has put them.
+        site.octavia.subnets[SUBNET]["cidr"] = "10.0.0.0/8"
         own = site.service({INTERNAL: "true", f"{P}subnet-id": SUBNET})
         assert isinstance(await site.ensure(provider, own), Ensured)
 

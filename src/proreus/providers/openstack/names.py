@@ -3,11 +3,13 @@
 import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping
+from ipaddress import IPv4Network, IPv6Network
 
 from proreus.cloudprovider.addresses import is_address, parsed_address
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id, random_system_uuids
-from proreus.kube.objects import KubeObject, Node
+from proreus.cloudprovider.routes import network_of
+from proreus.kube.objects import KubeObject, Node, NodeSpec, Service, key
 from proreus.providers.nova.machines import Described
 from proreus.providers.nova.names import UUID, Target
 
@@ -61,6 +63,23 @@ def addresses_in(cidr: str, nodes: Iterable[KubeObject]) -> dict[str, str]:
         for one in node.status.addresses
         if is_address(one.address) and ipaddress.ip_address(one.address) in within
     }
+
+
+def inside(cidr: str, nodes: Iterable[KubeObject], services: Iterable[KubeObject]) -> str:
+    """Return which pods or Services of the cluster have addresses of a network; "" for none."""
+    within = network_of(cidr)
+    if not isinstance(within, IPv4Network | IPv6Network):
+        return ""
+    for one in nodes:
+        spec = one.spec if isinstance(one, Node) else NodeSpec()
+        for pods in map(network_of, spec.pod_cidrs or (spec.pod_cidr,)):
+            if isinstance(pods, IPv4Network | IPv6Network) and within.overlaps(pods):
+                return f"pods of the node {one.metadata.name}, too"
+    for one in services:
+        ips = (one.spec.cluster_ip, *one.spec.cluster_ips) if isinstance(one, Service) else ()
+        if any(ip is not None and ip in within for ip in map(parsed_address, ips)):
+            return f"Services, too, such as {key(one)}"
+    return ""
 
 
 def stranger_at(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:

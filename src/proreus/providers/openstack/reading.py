@@ -15,6 +15,7 @@ from proreus.providers.openstack.machines import Wires
 from proreus.providers.openstack.names import (
     addresses_in,
     foreign_project,
+    inside,
     is_called,
     misnamed,
     nodes_by_server,
@@ -114,16 +115,22 @@ class Reader(Servers):
         return next(iter(most_first(filter(None, subnets))), "")
 
     async def lookalike(self, subnet: Described) -> str:
-        """Return the other subnet in which nodes have addresses of a subnet; "" if there is none.
+        """Return what of the cluster has addresses of a subnet elsewhere; "" if nothing has.
+
+        Nodes in another subnet, pods or Services. Where nodes are in it, it is the cluster's own.
 
         Raises:
             CloudError: Neutron gives no usable answer.
         """
-        nodes = self._api.context.listers["nodes"].all()
-        inside = addresses_in(str(subnet.get("cidr") or ""), nodes)
-        asked = some_of(sorted(inside.items()), MOST_IDS)
+        listers, cidr = self._api.context.listers, str(subnet.get("cidr") or "")
+        nodes = listers["nodes"].all()
+        asked = some_of(sorted(addresses_in(cidr, nodes).items()), MOST_IDS)
         found = await self.subnet_of_most(dict(asked)) if asked else ""
-        return "" if found == id_of(subnet) else found
+        if found == id_of(subnet):
+            return ""
+        if found:
+            return f"subnet {found}, too, where nodes are"
+        return inside(cidr, nodes, listers["services"].all())
 
     async def held(
         self, network: str, addresses: Collection[str], shown: Collection[str] = ()

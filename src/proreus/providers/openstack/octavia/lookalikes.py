@@ -2,7 +2,7 @@
 
 Networks apart may have the same addresses, such as those of several clusters in one project. Nodes
 lead what goes to a load balancer's address to its Service, also if another node has that address in
-their own network, or the API server.
+their own network, or the API server; or a pod, or a Service inside the cluster.
 """
 
 from proreus.providers.nova.machines import Described, id_of
@@ -29,7 +29,7 @@ async def lookalike(reader: Reader, place: Described) -> str:
     for subnet in subnets:
         if own := await reader.lookalike(subnet):
             return (
-                f"its addresses are those of subnet {own}, too, where nodes are: nodes would take"
-                " the load balancer's for one there: give a place with other addresses"
+                f"its addresses are those of {own}: nodes would take the load balancer's for one"
+                " there: give a place with other addresses"
             )
     return ""
