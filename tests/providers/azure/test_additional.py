@@ -179,6 +179,22 @@ async def test_no_service_takes_an_address_that_every_machine_has_a_use_for(
         assert address in str(found["web-1"])
 
 
+async def test_no_service_takes_the_address_of_a_pod(azure: Emulator) -> None:
+    """Pods of IPv6 may have public addresses, as in Cluster API's templates for Azure."""
+    nodes, cidrs = machines(azure), ("10.244.1.0/24", "2001:1234:5678:9a40::/64")
+    spec = msgspec.structs.replace(nodes[1].spec, pod_cidr=cidrs[0], pod_cidrs=cidrs)
+    nodes[1] = msgspec.structs.replace(nodes[1], spec=spec)
+    thief = service(2, {ADDITIONAL: "2001:1234:5678:9a40::5"}, HTTPS, namespace="other")
+    async with started(azure, known(nodes, [thief])) as provider:
+        before = everything(azure)
+        found = await answers(provider, nodes, thief)
+        assert isinstance(found["web-2"], InvalidRequest), found
+        assert f"it is of the pods of the node {nodes[1].metadata.name}" in str(found["web-2"])
+        assert everything(azure) == before
+        beside = service(2, {ADDITIONAL: "2001:1234:5678:9a41::5"}, HTTPS, namespace="other")
+        assert "2001:1234:5678:9a41::5" in (await ensure(provider, nodes, beside))["web-2"]
+
+
 async def test_an_address_with_a_zone_is_no_other_address(azure: Emulator) -> None:
     """Python's comparison holds the two unequal, so another Service's would be taken."""
     nodes = machines(azure)

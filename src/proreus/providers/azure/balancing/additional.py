@@ -1,17 +1,18 @@
 """Decide which addresses a Service may name beside its own. Pure.
 
 The security group lets clients reach them, and the Service's status shows them, so that each node
-sends what comes for them to the Service. So the address of another Service or of a node is no
-tenant's to name, nor is one that leads to no load balancer on the Internet.
+sends what comes for them to the Service. So the address of another Service, of a node or of a pod
+is no tenant's to name, nor is one that leads to no load balancer on the Internet.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, Tenants, refusal
+from proreus.cloudprovider.routes import network_of
 from proreus.providers.azure.balancing.addresses import owners_of, user_elsewhere
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
 from proreus.providers.azure.balancing.desired import (
@@ -55,7 +56,7 @@ def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Ind
             users = _users(job.ref, address, scene, known)
             others = (one for one in users if one.service_uid != job.ref.uid)
             owners = (*_marked(address, state), *others)
-            why = _refusal(job, address, scene, tenants, owners) or _not_public(job, address, scene)
+            why = _refusal(job, address, scene, tenants, owners) or _unfit(job, address, scene)
             if why:
                 raise InvalidRequest(
                     f"annotation {ANNOTATION_ADDITIONAL}: {address}: {why}: leave it out"
@@ -95,11 +96,18 @@ def _refusal(
     return refusal(owners, job.ref, tenants, (address,))
 
 
-def _not_public(job: Job, address: str, scene: Scene) -> str:
+def _unfit(job: Job, address: str, scene: Scene) -> str:
+    """Return why an address cannot be that of a load balancer on the Internet; "" if it may be."""
     if scene.place.config.tenants.lists(job.ref.namespace, (address,)):
         return ""
     found = ip_address(address)
-    return "it is no public address" if any(found in one for one in _NOT_PUBLIC) else ""
+    if any(found in one for one in _NOT_PUBLIC):
+        return "it is no public address"
+    for text, node in scene.pods.items():
+        pods = network_of(text)
+        if isinstance(pods, IPv4Network | IPv6Network) and found in pods:
+            return f"it is of the pods of the node {node}"
+    return ""
 
 
 def strip_of(job: Job, targets: Iterable[str], scene: Scene, known: Index) -> Strip:

@@ -87,6 +87,7 @@ class Scene(msgspec.Struct, frozen=True):
         node_addresses: The names of nodes by their addresses, as the Nodes claim them.
         own_addresses: The addresses among these that Azure confirms, of those in the security
             group.
+        pods: The names of nodes by their pod CIDRs.
         labels: The labels of nodes by their names, where there are several load balancers of a
             kind.
         has_links: Whether any Service of the cluster asks for a private link service.
@@ -120,6 +121,7 @@ class Scene(msgspec.Struct, frozen=True):
     homes: Mapping[str, str] | None = None
     own_addresses: frozenset[str] = frozenset()
     opened: Mapping[str, Opening] = {}
+    pods: Mapping[str, str] = {}
 
 
 class State(msgspec.Struct, frozen=True):

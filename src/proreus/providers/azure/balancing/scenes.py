@@ -29,6 +29,7 @@ def scene_of(
     node_addresses: dict[str, str] = {}
     excluded: set[str] = set()
     labels: dict[str, Mapping[str, str]] = {}
+    pods: dict[str, str] = {}
     for node in listers["nodes"].all() if "nodes" in listers else ():
         if not isinstance(node, Node):
             continue
@@ -38,6 +39,7 @@ def scene_of(
         every = dict.fromkeys(one.address for one in node.status.addresses)
         node_addresses |= dict.fromkeys(every, node.metadata.name)
         labels[node.metadata.name] = node.metadata.labels
+        pods |= dict.fromkeys(node.spec.pod_cidrs or (node.spec.pod_cidr,), node.metadata.name)
         if _is_excluded(node, config):
             excluded.add(node.metadata.name)
     has_links = False
@@ -64,6 +66,7 @@ def scene_of(
         is_reached_inside(services_, jobs),
         denies_at_nodes(services_, jobs),
         _namesakes(services_, jobs),
+        pods=pods,
     )
 
 
