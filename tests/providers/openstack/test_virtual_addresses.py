@@ -236,12 +236,38 @@ async def test_a_place_with_addresses_of_pods_or_services_is_refused(
     async with started(site.wire.config(), context(nodes=nodes, services=[api])) as provider:
         answer = await site.ensure(provider, service)
         assert isinstance(answer, InvalidRequest), answer
-        assert f"{P}{by}: its addresses are those of {of}" in str(answer)
+        what = "it is one of" if (by, of) == ("port-id", "pods") else "its addresses are those of"
+        assert f"{P}{by}: {what} {of}" in str(answer)
         assert not site.octavia.of["loadbalancers"]
         # Where nodes are, the operator has put them.
         site.octavia.subnets[SUBNET]["cidr"] = "10.0.0.0/8"
         own = site.service({INTERNAL: "true", f"{P}subnet-id": SUBNET})
         assert isinstance(await site.ensure(provider, own), Ensured)
+
+
+@pytest.mark.parametrize("by", ["port-id", "spec.loadBalancerIP"])
+async def test_the_address_of_a_pod_in_the_nodes_own_subnet_is_refused(
+    site: Balancing, by: str
+) -> None:
+    """Nodes answer for the pods of theirs there; Neutron keeps no address for that."""
+    address, cidr = "10.0.128.5", "10.0.128.0/24"
+    site.octavia.subnets[SUBNET]["cidr"] = "10.0.0.0/16"
+    site.wire.ports[0]["allowed_address_pairs"] = [{"ip_address": cidr}]
+    keeper = port(uuid(702), "", address)
+    pods = msgspec.structs.replace(site.nodes[0].spec, pod_cidr=cidr, pod_cidrs=(cidr,))
+    nodes = [msgspec.structs.replace(site.nodes[0], spec=pods), *site.nodes[1:]]
+    named: dict[str, Any] = {"load_balancer_ip": address}
+    annotations = {INTERNAL: "true"}
+    if by == "port-id":
+        site.wire.ports.append(keeper)
+        named = {}
+        annotations |= {f"{P}port-id": keeper["id"]}
+    async with started(site.wire.config(), context(nodes=nodes)) as provider:
+        answer = await site.ensure(provider, site.service(annotations, **named))
+    assert isinstance(answer, InvalidRequest), answer
+    assert by in str(answer)
+    assert f"it is one of pods of the node {nodes[0].metadata.name}" in str(answer)
+    assert not site.octavia.of["loadbalancers"]
 
 
 @pytest.mark.parametrize("by", ["port-id", "spec.loadBalancerIP"])

@@ -74,7 +74,7 @@ def inside(cidr: str, nodes: Iterable[KubeObject], services: Iterable[KubeObject
         spec = one.spec if isinstance(one, Node) else NodeSpec()
         for pods in map(network_of, spec.pod_cidrs or (spec.pod_cidr,)):
             if isinstance(pods, IPv4Network | IPv6Network) and within.overlaps(pods):
-                return f"pods of the node {one.metadata.name}, too"
+                return f"pods of the node {one.metadata.name}"
     for one in services:
         ips = (one.spec.cluster_ip, *one.spec.cluster_ips) if isinstance(one, Service) else ()
         if any(ip is not None and ip in within for ip in map(parsed_address, ips)):
@@ -82,18 +82,19 @@ def inside(cidr: str, nodes: Iterable[KubeObject], services: Iterable[KubeObject
     return ""
 
 
-def stranger_at(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
-    """Return the Node with one of these addresses that has no server here; "" for none.
+def beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
+    """Return what has one of these addresses that Neutron does not know of; "" for nothing.
 
-    Of servers Neutron knows the addresses itself.
+    A Node that has no server here, or pods. Of servers Neutron knows the addresses itself.
     """
-    wanted = {parsed_address(one) for one in addresses} - {None}
+    wanted, nodes = {parsed_address(one) for one in addresses} - {None}, tuple(nodes)
     for node in nodes if wanted else ():
         if isinstance(node, Node) and parsed(node.spec.provider_id) is None:
             known = (parsed_address(one.address) for one in node.status.addresses)
             if not wanted.isdisjoint(known):
-                return node.metadata.name
-    return ""
+                return f"an address of the node {node.metadata.name}"
+    found = (inside(str(one), nodes, ()) for one in wanted)
+    return next((f"one of {pods}" for pods in found if pods), "")
 
 
 def misnamed(

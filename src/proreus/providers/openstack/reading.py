@@ -14,12 +14,12 @@ from proreus.providers.openstack.hops import answers_for, asks_at, leads_to
 from proreus.providers.openstack.machines import Wires
 from proreus.providers.openstack.names import (
     addresses_in,
+    beside,
     foreign_project,
     inside,
     is_called,
     misnamed,
     nodes_by_server,
-    stranger_at,
 )
 
 MOST_IDS: Final = 100
@@ -139,9 +139,9 @@ class Reader(Servers):
 
         Neutron keeps no address for allowed address pairs, by which machines take turns in a
         virtual one, such as a control plane's, nor for a router or a name server that is none of
-        its own, nor for a node that is no server, such as bare metal beside OpenStack. Some keep it
-        by a port that nothing has. Who shows an address has been given it: the Service may itself
-        be the name server, and any kubelet can claim it for its Node.
+        its own, nor for a node that is no server, such as bare metal beside OpenStack, or for pods.
+        Some keep it by a port that nothing has. Who shows an address has been given it: the Service
+        may itself be the name server, and any kubelet can claim it for its Node.
 
         Args:
             network: The network; "" if it is not known.
@@ -154,8 +154,8 @@ class Reader(Servers):
         if not network:
             return ""
         new = set(addresses).difference(shown)
-        if node := stranger_at(new, self._api.context.listers["nodes"].all()):
-            return f"it is an address of the node {node}: give another one"
+        if others := beside(new, self._api.context.listers["nodes"].all()):
+            return f"it is {others}: give another one"
         ports = await self.ports("network_id", [network])
         for port in ports:
             if answers_for(port, addresses):
