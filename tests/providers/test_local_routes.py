@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from pyroute2 import IPRoute
 
@@ -103,6 +104,18 @@ async def test_routes_of_others_are_neither_listed_nor_deleted(kernel: Routes) -
     await kernel.apply(CLUSTER, NODES, [TO_A], ())
     assert where(await kernel.list(CLUSTER, NODES)) == where([TO_A])
     assert len(await asyncio.to_thread(dump)) == len(before) + 1
+
+
+@pytest.mark.parametrize("address", ["10.9.0.13", "10.9.0.1"], ids=["another machine", "this one"])
+async def test_a_pod_cidr_that_cannot_be_read_costs_no_other_node_its_route(
+    kernel: Routes, address: str
+) -> None:
+    """The API server takes zeros before a number, and any kubelet writes its new Node's CIDR."""
+    strange = node("c", address)
+    spec = msgspec.structs.replace(strange.spec, pod_cidr="010.200.3.0/24")
+    nodes = (*NODES, msgspec.structs.replace(strange, spec=spec))
+    assert await kernel.apply(CLUSTER, nodes, [TO_A], ()) == {TO_A: Done()}
+    assert where([TO_A]) <= where(await kernel.list(CLUSTER, nodes))
 
 
 async def test_a_next_hop_out_of_reach_costs_only_its_own_route(kernel: Routes) -> None:

@@ -13,7 +13,7 @@ from proreus.cloudprovider.addresses import family_of, is_address, plain_address
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
-from proreus.cloudprovider.routes import Route
+from proreus.cloudprovider.routes import Route, network_of
 from proreus.kube.objects import Node, by_age
 from proreus.providers.local.addresses import IP_TYPES
 from proreus.providers.local.config import RoutesConfig
@@ -176,4 +176,5 @@ def _is_here(node: Node, own: frozenset[str]) -> bool:
 
 
 def _canonical(cidr: str) -> str:
-    return str(ipaddress.ip_network(cidr, strict=False))
+    """Return a CIDR in its one form; a text that is none, as any kubelet may give, as it is."""
+    return str(network_of(cidr))
