@@ -162,6 +162,17 @@ async def test_a_node_without_an_address_fails_alone(azure: Emulator) -> None:
             await provider.routes.apply(CLUSTER, NODES, [route(2)], ())
 
 
+async def test_a_node_whose_kubelet_writes_no_address_as_one_fails_alone(azure: Emulator) -> None:
+    """The API server takes any text."""
+    strange = node("node-0", NODES[0].spec.provider_id, "10.0.0.4x")
+    async with started(azure) as provider:
+        assert provider.routes is not None
+        nodes = [strange, *NODES[1:]]
+        answers = await provider.routes.apply(CLUSTER, nodes, [route(0), route(1)], ())
+    assert isinstance(answers[route(0)], InvalidRequest)
+    assert answers[route(1)] == Done()
+
+
 async def test_without_a_route_table_there_are_no_routes(azure: Emulator) -> None:
     async with started(azure, routeTableName=None) as provider:
         assert provider.routes is None

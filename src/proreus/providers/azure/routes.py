@@ -7,9 +7,10 @@ in a cluster CIDR, so a table must not be shared by clusters whose CIDRs overlap
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import Final
 
+from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
@@ -143,9 +144,9 @@ def hop(route: Route, holders: Holders) -> tuple[str, str]:
     node = holders.of(route.target, route.destination)
     if node is None:
         raise InvalidRequest(f"no node has the provider id {route.target}")
-    version = ip_network(route.destination).version
+    family = f"IPv{ip_network(route.destination).version}"
     for address in node.status.addresses:
-        if address.type == "InternalIP" and ip_address(address.address).version == version:
+        if address.type == "InternalIP" and family_of(address.address) == family:
             return _name(node, route.destination), address.address
     raise InvalidRequest(
         f"the node {node.metadata.name} has no InternalIP of the family of {route.destination}"
