@@ -346,6 +346,34 @@ async def test_who_asks_for_a_port_of_another_one_is_to_show_their_address_no_mo
         await ensure(provider, nodes, swapped, thief)
 
 
+async def test_a_port_that_leads_to_node_ports_is_taken_by_no_port_without_a_rule(
+    azure: Emulator,
+) -> None:
+    """Azure refuses nothing then, but nodes go by status and ports alone."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address = public_ip(azure, "shared")
+    at_nodes = {**named, "azure-disable-load-balancer-floating-ip": "true"}
+    first = service(1, at_nodes, ingress=[address])
+    ports = [ServicePort(443, "https", node_port=30443), ServicePort(80, "x", node_port=30081)]
+    no_rule = {**named, "port_80_no_lb_rule": "true"}
+    other = service(2, named, ports[:1], namespace="bank", ingress=[address])
+    thief = service(2, no_rule, ports, namespace="bank", ingress=[address])
+    new = service(3, no_rule, ports[1:], namespace="bank")
+    services = Objects([first, other])
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, first, other)
+        services.by_key = {"shop/web-1": first, "bank/web-2": thief, "bank/web-3": new}
+        found = await answers(provider, nodes, thief, new)
+        for uid in ("web-2", "web-3"):
+            refused = found[uid]
+            assert isinstance(refused, InvalidRequest)
+            assert f"port 80 of {address}" in str(refused)
+        taken = found["web-2"]
+        assert isinstance(taken, CloudError)
+        assert taken.disowns
+        assert await ensure(provider, nodes, first) == {"web-1": [address]}
+
+
 @pytest.mark.parametrize("kind", ["loadBalancingRules", "inboundNatRules"])
 async def test_who_asks_for_a_port_of_a_rule_by_hand_is_to_show_the_address_no_more(
     azure: Emulator, kind: str

@@ -66,7 +66,7 @@ def check_ports(job: Job, address: str, scene: Scene) -> None:
     """
     for claim in _of_others(job, address, scene):
         for protocol, port in asked_ports(job):
-            if port in claim.ports.get(protocol, ()):
+            if port in claim.asked.get(protocol, ()):
                 raise InvalidRequest(
                     f"spec.ports: port {port} of {address} is that of a Service of the"
                     f" namespace {claim.namespace}: give another port or address"
@@ -133,16 +133,15 @@ def _of(service: Service) -> Iterator[tuple[str, Claim]]:
 
 
 def _claim(service: Service, *, is_shown: bool, is_opened: bool) -> Claim:
-    meta = service.metadata
-    at_nodes = _is_true(meta, _AT_NODES)
-    ports = (
-        (RULE_PROTOCOLS.get(one.protocol, "*"), one.node_port if at_nodes else one.port)
-        for one in service.spec.ports
-    )
+    meta, ports = service.metadata, service.spec.ports
+    words = [RULE_PROTOCOLS.get(one.protocol, "*") for one in ports]
+    asked = ports_by_protocol(zip(words, (one.port for one in ports), strict=True))
+    at_nodes = ports_by_protocol(zip(words, (one.node_port for one in ports), strict=True))
     return Claim(
         default_load_balancer_name(meta.uid),
         meta.namespace,
-        ports_by_protocol(ports),
+        at_nodes if _is_true(meta, _AT_NODES) else asked,
+        asked,
         is_shown,
         _is_true(meta, _DENIES),
         is_opened,

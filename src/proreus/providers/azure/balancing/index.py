@@ -33,7 +33,8 @@ class Index(msgspec.Struct, frozen=True):
     Attributes:
         frontends: The load balancer, name and address of each frontend, by base.
         used: The addresses of the frontends that the Service's rules use, by base.
-        ports: The ports of rules that clients reach, by address.
+        ports: The ports of rules that lead to the address of their frontend, by address.
+        asked: The ports at which clients come to rules, wherever these lead, by address.
         node_ports: The ports of rules that lead to nodes' own addresses.
         by_user: The public addresses by the Services that the official tag names.
         by_owner: The public addresses by the UID of the Service that they were made for.
@@ -43,6 +44,7 @@ class Index(msgspec.Struct, frozen=True):
     frontends: Mapping[str, list[tuple[str, str, str]]]
     used: Mapping[str, set[str]]
     ports: Mapping[str, list[Opened]]
+    asked: Mapping[str, list[Opened]]
     node_ports: list[Opened]
     by_user: Mapping[str, list[Resource]]
     by_owner: Mapping[str, list[Resource]]
@@ -82,6 +84,7 @@ def index(state: State) -> Index:
     frontends: dict[str, list[tuple[str, str, str]]] = {}
     used: dict[str, set[str]] = {}
     ports: dict[str, list[Opened]] = {}
+    asked: dict[str, list[Opened]] = {}
     by_hand: dict[str, list[Opened]] = {}
     for at, balancer in state.balancers.items():
         by_name: dict[str, str] = {}
@@ -95,6 +98,7 @@ def index(state: State) -> Index:
             used.setdefault(base, set()).add(address)
             opened, floats = _opened(base, rule)
             (ports.setdefault(address, []) if floats else node_ports).append(opened)
+            asked.setdefault(address, []).append(_reached(rule))
         for rule in (one for kind in _RULES for one in listed(balancer, kind)):
             if _OF_SERVICE.fullmatch(base_of(str(rule["name"]))) is None:
                 frontend = named_id(rule, "frontendIPConfiguration").rpartition("/")[2]
@@ -107,18 +111,23 @@ def index(state: State) -> Index:
         own = marks.owner(address_)
         if own is not None:
             by_owner.setdefault(own.service_uid, []).append(address_)
-    return Index(frontends, used, ports, node_ports, by_user, by_owner, by_hand)
+    return Index(frontends, used, ports, asked, node_ports, by_user, by_owner, by_hand)
 
 
 def _reached(rule: Resource) -> Opened:
     """Return the port at which clients reach a rule, wherever it leads."""
-    found, base = properties(rule), base_of(str(rule["name"]))
-    return Opened(base, str(found.get("protocol")), int(found.get("frontendPort") or 0))
+    base, port = base_of(str(rule["name"])), properties(rule).get("frontendPort")
+    return Opened(base, _protocol(rule), int(port or 0))
 
 
 def _opened(base: str, rule: Resource) -> tuple[Opened, bool]:
     """Return what a rule leads to, and whether that is the address of its frontend."""
     floats = bool(properties(rule).get("enableFloatingIP"))
     port = properties(rule).get("frontendPort" if floats else "backendPort")
+    return Opened(base, _protocol(rule), int(port or 0)), floats
+
+
+def _protocol(rule: Resource) -> str:
+    """Return the word of rules of the security group for the protocol of a rule."""
     protocol = str(properties(rule).get("protocol"))
-    return Opened(base, "*" if protocol == "All" else protocol, int(port or 0)), floats
+    return "*" if protocol == "All" else protocol

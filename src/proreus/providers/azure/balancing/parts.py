@@ -45,7 +45,9 @@ class Claim(msgspec.Struct, frozen=True):
     Attributes:
         base: The beginning of the names of the Service's parts.
         namespace: The Service's namespace.
-        ports: The ports at which the Service is reached, by Azure's word for the protocol.
+        ports: The ports at which the security group lets clients in, by Azure's word for the
+            protocol.
+        asked: The ports of its spec, which clients come to, by the same.
         is_shown: Whether the Service has the address by its spec or status; else an annotation asks
             for it.
         denies: Whether the Service asks that others than its clients are denied.
@@ -56,6 +58,7 @@ class Claim(msgspec.Struct, frozen=True):
     base: str
     namespace: str
     ports: Mapping[str, frozenset[int]] = {}
+    asked: Mapping[str, frozenset[int]] = {}
     is_shown: bool = True
     denies: bool = False
     is_opened: bool = False

@@ -23,7 +23,7 @@ def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
     for job in jobs:
         asked = asked_ports(job)
         for address in _shown(job) if asked else ():
-            opened = known.ports.get(address, ())
+            opened = known.asked.get(address, ())
             own = {(one.protocol, one.port) for one in opened if one.base == job.ref.name}
             theirs = _asked_for(opened, scene.claims.get(address, ()), job.ref.name) - own
             by_hand = {(one.protocol, one.port) for one in by_hand_at(address, known, scene)}
@@ -91,7 +91,7 @@ def _is_shown_beside(address: str, job: Job, scene: Scene) -> bool:
 
 def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim], but: str) -> set[tuple[str, int]]:
     """Return the ports that rules lead to of other Services that still ask for them."""
-    ports = {one.base: one.ports for one in claims if one.base != but}
+    ports = {one.base: one.asked for one in claims if one.base != but}
     return {
         (one.protocol, one.port)
         for one in opened
