@@ -374,6 +374,53 @@ async def test_a_port_that_leads_to_node_ports_is_taken_by_no_port_without_a_rul
         assert await ensure(provider, nodes, first) == {"web-1": [address]}
 
 
+@pytest.mark.parametrize("thief_has_rule", [True, False])
+async def test_a_port_without_a_rule_stays_its_service_s_at_a_shared_address(
+    azure: Emulator, *, thief_has_rule: bool
+) -> None:
+    """Nothing in Azure tells who had it first."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address, no_rule = public_ip(azure, "shared"), {**named, "port_90_no_lb_rule": "true"}
+    inside = ServicePort(90, "inside", node_port=30090)
+    first = service(1, no_rule, [ServicePort(80, "http", node_port=30080), inside])
+    https = ServicePort(443, "https", node_port=30443)
+    other = service(2, named, [https], namespace="bank")
+    services = Objects([first, other])
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, first, other)
+        first = service(1, no_rule, first.spec.ports, ingress=[address])
+        options = named if thief_has_rule else no_rule
+        thief = service(2, options, [https, inside], namespace="bank", ingress=[address])
+        services.by_key = {"shop/web-1": first, "bank/web-2": thief}
+        refused = (await answers(provider, nodes, thief))["web-2"]
+        assert await ensure(provider, nodes, first) == {"web-1": [address]}
+        assert isinstance(refused, InvalidRequest)
+        assert f"port 90 of {address}" in str(refused)
+        assert refused.disowns
+
+
+async def test_a_port_without_a_rule_that_another_one_was_given_is_had_no_more(
+    azure: Emulator,
+) -> None:
+    """Who had it before may show the address still, as while a wrong annotation is refused."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address, no_rule = public_ip(azure, "shared"), {**named, "port_90_no_lb_rule": "true"}
+    inside, https = (ServicePort(n, f"p{n}", node_port=30000 + n) for n in (90, 443))
+    former = service(2, no_rule, [https, inside], namespace="bank", ingress=[address])
+    first = service(1, named, ingress=[address])
+    services = Objects([first, former])
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, first, former)
+        refused = service(2, named, [https], namespace="bank", ingress=[address])
+        first = service(1, no_rule, [*first.spec.ports, inside], ingress=[address])
+        services.by_key = {"shop/web-1": first, "bank/web-2": refused}
+        await ensure(provider, nodes, first)
+        services.by_key = {"shop/web-1": first, "bank/web-2": former}
+        found = await answers(provider, nodes, former, first)
+        assert isinstance(found["web-2"], InvalidRequest)
+        assert isinstance(found["web-1"], Ensured)
+
+
 @pytest.mark.parametrize("kind", ["loadBalancingRules", "inboundNatRules"])
 async def test_who_asks_for_a_port_of_a_rule_by_hand_is_to_show_the_address_no_more(
     azure: Emulator, kind: str

@@ -45,12 +45,12 @@ from proreus.providers.azure.balancing.identities import Identities
 from proreus.providers.azure.balancing.index import index
 from proreus.providers.azure.balancing.neighbours import Neighbours
 from proreus.providers.azure.balancing.observation import Observer
-from proreus.providers.azure.balancing.parts import Job, Scene, State
+from proreus.providers.azure.balancing.parts import Had, Job, Scene, State
 from proreus.providers.azure.balancing.placement import placed
 from proreus.providers.azure.balancing.plan import ingress, plan
 from proreus.providers.azure.balancing.presence import Presence
 from proreus.providers.azure.balancing.scenes import scene_of
-from proreus.providers.azure.balancing.sharing import by_hand_at, left_by
+from proreus.providers.azure.balancing.sharing import by_hand_at, gained, left_by
 from proreus.providers.azure.balancing.work import Work
 from proreus.providers.azure.errors import BUSY, INTERNAL
 from proreus.providers.azure.ids import machine_id
@@ -76,7 +76,7 @@ class AzureLoadBalancers:
         self._presence = Presence(confirm)
         self._neighbours = Neighbours(arm)
         self._identities = Identities(arm)
-        self._had: dict[str, frozenset[str]] = {}
+        self._had: dict[str, Had] = {}
         self._left: dict[str, frozenset[str]] = {}
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
@@ -123,7 +123,7 @@ class AzureLoadBalancers:
         for job in failed:
             error = errors[job.ref.uid]
             is_taken = isinstance(error, Refused) and error.code in _TAKEN
-            had = self._had.get(job.ref.uid, frozenset())
+            had = self._had.get(job.ref.uid, Had()).addresses
             if left := left_by(job, state, known, scene, had, is_taken=is_taken):
                 error.disowns = True
                 # What lets clients in to them is still to be closed.
@@ -273,7 +273,7 @@ class AzureLoadBalancers:
                 for ip in (*found, *job.options.additional)
             ]
             answers[job.ref.uid] = Ensured(tuple(points), _rejected(job.lb, state))
-            self._had[job.ref.uid] = frozenset(found)
+            self._had = gained(self._had, job, found)
             self._left.pop(job.ref.uid, None)
         return answers
 
@@ -301,7 +301,7 @@ class AzureLoadBalancers:
         return await converge(state, lambda now: plan(jobs, now, scene), take)
 
     def _scene(self, cluster: ClusterIdentity, jobs: Sequence[Job]) -> Scene:
-        return scene_of(self._config, self._arm.context.listers, cluster, jobs)
+        return scene_of(self._config, self._arm.context.listers, cluster, jobs, self._had)
 
 
 def _now() -> float:

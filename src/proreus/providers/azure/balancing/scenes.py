@@ -10,7 +10,7 @@ from proreus.kube.objects import KubeObject, Node, Service, key
 from proreus.providers.azure.balancing.annotations import ANNOTATION_LINK
 from proreus.providers.azure.balancing.claims import claims, denies_at_nodes, is_reached_inside
 from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, Place, ports_by_protocol
-from proreus.providers.azure.balancing.parts import Job, Scene
+from proreus.providers.azure.balancing.parts import Had, Job, Scene
 from proreus.providers.azure.config import AzureConfig
 from proreus.providers.azure.ids import machine_id
 from proreus.providers.azure.names import group_of, is_unmanaged
@@ -23,8 +23,12 @@ def scene_of(
     listers: Mapping[str, Lister[Any]],
     cluster: ClusterIdentity,
     jobs: Sequence[Job],
+    had: Mapping[str, Had],
 ) -> Scene:
-    """Gather the facts about a cluster that stay the same within a pass."""
+    """Gather the facts about a cluster that stay the same within a pass.
+
+    `had` is what Services had when they were ensured last, by their UIDs.
+    """
     nodes: dict[str, str] = {}
     node_addresses: dict[str, str] = {}
     excluded: set[str] = set()
@@ -66,6 +70,7 @@ def scene_of(
         is_reached_inside(services_, jobs),
         denies_at_nodes(services_, jobs),
         _namesakes(services_, jobs),
+        had={default_load_balancer_name(uid): one.ports for uid, one in had.items()},
         pods=pods,
     )
 

@@ -1,20 +1,23 @@
 """Keep ports apart at addresses that Services share, or had before. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.providers.azure.balancing.claims import asked_ports
+from proreus.providers.azure.balancing.desired import each_port
 from proreus.providers.azure.balancing.index import Index, Opened
-from proreus.providers.azure.balancing.parts import Claim, Job, Scene, State
+from proreus.providers.azure.balancing.parts import Claim, Had, Job, Scene, State
 from proreus.providers.azure.machines import part
 
 
 def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
     """Refuse ports that others have, by their rules, at an address that the Service shows.
 
-    Azure refuses them, too. But kube-proxy goes by ports and status alone, and would lead the
-    clients of another Service to this one, or those of a rule by hand, such as the API server's: so
-    it is to show no address meanwhile.
+    Azure refuses them, too, but for those without a rule, which stay whose they were. But
+    kube-proxy goes by ports and status alone, and would lead the clients of another Service to this
+    one, or those of a rule by hand, such as the API server's: so it shows no address meanwhile.
 
     Raises:
         InvalidRequest: Another Service has a port, and still asks for it, or a rule by hand has it;
@@ -26,6 +29,7 @@ def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
             opened = known.asked.get(address, ())
             own = {(one.protocol, one.port) for one in opened if one.base == job.ref.name}
             theirs = _asked_for(opened, scene.claims.get(address, ()), job.ref.name) - own
+            theirs |= _kept(job, address, scene) - own
             by_hand = {(one.protocol, one.port) for one in by_hand_at(address, known, scene)}
             if taken := [one for one in asked if one in theirs | by_hand]:
                 whose = "another Service" if taken[0] in theirs else "a rule that is no Service's"
@@ -87,6 +91,41 @@ def _is_shown_beside(address: str, job: Job, scene: Scene) -> bool:
     """Tell whether the status of another Service shows an address."""
     claims = scene.claims.get(address, ())
     return any(one.is_opened and one.base != job.ref.name for one in claims)
+
+
+def gained(had: Mapping[str, Had], job: Job, addresses: Iterable[str]) -> dict[str, Had]:
+    """Return what Services had, by their UIDs, once one is ensured: others lose what is new to it.
+
+    Args:
+        had: What they had before.
+        job: The Service.
+        addresses: The addresses of its frontends.
+    """
+    now = Had(frozenset(addresses), frozenset(asked_ports(job)))
+    before = had.get(job.ref.uid, now)
+    new = now.ports - before.ports if now.addresses <= before.addresses else now.ports
+    left = {
+        uid: msgspec.structs.replace(one, ports=one.ports - new)
+        for uid, one in (had.items() if new else ())
+        if one.addresses & now.addresses
+    }
+    return {**had, **left, job.ref.uid: now}
+
+
+def _kept(job: Job, address: str, scene: Scene) -> set[tuple[str, int]]:
+    """Return the ports new to a Service that others had at an address, and still ask for.
+
+    None while nobody knows what it had, since the manager has just started.
+    """
+    had = scene.had.get(job.ref.name)
+    others = (one for one in scene.claims.get(address, ()) if one.base != job.ref.name)
+    return {
+        port
+        for one in others
+        if had is not None and one.is_opened
+        for port in each_port(one.asked)
+        if port not in had and port in scene.had.get(one.base, ())
+    }
 
 
 def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim], but: str) -> set[tuple[str, int]]:
