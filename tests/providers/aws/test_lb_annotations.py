@@ -135,6 +135,9 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "tag by which the AWS Load Balancer Controller knows its own": (
         {"additional-resource-tags": "team=a,service.k8s.aws/stack=bank/web"}, "are reserved",
     ),
+    "tag by which Karpenter knows groups": (
+        {"additional-resource-tags": "karpenter.sh/discovery=x"}, "are reserved",
+    ),
     "tag with a line": ({"additional-resource-tags": "a=b\nc"}, "a key has at most 128"),
     "many tags": ({"additional-resource-tags": ",".join(f"k{n}" for n in range(46))}, "at most 45"),
     "subnet": ({"subnets": "a\tb"}, "subnets: give ids or names"),

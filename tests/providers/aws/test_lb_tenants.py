@@ -1,5 +1,6 @@
 """Security groups and Elastic addresses of others, which a Service's annotations name."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -308,6 +309,21 @@ async def test_no_rule_is_put_in_the_group_of_another_cluster(aws: StrictAWS, ki
         assert rules_in(site, theirs) == let_in
         await site.deleted(desired)
         assert rules_in(site, theirs) == []
+
+
+async def test_no_group_of_a_service_becomes_one_of_new_machines(aws: StrictAWS) -> None:
+    """Karpenter adds its machines to all groups with this tag."""
+    asked = {"additional-resource-tags": "karpenter.sh/discovery=test"}
+    async with placed(aws, kind="") as site:
+        uid = "5e000000-0000-4000-8000-0000000007f1"
+        with contextlib.suppress(InvalidRequest):
+            await site.ensure(site.desired(site.machines(2), asked=asked, uid=uid))
+        found = site.ec2.describe_security_groups(
+            Filters=[{"Name": "tag:karpenter.sh/discovery", "Values": ["test"]}]
+        )
+        of_new = [str(one["GroupId"]) for one in found["SecurityGroups"]]
+        hosts = site.network.run(1, SecurityGroupIds=[site.group, *of_new])
+        assert (await site.made(site.desired(hosts))).rejected == {}
 
 
 def rules_in(site: LBSite, id_: str) -> list[Any]:
