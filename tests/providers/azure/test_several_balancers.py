@@ -383,3 +383,25 @@ async def test_no_service_gets_the_pool_of_another_by_its_name(azure: Emulator) 
         await delete(provider, both[1])
         assert pool(azure, "second", "a-b-c") == {"node-0"}
         assert base(2) not in parts(azure, "backendAddressPools", "second")
+
+
+@pytest.mark.parametrize("claims_first", [True, False])
+@pytest.mark.parametrize("reverse", [True, False])
+async def test_no_node_takes_another_one_out_of_its_pool_by_claiming_its_address(
+    azure: Emulator, *, claims_first: bool, reverse: bool
+) -> None:
+    nodes, many = machines(azure, 4), [service(1), service(2)]
+    async with started(azure, **several()) as provider:
+        await ensure(provider, nodes, *many)
+        before = [pool(azure, name) for name in NAMES]
+        assert [len(one) for one in before] == [2, 2]
+        (liar, *_), (honest, *_) = (sorted(one, reverse=reverse) for one in before)
+        of = {one.metadata.name: one for one in nodes}
+        own, theirs = (of[one].status.addresses for one in (liar, honest))
+        claimed = (*theirs, *own) if claims_first else (*own, *theirs)
+        status = msgspec.structs.replace(of[liar].status, addresses=claimed)
+        of[liar] = msgspec.structs.replace(of[liar], status=status)
+        for _ in range(2):
+            await ensure(provider, list(of.values()), *many)
+            others = [one - {liar} for one in before]
+            assert [pool(azure, name) - {liar} for name in NAMES] == others

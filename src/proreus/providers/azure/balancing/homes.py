@@ -54,9 +54,15 @@ def _balancers(place: Place, one: Configuration) -> set[str]:
 def _now(
     hosts: Iterable[Host], state: State, place: Place, up: Sequence[Configuration]
 ) -> dict[str, str]:
-    """Return the configurations in whose pools nodes are, by their names."""
+    """Return the configurations in whose pools nodes are, by their names.
+
+    An address that several claim is that of a node whose machine Azure shows to have it.
+    """
     by_address = {
-        address: host.node for host in hosts for of in host.addresses.values() for address in of
+        of[0]: host.node
+        for host in sorted(hosts, key=lambda host: host.node not in state.strangers)
+        for of in host.addresses.values()
+        if of
     }
     pools = {place.pool_name(family).lower() for family in ("IPv4", "IPv6")}
     found: dict[str, str] = {}

@@ -5,6 +5,7 @@ network interface, or the model of its whole scale set, would be changed.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -20,6 +21,7 @@ from proreus.cloudprovider.load_balancers import Host
 from proreus.cloudprovider.lookups import attempt
 from proreus.kube.objects import Node, NodeSpec, ObjectMeta
 from proreus.providers.azure.api import Arm, Resource
+from proreus.providers.azure.balancing.annotations import FAMILIES
 from proreus.providers.azure.balancing.homes import ADDRESSES
 from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.balancing.pools import hosts
@@ -133,7 +135,10 @@ def _names(answer: Resource | InstanceAnswer | None) -> set[str]:
 
 
 def _opening(jobs: Sequence[Job], state: State, scene: Scene) -> Iterator[tuple[Host, str]]:
-    """Return the hosts whose addresses would come into pools, or the security group."""
+    """Return the hosts whose addresses would come into pools, or the security group.
+
+    So are those of which several have one address, of which only one can be right.
+    """
     by_address = scene.place.config.pools is PoolType.NODE_IP
     there = {
         str(properties(one).get("ipAddress"))
@@ -141,14 +146,25 @@ def _opening(jobs: Sequence[Job], state: State, scene: Scene) -> Iterator[tuple[
         for pool in part(balancer or {}, "backendAddressPools") or ()
         for one in properties(pool).get(ADDRESSES) or ()
     }
+    claims = Counter(address for _, address in _claimed(jobs, scene)) if by_address else Counter()
     for job in jobs:
         at_nodes = job.options.guards and not job.options.floats and state.group is not None
         for family in job.lb.families if job.lb is not None else ():
             for host in hosts([job], scene, family):
                 address = host.addresses[family][0]
                 is_unknown = at_nodes and address not in scene.own_addresses
-                if is_unknown or (by_address and address not in there):
+                is_moving = by_address and (address not in there or claims[address] > 1)
+                if is_unknown or is_moving:
                     yield host, address
+
+
+def _claimed(jobs: Sequence[Job], scene: Scene) -> set[tuple[str, str]]:
+    """Return the addresses that hosts would have in pools, each with the name of its node."""
+    return {
+        (host.node, host.addresses[family][0])
+        for family in FAMILIES
+        for host in hosts(jobs, scene, family)
+    }
 
 
 def refusal_of(name: str, names: Collection[str]) -> str:

@@ -108,7 +108,7 @@ def pools(
                     observed, live, state, scene, family=family, balancer=balancer
                 )
     kept = changed_parts(observed, desired, lambda one: _is_left(one, jobs, state, scene, balancer))
-    return [_without_others(one, jobs, scene, balancer) for one in kept]
+    return [_without_others(one, jobs, state, scene, balancer) for one in kept]
 
 
 def _shared_pool(
@@ -229,17 +229,21 @@ def _is_left(
     return all(users) and (name in proven or (name in named and bool(users)))
 
 
-def _without_others(pool: Document, jobs: Sequence[Job], scene: Scene, balancer: str) -> Document:
-    """Return a pool without the nodes that are behind another load balancer from now on."""
+def _without_others(
+    pool: Document, jobs: Sequence[Job], state: State, scene: Scene, balancer: str
+) -> Document:
+    """Return a pool without the nodes that are behind another load balancer from now on.
+
+    A kubelet can claim another node's address for its own.
+    """
     name = str(pool["name"]).lower()
     if scene.homes is None or name not in {scene.place.pool_name(one).lower() for one in FAMILIES}:
         return pool
     gone = {
-        address
+        host.addresses[family][0]
         for family in FAMILIES
         for host in hosts(jobs, scene, family)
-        if _is_elsewhere(host, scene, balancer)
-        for address in host.addresses[family]
+        if _is_elsewhere(host, scene, balancer) and host.node not in state.strangers
     }
     known = properties(pool).get(ADDRESSES) or []
     left = [one for one in known if properties(one).get("ipAddress") not in gone]
