@@ -135,6 +135,18 @@ def test_a_host_has_its_internal_addresses_first_by_family_without_names_and_dou
     assert six.addresses == {"IPv6": ("2001:db8::7",)}
 
 
+@pytest.mark.parametrize(
+    "claimed",
+    ["169.254.169.254", "224.0.0.1", "fe80::1", "ff02::1", "::", "2001:db8::7%1"],
+)
+def test_an_address_that_no_load_balancer_reaches_is_none_of_a_host(claimed: str) -> None:
+    case = node(addresses=(("InternalIP", claimed), ("ExternalIP", "198.51.100.7")))
+    (host,) = hosts([case], HostPolicy(), ("IPv4",))
+    assert host.addresses == {"IPv4": ("198.51.100.7",)}
+    (six,) = hosts([case], HostPolicy(), ("IPv6",))
+    assert six.addresses == {}
+
+
 def test_a_host_without_addresses_is_still_a_host() -> None:
     (host,) = hosts([node()], HostPolicy(), DUAL)
     assert (host.node, host.provider_id, host.addresses) == ("n1", "sim://1", {})

@@ -25,6 +25,18 @@ def family_of(text: str) -> str:
     return "" if found is None else f"IPv{found.version}"
 
 
+def may_be_a_machines(text: str) -> bool:
+    """Tell whether an address can be that of a machine which load balancers reach.
+
+    A kubelet can claim any for its Node, such as that of a cloud's metadata; clouds refuse those,
+    and with them whatever else is in the request.
+    """
+    found = parsed_address(text)
+    if found is None or "%" in text:
+        return False
+    return not (found.is_link_local or found.is_multicast or found.is_unspecified)
+
+
 def plain_address(text: str) -> str:
     """Return an address in the one form in which it is compared; another text as it is."""
     found = parsed_address(text)

@@ -10,7 +10,7 @@ taints do not count, the balancer's own health check judges those.
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_network
 
-from proreus.cloudprovider.addresses import family_of
+from proreus.cloudprovider.addresses import family_of, may_be_a_machines
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity, marks
 from proreus.cloudprovider.load_balancers import (
@@ -149,7 +149,8 @@ def _addresses(node: Node, families: tuple[str, ...]) -> dict[str, tuple[str, ..
     found: dict[str, list[str]] = {}
     for type_ in _PREFERENCE:
         for address in node.status.addresses:
-            family = family_of(address.address) if address.type == type_ else ""
+            is_meant = address.type == type_ and may_be_a_machines(address.address)
+            family = family_of(address.address) if is_meant else ""
             if family in families and address.address not in found.setdefault(family, []):
                 found[family].append(address.address)
     return {family: tuple(found[family]) for family in families if family in found}

@@ -69,6 +69,8 @@ _POOL_PROTOCOLS = {
 }
 _ALGORITHMS = ("LEAST_CONNECTIONS", "ROUND_ROBIN", "SOURCE_IP", "SOURCE_IP_PORT")
 _MONITORS = ("HTTP", "HTTPS", "PING", "SCTP", "TCP", "TLS-HELLO", "UDP-CONNECT")
+_RESERVED = ("169.254.169.254",)
+"""The option `reserved_ips` of Octavia, by default."""
 _STAYS = ("vip_address", "vip_network_id", "vip_port_id", "vip_subnet_id", "provider")
 _LAST_PORT = 65535
 
@@ -208,6 +210,8 @@ def members(given: Sequence[Json], subnets: Iterable[str]) -> web.Response | Non
             ipaddress.ip_address(one["address"])
         except ValueError:
             return _invalid("address", one["address"], "be IPv4 or IPv6 format")
+        if one["address"] in _RESERVED:
+            return octavia(400, f"{one['address']} is not a valid option for member address")
         if one.get("subnet_id", "") not in {"", *known}:
             return octavia(400, f"Subnet {one['subnet_id']} not found.")
         if (key := (one["address"], one["protocol_port"])) in seen:

@@ -101,6 +101,18 @@ async def test_no_single_server_tells_in_which_subnet_a_load_balancer_is_made(
     assert site.octavia.only("loadbalancers")["vip_subnet_id"] == SUBNET
 
 
+@pytest.mark.parametrize("claimed", ["10.0.0.1", "169.254.169.254"])
+async def test_no_node_keeps_services_from_their_hosts_by_the_address_that_it_claims(
+    site: Guarded, claimed: str
+) -> None:
+    """Octavia refuses all members of a pool for one."""
+    site.nodes[1] = node("n2", site.nodes[1].spec.provider_id, claimed)
+    serial = site.wire.config(sections="[LoadBalancer]\nprovider-requires-serial-api-calls\n")
+    async with started(serial, context(nodes=site.nodes)) as provider:
+        assert isinstance(await site.ensure(provider, site.service()), Ensured)
+    assert site.members() == [["10.0.0.1"]]
+
+
 def test_names_are_compared_without_domains_and_capitals() -> None:
     server = {"id": uuid(1), "name": "Node-1.example.org", "metadata": {"hostname": "alias"}}
     assert is_called(server, ["x", "node-1.other.org"])

@@ -220,18 +220,27 @@ def _pool(
         },
         members=tuple(
             Member(
-                address=host.addresses[frontend.family][0],
+                address=address,
                 port=frontend.node_port,
                 subnet_id=subnet,
                 monitor_port=check if options.health else 0,
-                name=host.node,
+                name=node,
             )
-            for host in lb.hosts
-            if host.addresses.get(frontend.family) and frontend.node_port
+            for address, node in _nodes(lb, frontend.family).items()
+            if frontend.node_port
         ),
         monitor=_monitor(options.health, frontend, f"monitor_{name}", check, lb.health_check.path),
         name=f"pool_{name}"[: owners.LONGEST],
     )
+
+
+def _nodes(lb: LoadBalancer, family: str) -> dict[str, str]:
+    """Return the hosts' names by address: Octavia refuses one twice, and kubelets claim any."""
+    found: dict[str, str] = {}
+    for host in lb.hosts:
+        if addresses := host.addresses.get(family):
+            found.setdefault(addresses[0], host.node)
+    return found
 
 
 def _monitor(
