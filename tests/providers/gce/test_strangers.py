@@ -71,6 +71,18 @@ async def test_no_firewall_is_opened_for_the_tag_of_an_instance_that_a_node_name
         assert not (await lbs.ensured(lb)).rejected, "what it has stays"
 
 
+@pytest.mark.parametrize("tags", ["", "node-tags = node\n"])
+@pytest.mark.parametrize("annotations", [{}, {"networking.gke.io/load-balancer-type": "Internal"}])
+async def test_a_node_in_a_zone_that_does_not_exist_keeps_no_service_from_the_others(
+    gce: Gce, annotations: dict[str, str], tags: str
+) -> None:
+    liar = objects.node("node-3", f"gce://{PROJECT}/{ZONES[0][:-1]}zz/node-3")
+    async with balancing(gce, tags, PATIENT) as lbs:
+        lb = lbs.desired(lbs.service(annotations=annotations), [*lbs.nodes, liar])
+        answer = await lbs.ensured(lb)
+        assert list(answer.rejected) == ["node-3"]
+
+
 async def test_an_instance_with_another_name_is_a_host_by_the_tag_that_all_nodes_have(
     gce: Gce,
 ) -> None:

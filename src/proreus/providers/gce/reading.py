@@ -9,12 +9,14 @@ batch would get an answer.
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, RetryAfter
 from proreus.cloudprovider.lookups import attempt
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.machines import Described, node_tag
 from proreus.providers.gce.names import Machine, instance_path, machine
@@ -102,6 +104,25 @@ class Reader:
         new = every - known.keys()
         read = await self.by_key(new) if new else {}
         return {**known, **{key: _tag_in(one) for key, one in read.items()}}
+
+    async def nowhere(self, keys: Iterable[Machine], zones: Collection[str]) -> Mapping[str, str]:
+        """Return the zones of instances that Google does not know, with its words.
+
+        A kubelet can name any. One instance of each is asked for, unless one was read before.
+
+        Args:
+            keys: The instances.
+            zones: The zones that are known.
+        """
+        known = {*zones, *(one.zone for one in self.tags)}
+        doubtful = {key.zone: key for key in sorted(keys) if key.zone not in known}
+        read = await self._singly(doubtful.values())
+        return {
+            key.zone: str(one)
+            for key, one in read.items()
+            if isinstance(one, Refused)
+            if one.status == HTTPStatus.BAD_REQUEST and f"'{key.zone}'" in one.text
+        }
 
     async def _lacking(
         self, keys: Collection[Machine]

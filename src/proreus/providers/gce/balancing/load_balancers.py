@@ -310,6 +310,9 @@ class GCELoadBalancers:
         """Return the desired parts, and by node why a host cannot be among them."""
         given = self._config.global_.node_tags
         nodes, rejected = machines_of(lb.hosts, self._place)
+        nowhere = await self._reader.nowhere(nodes.values(), self._place.zones)
+        rejected |= {node: nowhere[one.zone] for node, one in nodes.items() if one.zone in nowhere}
+        nodes = {node: one for node, one in nodes.items() if node not in rejected}
         tags: Mapping[Machine, str] = {}
         if not given:
             read = await self._reader.tags_of(nodes.values())
