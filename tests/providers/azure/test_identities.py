@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import Ensured
-from proreus.kube.objects import Node, NodeAddress
+from proreus.kube.objects import Node, NodeAddress, NodeSpec
 from proreus.providers.azure import AzureCloud
 
 from .balancing import (
@@ -22,7 +22,7 @@ from .balancing import (
 )
 from .emulator import seed
 from .emulator.server import Emulator, Fault
-from .emulator.store import compute, network
+from .emulator.store import SUBSCRIPTION, compute, network
 from .site import ID, context, started
 
 ALONE, OF_SET = "virtualMachines/db", "virtualMachineScaleSets/db/virtualMachines/0"
@@ -215,3 +215,25 @@ async def test_a_node_that_names_another_one_s_machine_keeps_nothing_from_it(
             assert own[1].status.addresses[0].address in everything_open(azure)
     members = parts(azure, "backendAddressPools")["kubernetes"]["backendIPConfigurations"]
     assert len(members) == 4
+
+
+@pytest.mark.parametrize("by_address", [False, True])
+@pytest.mark.parametrize("subscription", ["5ab5c4c1-0000-4000-8000-000000000000", SUBSCRIPTION])
+@pytest.mark.parametrize(
+    "kind", ["virtualMachines/x", "virtualMachineScaleSets/x/virtualMachines/0"]
+)
+async def test_no_node_keeps_services_from_their_hosts_by_the_group_that_it_names(
+    azure: Emulator, subscription: str, kind: str, *, by_address: bool
+) -> None:
+    group = f"azure:///subscriptions/{subscription}/resourceGroups/none"
+    liar = naming(machines(azure, 3).pop(), "")
+    spec = NodeSpec(provider_id=f"{group}/providers/Microsoft.Compute/{kind}")
+    liar = msgspec.structs.replace(liar, spec=spec)
+    nodes = [*machines(azure), liar]
+    of = {
+        "loadBalancerBackendPoolConfigurationType": "nodeIP"
+        if by_address
+        else "nodeIPConfiguration"
+    }
+    async with started(azure, context(nodes=nodes), **of) as provider:
+        assert list(await rejected(provider, nodes)) == ["node-2"]

@@ -14,7 +14,6 @@ from proreus.cloudprovider.errors import (
     CloudError,
     IdentityConflict,
     InvalidRequest,
-    Unauthenticated,
 )
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound
 from proreus.cloudprovider.load_balancers import Host
@@ -23,6 +22,7 @@ from proreus.kube.objects import Node, NodeSpec, ObjectMeta
 from proreus.providers.azure.api import Arm, Resource
 from proreus.providers.azure.balancing.annotations import FAMILIES
 from proreus.providers.azure.balancing.homes import ADDRESSES
+from proreus.providers.azure.balancing.observation import is_hidden
 from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.balancing.pools import hosts
 from proreus.providers.azure.config import PoolType
@@ -62,7 +62,9 @@ class Identities:
         """
         found = await self._addressed(jobs, state, scene)
         if scene.place.config.pools is not PoolType.NODE_IP:
-            found |= await self._named(_moving(jobs, state, scene) - self._proven)
+            moving = _moving(jobs, state, scene) - self._proven
+            asked = {one for one in moving if one[1].resource not in state.refused}
+            found |= await self._named(asked)
         return state.having(strangers=found)
 
     async def _named(self, new: Collection[tuple[str, MachineId]]) -> dict[str, str]:
@@ -117,7 +119,9 @@ def _problem(answer: Resource | InstanceAnswer | None) -> str:
     Raises:
         CloudError: It may tell soon.
     """
-    if isinstance(answer, Unauthenticated | InvalidRequest | IdentityConflict):
+    if isinstance(answer, InvalidRequest | IdentityConflict):
+        return str(answer)
+    if isinstance(answer, CloudError) and is_hidden(answer):
         return str(answer)
     if isinstance(answer, CloudError):
         raise answer

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
+from proreus.cloudprovider.lookups import attempt
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource
 from proreus.providers.azure.balancing.addresses import user_elsewhere
@@ -33,6 +36,7 @@ class Observer:
         """Keep the client of Azure."""
         self._arm = arm
         self._scene = scene
+        self._refused: dict[str, str] = {}
 
     async def observe(self, jobs: Sequence[Job]) -> State:
         """Read all that a plan needs, in as few calls as Azure has for it.
@@ -75,6 +79,7 @@ class Observer:
                 and properties(one).get("primary", True)
             },
             sets,
+            refused=self._refused,
             vm_sets=vm_sets,
             links=links,
             elsewhere=elsewhere,
@@ -153,13 +158,8 @@ class Observer:
         alone = [one for one in self._machines(jobs) if IN_SET not in one]
         if self._scene.place.config.pools is PoolType.NODE_IP and not members:
             return {}
-        groups = {one.partition("/providers/")[0] for one in (*members, *alone)}
-        lists = await asyncio.gather(
-            *(
-                self._arm.listed(operations.NIC_LIST, f"{group}{_NETWORK}/networkInterfaces")
-                for group in sorted(groups)
-            )
-        )
+        path = f"{_NETWORK}/networkInterfaces"
+        lists = await self._of_groups(operations.NIC_LIST, path, members, alone)
         return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
 
     async def _sets(
@@ -169,15 +169,8 @@ class Observer:
         inside = [one for one in self._machines(jobs) if IN_SET in one]
         if self._scene.place.config.pools is PoolType.NODE_IP and not members:
             return {}
-        groups = {one.partition("/providers/")[0] for one in (*members, *inside)}
-        lists = await asyncio.gather(
-            *(
-                self._arm.listed(
-                    operations.SCALE_SET_LIST, f"{group}{_COMPUTE}/virtualMachineScaleSets"
-                )
-                for group in sorted(groups)
-            )
-        )
+        path = f"{_COMPUTE}/virtualMachineScaleSets"
+        lists = await self._of_groups(operations.SCALE_SET_LIST, path, members, inside)
         return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
 
     async def _links(self, jobs: Sequence[Job]) -> dict[str, Resource]:
@@ -210,17 +203,36 @@ class Observer:
         if not self._scene.place.config.multiple_standard_load_balancer_configurations:
             return {}
         alone = {one for one in self._machines(jobs) if IN_SET not in one}
-        groups = {one.partition("/providers/")[0] for one in alone}
-        lists = await asyncio.gather(
-            *(
-                self._arm.listed(operations.VM_LIST, f"{group}{_COMPUTE}/virtualMachines")
-                for group in sorted(groups)
-            )
-        )
+        lists = await self._of_groups(operations.VM_LIST, f"{_COMPUTE}/virtualMachines", (), alone)
         listed_ = {id_: one for found in lists for id_, one in by_id(found).items()}
-        missing = sorted(alone - listed_.keys())[:MOST_ALONE]
+        missing = sorted(alone - listed_.keys() - self._refused.keys())[:MOST_ALONE]
         known = listed_ | await self._each(operations.VM_GET, missing)
         return {id_: set_of(one) for id_, one in known.items()}
+
+    async def _of_groups(
+        self, operation: Operation, path: str, members: Iterable[str], hosts: Iterable[str]
+    ) -> list[Sequence[Resource]]:
+        """Read a list of each resource group that machines are in.
+
+        A kubelet can name any group on its Node: one that nothing in a pool is in, and that Azure
+        does not show, is left out, and with it the hosts that are said to be there.
+        """
+        needed, named = set(map(_group, members)), {one: _group(one) for one in hosts}
+        config = self._scene.place.config
+        own = f"/subscriptions/{config.subscription_id}/resourceGroups/{config.resource_group}"
+        groups = sorted({*needed, *named.values()})
+        lists = await asyncio.gather(
+            *(attempt(self._arm.listed, operation, f"{group}{path}") for group in groups)
+        )
+        found: list[Sequence[Resource]] = []
+        for group, one in zip(groups, lists, strict=True):
+            if not isinstance(one, CloudError):
+                found.append(one)
+            elif group in {*needed, own.lower()} or not is_hidden(one):
+                raise one
+            else:
+                self._refused |= {id_: str(one) for id_, of in named.items() if of == group}
+        return found
 
     async def _each(self, operation: Operation, ids: Sequence[str]) -> dict[str, Resource]:
         """Ask for resources one by one; those that are not there are left out."""
@@ -231,6 +243,16 @@ class Observer:
         hosts = (host for job in jobs if job.lb is not None for host in job.lb.hosts)
         found = (machine_id(host.provider_id) for host in hosts)
         return {one.resource for one in found if one is not None}
+
+
+def _group(machine: str) -> str:
+    return machine.partition("/providers/")[0]
+
+
+def is_hidden(error: CloudError) -> bool:
+    """Tell whether Azure says that there is no such place, or that nothing of it may be seen."""
+    is_absent = isinstance(error, Refused) and error.status == HTTPStatus.NOT_FOUND
+    return is_absent or isinstance(error, Unauthenticated)
 
 
 async def _nothing() -> None:
