@@ -236,4 +236,21 @@ async def test_no_node_keeps_services_from_their_hosts_by_the_group_that_it_name
         else "nodeIPConfiguration"
     }
     async with started(azure, context(nodes=nodes), **of) as provider:
+        for _ in range(2):
+            assert list(await rejected(provider, nodes)) == ["node-2"]
+
+
+async def test_no_node_keeps_services_from_their_hosts_by_a_machine_that_may_not_be_seen(
+    azure: Emulator,
+) -> None:
+    own = machines(azure, 3)
+    nodes = [*own[:2], naming(own[2], "virtualMachines/node-3")]
+    seed.machine(azure.store, "node-3")
+    hidden = Fault(
+        "GET", "Microsoft.Compute/virtualMachines", status=403, code="AuthorizationFailed", times=-1
+    )
+    by_address = {"loadBalancerBackendPoolConfigurationType": "nodeIP"}
+    async with started(azure, context(nodes=nodes), **by_address) as provider:
+        assert list(await rejected(provider, nodes)) == ["node-2"]
+        azure.faults.append(hidden)
         assert list(await rejected(provider, nodes)) == ["node-2"]

@@ -94,7 +94,11 @@ class Identities:
         strangers = {}
         nodes = list(named.values())
         for start in range(0, len(nodes), BATCH):
-            found = await self._instances.describe(nodes[start : start + BATCH])
+            part_ = nodes[start : start + BATCH]
+            found = await attempt(self._instances.describe, part_)
+            if isinstance(found, CloudError):
+                # So it is if none of them could be looked up.
+                found = dict.fromkeys((one.metadata.name for one in part_), found)
             for name, answer in found.items():
                 id_ = named[name].spec.provider_id
                 if reason := _problem(answer) or _strange(name, wanted[name], answer):
