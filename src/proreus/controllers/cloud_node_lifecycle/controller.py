@@ -135,18 +135,18 @@ class CloudNodeLifecycleController:
         return False
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
-        if new is None and old is not None:
-            self._inventory.forget(old.metadata.uid)
-            self._hinted.forget(old.metadata.name)
-            self._changed.discard(old.metadata.name)
+        if new is None:
+            if old is not None:
+                self._inventory.forget(old.metadata.uid)
+                self._hinted.forget(old.metadata.name)
+                self._changed.discard(old.metadata.name)
             return
-        if new is not None and self._changed and stands_out(new):
+        if self._changed and stands_out(new):
             name = new.metadata.name
             if name in self._changed:
                 self._changed.discard(name)
                 self._wake(0.0)
-        is_taken_over = new is not None and self._last_ready.taken_over(new) < inf
-        if new is not None and is_taken_over and not is_marked_outlived(new):
+        if self._last_ready.taken_over(new) < inf and not is_marked_outlived(new):
             self._taken_over.set()
 
     async def _mark_taken_over(self) -> None:

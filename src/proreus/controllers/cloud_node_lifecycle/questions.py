@@ -276,8 +276,8 @@ def _of_scope(
         for name in (node.metadata.name,)
     )
     room = max(batch_size // 2, batch_size - len(in_question))
-    is_small = batch_size < 2 * max(policy.witnesses, 1)
-    is_small |= decides and room < min(policy.jury, len(eligible))
+    lacks_room = decides and room < min(policy.jury, len(eligible))
+    is_small = lacks_room or batch_size < 2 * max(policy.witnesses, 1)
     most = len(eligible) if is_small else room
     few = len(missing) if is_small else min(len(missing), (most - 1) // 2)
     wanted = max(policy.witnesses, few + 1)
