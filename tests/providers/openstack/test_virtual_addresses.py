@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import Ensured, InvalidRequest
+from proreus.kube.objects import Service
 from proreus.testing.clock import virtual_time
 
 from .balancing import INTERNAL, SUBNET, SUBNET_V6, Balancing, P, balancing, known
@@ -23,27 +24,29 @@ async def site() -> AsyncIterator[Balancing]:
         yield made
 
 
+def asking(site: Balancing, by: str, address: str) -> tuple[Service, str]:
+    """An internal Service that asks for an address, by a free port or its spec, and what it names."""
+    if by == "port-id":
+        keeper = port(uuid(702), "", address)
+        site.wire.ports.append(keeper)
+        return site.service({INTERNAL: "true", f"{P}port-id": keeper["id"]}), str(keeper["id"])
+    return site.service({INTERNAL: "true"}, load_balancer_ip=address), address
+
+
 @pytest.mark.parametrize("is_listed", [True, False])
 @pytest.mark.parametrize("by", ["port-id", "spec.loadBalancerIP"])
 async def test_the_virtual_address_of_others_is_refused(
     site: Balancing, by: str, *, is_listed: bool
 ) -> None:
     """Of a control plane: its machines answer for it, and a port that nothing has may keep it."""
-    virtual, keeper = VIRTUAL, port(uuid(702), "", VIRTUAL)
     site.wire.ports[0]["allowed_address_pairs"] = [
         {"ip_address": "10.244.1.0/24", "mac_address": "fa:16:3e:00:00:01"},
-        {"ip_address": f"{virtual}/32", "mac_address": "fa:16:3e:00:00:01"},
+        {"ip_address": f"{VIRTUAL}/32", "mac_address": "fa:16:3e:00:00:01"},
     ]
-    named: dict[str, Any] = {"load_balancer_ip": virtual}
-    annotations = {INTERNAL: "true"}
-    if by == "port-id":
-        site.wire.ports.append(keeper)
-        named = {}
-        annotations |= {f"{P}port-id": keeper["id"]}
-    allowed = keeper["id"] if by == "port-id" else virtual
-    sections = f"[Tenants]\nallow = shop={allowed}\n" if is_listed else ""
+    service, named = asking(site, by, VIRTUAL)
+    sections = f"[Tenants]\nallow = shop={named}\n" if is_listed else ""
     async with started(site.wire.config(sections=sections)) as provider:
-        answer = await site.ensure(provider, site.service(annotations, **named))
+        answer = await site.ensure(provider, service)
         if is_listed:
             assert isinstance(answer, Ensured), answer
             return
@@ -52,7 +55,7 @@ async def test_the_virtual_address_of_others_is_refused(
         assert "port p-1 has it among its allowed address pairs" in str(answer)
         assert not site.octavia.of["loadbalancers"]
         site.wire.ports[0]["allowed_address_pairs"] = []
-        assert isinstance(await site.ensure(provider, site.service(annotations, **named)), Ensured)
+        assert isinstance(await site.ensure(provider, service), Ensured)
 
 
 @pytest.mark.parametrize("is_listed", [True, False])
@@ -67,17 +70,10 @@ async def test_the_address_of_a_router_that_neutron_has_no_port_of_is_refused(
     site.octavia.subnets[SUBNET] |= {"cidr": "10.0.0.0/24", "gateway_ip": None}
     site.octavia.subnets[SUBNET_V6]["gateway_ip"] = None
     site.octavia.subnets[SUBNET][of] = router if of == "gateway_ip" else to_others
-    keeper = port(uuid(702), "", router)
-    named: dict[str, Any] = {"load_balancer_ip": router}
-    annotations = {INTERNAL: "true"}
-    if by == "port-id":
-        site.wire.ports.append(keeper)
-        named = {}
-        annotations |= {f"{P}port-id": keeper["id"]}
-    allowed = keeper["id"] if by == "port-id" else router
-    sections = f"[Tenants]\nallow = shop={allowed}\n" if is_listed else ""
+    service, named = asking(site, by, router)
+    sections = f"[Tenants]\nallow = shop={named}\n" if is_listed else ""
     async with started(site.wire.config(sections=sections)) as provider:
-        answer = await site.ensure(provider, site.service(annotations, **named))
+        answer = await site.ensure(provider, service)
         if is_listed:
             assert isinstance(answer, Ensured), answer
             return
@@ -96,16 +92,11 @@ async def test_the_address_of_a_name_server_that_neutron_has_no_port_of_is_refus
     site: Balancing, by: str
 ) -> None:
     """On a provider network it is a machine of nobody's; nodes would ask the Service for names."""
-    server, keeper = "10.0.0.53", port(uuid(702), "", "10.0.0.53")
+    server = "10.0.0.53"
     site.octavia.subnets[SUBNET]["dns_nameservers"] = ["9.9.9.9", server]
-    named: dict[str, Any] = {"load_balancer_ip": server}
-    annotations = {INTERNAL: "true"}
-    if by == "port-id":
-        site.wire.ports.append(keeper)
-        named = {}
-        annotations |= {f"{P}port-id": keeper["id"]}
+    service, _ = asking(site, by, server)
     async with started(site.wire.config()) as provider:
-        answer = await site.ensure(provider, site.service(annotations, **named))
+        answer = await site.ensure(provider, service)
     assert isinstance(answer, InvalidRequest), answer
     assert by in str(answer)
     assert f"it is that of a name server of subnet {SUBNET}" in str(answer)
@@ -115,15 +106,9 @@ async def test_the_address_of_a_name_server_that_neutron_has_no_port_of_is_refus
 @pytest.mark.parametrize("by", ["port-id", "spec.loadBalancerIP"])
 async def test_the_address_of_a_node_beside_openstack_is_refused(site: Balancing, by: str) -> None:
     """Neutron has no port of bare metal in a provider network, and gives its address to Octavia."""
-    address, keeper = "10.0.0.60", port(uuid(702), "", "10.0.0.60")
+    address = "10.0.0.60"
     metal = node("metal-1", "local://metal-1", address)
-    named: dict[str, Any] = {"load_balancer_ip": address}
-    annotations = {INTERNAL: "true"}
-    if by == "port-id":
-        site.wire.ports.append(keeper)
-        named = {}
-        annotations |= {f"{P}port-id": keeper["id"]}
-    service = site.service(annotations, **named)
+    service, _ = asking(site, by, address)
     async with started(site.wire.config(), context(nodes=[*site.nodes, metal])) as provider:
         answer = await site.ensure(provider, service)
         assert isinstance(answer, InvalidRequest), answer
@@ -253,17 +238,11 @@ async def test_the_address_of_a_pod_in_the_nodes_own_subnet_is_refused(
     address, cidr = "10.0.128.5", "10.0.128.0/24"
     site.octavia.subnets[SUBNET]["cidr"] = "10.0.0.0/16"
     site.wire.ports[0]["allowed_address_pairs"] = [{"ip_address": cidr}]
-    keeper = port(uuid(702), "", address)
     pods = msgspec.structs.replace(site.nodes[0].spec, pod_cidr=cidr, pod_cidrs=(cidr,))
     nodes = [msgspec.structs.replace(site.nodes[0], spec=pods), *site.nodes[1:]]
-    named: dict[str, Any] = {"load_balancer_ip": address}
-    annotations = {INTERNAL: "true"}
-    if by == "port-id":
-        site.wire.ports.append(keeper)
-        named = {}
-        annotations |= {f"{P}port-id": keeper["id"]}
+    service, _ = asking(site, by, address)
     async with started(site.wire.config(), context(nodes=nodes)) as provider:
-        answer = await site.ensure(provider, site.service(annotations, **named))
+        answer = await site.ensure(provider, service)
     assert isinstance(answer, InvalidRequest), answer
     assert by in str(answer)
     assert f"it is one of pods of the node {nodes[0].metadata.name}" in str(answer)
@@ -276,11 +255,7 @@ async def test_the_cluster_ip_of_another_namespace_s_service_is_refused(
 ) -> None:
     """Subnets may have addresses of the Services' range: nodes would lead that one's clients on."""
     dns = site.service(name="dns", namespace="kube-system", type="ClusterIP", cluster_ip=VIRTUAL)
-    keeper = port(uuid(702), "", VIRTUAL, device_owner="")
-    site.wire.ports.append(keeper)
-    named = {f"{P}port-id": keeper["id"]} if by == "port-id" else {}
-    asked = {} if by == "port-id" else {"load_balancer_ip": VIRTUAL}
-    service = site.service({INTERNAL: "true", **named}, **asked)
+    service, _ = asking(site, by, VIRTUAL)
     async with started(site.wire.config(), context(services=[dns, service])) as provider:
         answer = await site.ensure(provider, service)
     assert isinstance(answer, InvalidRequest), answer
