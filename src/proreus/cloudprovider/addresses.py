@@ -1,7 +1,14 @@
 """Read addresses of either family, whose texts have several forms."""
 
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
 
 
 # Each pass over routes and hosts asks for every address of every node.
@@ -10,6 +17,14 @@ def parsed_address(text: str) -> IPv4Address | IPv6Address | None:
     """Return the IP address that a text is, or None."""
     try:
         return ip_address(text)
+    except ValueError:
+        return None
+
+
+def parsed_network(text: str) -> IPv4Network | IPv6Network | None:
+    """Return the network that a text is, or None."""
+    try:
+        return ip_network(text, strict=False)
     except ValueError:
         return None
 

@@ -263,11 +263,11 @@ def shown_by_others(
     return [
         owner
         for owner, one in _of_others(ref, services)
-        if wanted in map(parsed_address, (*shown_addresses(one), *_cluster_ips(one)))
+        if wanted in map(parsed_address, (*shown_addresses(one), *cluster_ips(one)))
     ]
 
 
-def _cluster_ips(service: Service) -> tuple[str, ...]:
+def cluster_ips(service: Service) -> tuple[str, ...]:
     """Return the cluster IPs of a Service, in the form in which somebody may have given them."""
     return (service.spec.cluster_ip, *service.spec.cluster_ips)
 

@@ -1,16 +1,17 @@
 """The capability `Routes`: how a cloud's network leads to a node's pods."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Network
 from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from proreus.cloudprovider.addresses import parsed_network
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
-from proreus.kube.objects import Node, by_age
+from proreus.kube.objects import KubeObject, Node, by_age
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -71,10 +72,32 @@ class Holders:
 
 def network_of(text: str) -> Hashable:
     """Return a network in a form in which two texts of one network are equal. Pure."""
-    try:
-        return ip_network(text, strict=False)
-    except ValueError:
-        return text
+    found = parsed_network(text)
+    return text if found is None else found
+
+
+def pods_by_cidr(nodes: Iterable[KubeObject]) -> dict[str, str]:
+    """Return the names of nodes by their pod CIDRs, as kubelets may have written them."""
+    return {
+        cidr: node.metadata.name
+        for node in nodes
+        if isinstance(node, Node)
+        for cidr in node.spec.pod_cidrs or (node.spec.pod_cidr,)
+    }
+
+
+def node_of_pods(within: IPv4Network | IPv6Network, pods: Mapping[str, str]) -> str:
+    """Return the name of a node whose pods have addresses of a network; "" without any. Pure.
+
+    Args:
+        within: The network.
+        pods: The names of nodes by their pod CIDRs.
+    """
+    for text, node in pods.items():
+        cidr = parsed_network(text)
+        if cidr is not None and cidr.overlaps(within):
+            return node
+    return ""
 
 
 class Routes(Protocol):

@@ -1,15 +1,11 @@
 """Read which server a Node is: by provider ids and server names. Pure."""
 
-import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping
-from ipaddress import IPv4Network, IPv6Network
 
-from proreus.cloudprovider.addresses import is_address, parsed_address
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id, random_system_uuids
-from proreus.cloudprovider.routes import network_of
-from proreus.kube.objects import KubeObject, Node, NodeSpec, Service, key
+from proreus.kube.objects import KubeObject, Node
 from proreus.providers.nova.machines import Described
 from proreus.providers.nova.names import UUID, Target
 
@@ -49,52 +45,6 @@ def nodes_by_server(nodes: Iterable[KubeObject]) -> dict[str, frozenset[str]]:
         if isinstance(one, Node) and (id_ := parsed(one.spec.provider_id)) is not None:
             found[id_[1]] = found.get(id_[1], frozenset()) | {one.metadata.name}
     return found
-
-
-def addresses_in(cidr: str, nodes: Iterable[KubeObject]) -> dict[str, str]:
-    """Return an address of each Node that has one in a network, by the id of its server."""
-    if not cidr:
-        return {}
-    within = ipaddress.ip_network(cidr, strict=False)
-    return {
-        id_[1]: one.address
-        for node in nodes
-        if isinstance(node, Node) and (id_ := parsed(node.spec.provider_id)) is not None
-        for one in node.status.addresses
-        if is_address(one.address) and ipaddress.ip_address(one.address) in within
-    }
-
-
-def inside(cidr: str, nodes: Iterable[KubeObject], services: Iterable[KubeObject]) -> str:
-    """Return which pods or Services of the cluster have addresses of a network; "" for none."""
-    within = network_of(cidr)
-    if not isinstance(within, IPv4Network | IPv6Network):
-        return ""
-    for one in nodes:
-        spec = one.spec if isinstance(one, Node) else NodeSpec()
-        for pods in map(network_of, spec.pod_cidrs or (spec.pod_cidr,)):
-            if isinstance(pods, IPv4Network | IPv6Network) and within.overlaps(pods):
-                return f"pods of the node {one.metadata.name}"
-    for one in services:
-        ips = (one.spec.cluster_ip, *one.spec.cluster_ips) if isinstance(one, Service) else ()
-        if any(ip is not None and ip in within for ip in map(parsed_address, ips)):
-            return f"Services, too, such as {key(one)}"
-    return ""
-
-
-def beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
-    """Return what has one of these addresses that Neutron does not know of; "" for nothing.
-
-    A Node that has no server here, or pods. Of servers Neutron knows the addresses itself.
-    """
-    wanted, nodes = {parsed_address(one) for one in addresses} - {None}, tuple(nodes)
-    for node in nodes if wanted else ():
-        if isinstance(node, Node) and parsed(node.spec.provider_id) is None:
-            known = (parsed_address(one.address) for one in node.status.addresses)
-            if not wanted.isdisjoint(known):
-                return f"an address of the node {node.metadata.name}"
-    found = (inside(str(one), nodes, ()) for one in wanted)
-    return next((f"one of {pods}" for pods in found if pods), "")
 
 
 def misnamed(

@@ -10,13 +10,9 @@ from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.servers import Servers
 from proreus.providers.openstack.api import Api
-from proreus.providers.openstack.hops import answers_for, asks_at, leads_to
 from proreus.providers.openstack.machines import Wires
 from proreus.providers.openstack.names import (
-    addresses_in,
-    beside,
     foreign_project,
-    inside,
     is_called,
     misnamed,
     nodes_by_server,
@@ -113,61 +109,6 @@ class Reader(Servers):
         wires = await self.wires(addresses)
         subnets = (_subnet_of(wires[server], address) for server, address in addresses.items())
         return next(iter(most_first(filter(None, subnets))), "")
-
-    async def lookalike(self, subnet: Described) -> str:
-        """Return what of the cluster has addresses of a subnet elsewhere; "" if nothing has.
-
-        Nodes in another subnet, pods or Services. Where nodes are in it, it is the cluster's own.
-
-        Raises:
-            CloudError: Neutron gives no usable answer.
-        """
-        listers, cidr = self._api.context.listers, str(subnet.get("cidr") or "")
-        nodes = listers["nodes"].all()
-        asked = some_of(sorted(addresses_in(cidr, nodes).items()), MOST_IDS)
-        found = await self.subnet_of_most(dict(asked)) if asked else ""
-        if found == id_of(subnet):
-            return ""
-        if found:
-            return f"subnet {found}, too, where nodes are"
-        return inside(cidr, nodes, listers["services"].all())
-
-    async def held(
-        self, network: str, addresses: Collection[str], shown: Collection[str] = ()
-    ) -> str:
-        """Return why no load balancer may have one of these addresses in a network; "" if it may.
-
-        Neutron keeps no address for allowed address pairs, by which machines take turns in a
-        virtual one, such as a control plane's, nor for a router or a name server that is none of
-        its own, nor for a node that is no server, such as bare metal beside OpenStack, or for pods.
-        Some keep it by a port that nothing has. Who shows an address has been given it: the Service
-        may itself be the name server, and any kubelet can claim it for its Node.
-
-        Args:
-            network: The network; "" if it is not known.
-            addresses: The addresses that a Service asks for.
-            shown: The addresses in the Service's status.
-
-        Raises:
-            CloudError: Neutron gives no usable answer.
-        """
-        if not network:
-            return ""
-        new = set(addresses).difference(shown)
-        if others := beside(new, self._api.context.listers["nodes"].all()):
-            return f"it is {others}: give another one"
-        ports = await self.ports("network_id", [network])
-        for port in ports:
-            if answers_for(port, addresses):
-                text = "among its allowed address pairs"
-                return f"port {id_of(port)} has it {text}: give another one"
-        for subnet in await self.subnets("network_id", [network]):
-            if leads_to(subnet, addresses):
-                text = "by which its machines reach other networks"
-                return f"it is that of a router of subnet {id_of(subnet)}, {text}: give another one"
-            if asks_at(subnet, new):
-                return f"it is that of a name server of subnet {id_of(subnet)}: give another one"
-        return ""
 
     async def strange(self, ports: Sequence[Described]) -> dict[str, str]:
         """Return which ports are another project's, which nobody may change, by id, and why.

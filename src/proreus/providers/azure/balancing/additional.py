@@ -6,13 +6,13 @@ is no tenant's to name, nor is one that leads to no load balancer on the Interne
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from typing import Final
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, Tenants, refusal
-from proreus.cloudprovider.routes import network_of
+from proreus.cloudprovider.routes import node_of_pods
 from proreus.providers.azure.balancing.addresses import owners_of, user_elsewhere
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
 from proreus.providers.azure.balancing.desired import (
@@ -103,11 +103,8 @@ def _unfit(job: Job, address: str, scene: Scene) -> str:
     found = ip_address(address)
     if any(found in one for one in _NOT_PUBLIC):
         return "it is no public address"
-    for text, node in scene.pods.items():
-        pods = network_of(text)
-        if isinstance(pods, IPv4Network | IPv6Network) and found in pods:
-            return f"it is of the pods of the node {node}"
-    return ""
+    node = node_of_pods(ip_network(found), scene.pods)
+    return f"it is of the pods of the node {node}" if node else ""
 
 
 def strip_of(job: Job, targets: Iterable[str], scene: Scene, known: Index) -> Strip:

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import default_load_balancer_name
-from proreus.cloudprovider.ownership import Owner, refusal
+from proreus.cloudprovider.ownership import Owner, cluster_ips, refusal
 from proreus.kube.objects import KubeObject, ObjectMeta, Service
 from proreus.providers.azure.balancing.annotations import PREFIX, additional_in
 from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, ports_by_protocol
@@ -123,7 +123,7 @@ def _is_true(meta: ObjectMeta, annotation: str) -> bool:
 
 def _of(service: Service) -> Iterator[tuple[str, Claim]]:
     spec, status = service.spec, service.status.load_balancer
-    shown = set(map(plain_address, (spec.cluster_ip, *spec.cluster_ips, *spec.external_ips)))
+    shown = set(map(plain_address, (*cluster_ips(service), *spec.external_ips)))
     shown |= {plain_address(point.ip) for point in status.ingress}
     asked = {*additional_in(service)} if spec.type == "LoadBalancer" else set[str]()
     opened = {plain_address(point.ip) for point in status.ingress}

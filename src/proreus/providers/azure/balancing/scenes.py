@@ -6,6 +6,7 @@ from typing import Any, Final
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.cloudprovider.routes import pods_by_cidr
 from proreus.kube.objects import KubeObject, Node, Service, key
 from proreus.providers.azure.balancing.annotations import ANNOTATION_LINK
 from proreus.providers.azure.balancing.claims import claims, denies_at_nodes, is_reached_inside
@@ -33,8 +34,8 @@ def scene_of(
     node_addresses: dict[str, str] = {}
     excluded: set[str] = set()
     labels: dict[str, Mapping[str, str]] = {}
-    pods: dict[str, str] = {}
-    for node in listers["nodes"].all() if "nodes" in listers else ():
+    nodes_ = tuple(listers["nodes"].all() if "nodes" in listers else ())
+    for node in nodes_:
         if not isinstance(node, Node):
             continue
         id_ = machine_id(node.spec.provider_id)
@@ -43,7 +44,6 @@ def scene_of(
         every = dict.fromkeys(one.address for one in node.status.addresses)
         node_addresses |= dict.fromkeys(every, node.metadata.name)
         labels[node.metadata.name] = node.metadata.labels
-        pods |= dict.fromkeys(node.spec.pod_cidrs or (node.spec.pod_cidr,), node.metadata.name)
         if _is_excluded(node, config):
             excluded.add(node.metadata.name)
     has_links = False
@@ -71,7 +71,7 @@ def scene_of(
         denies_at_nodes(services_, jobs),
         _namesakes(services_, jobs),
         had={default_load_balancer_name(uid): one.ports for uid, one in had.items()},
-        pods=pods,
+        pods=pods_by_cidr(nodes_),
     )
 
 

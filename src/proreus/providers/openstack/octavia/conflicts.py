@@ -1,19 +1,34 @@
-"""Tell places for load balancers from others with the same addresses, where nodes are.
+"""Tell which addresses, and places with addresses, something else of the cluster has.
 
-Networks apart may have the same addresses, such as those of several clusters in one project. Nodes
-lead what goes to a load balancer's address to its Service, also if another node has that address in
-their own network, or the API server; or a pod, or a Service inside the cluster.
+Nodes lead what goes to a load balancer's address to its Service, also if a node, a pod, the API
+server or a router has that address, of which Neutron knows nothing in the load balancer's network:
+networks apart may have the same addresses, such as those of several clusters in one project, and
+not everything in a network has a port.
 """
 
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from proreus.cloudprovider.addresses import parsed_address, parsed_network
+from proreus.cloudprovider.listers import Lister
+from proreus.cloudprovider.lookups import some_of
+from proreus.cloudprovider.ownership import cluster_ips
+from proreus.cloudprovider.routes import node_of_pods, pods_by_cidr
+from proreus.kube.objects import KubeObject, Node, Service, key
 from proreus.providers.nova.machines import Described, id_of
-from proreus.providers.openstack.reading import Reader
+from proreus.providers.openstack.hops import answers_for, asks_at, leads_to
+from proreus.providers.openstack.names import parsed
+from proreus.providers.openstack.reading import MOST_IDS, Reader
+
+Listers = Mapping[str, Lister[Any]]
 
 
-async def lookalike(reader: Reader, place: Described) -> str:
-    """Return why nodes would take addresses of a place for those of their own network, or "".
+async def lookalike(reader: Reader, listers: Listers, place: Described) -> str:
+    """Return why nodes would take addresses of a place for others of the cluster's, or "".
 
     Args:
         reader: The reader of subnets, and of nodes' ports.
+        listers: The Nodes and Services.
         place: A network, a subnet or a port, as Neutron describes it.
 
     Raises:
@@ -27,9 +42,109 @@ async def lookalike(reader: Reader, place: Described) -> str:
     else:
         subnets = await reader.subnets("network_id", {id_of(place)})
     for subnet in subnets:
-        if own := await reader.lookalike(subnet):
+        if others := await _others(reader, listers, subnet):
             return (
-                f"its addresses are those of {own}: nodes would take the load balancer's for one"
+                f"its addresses are those of {others}: nodes would take the load balancer's for one"
                 " there: give a place with other addresses"
             )
     return ""
+
+
+async def held(
+    reader: Reader,
+    nodes: Iterable[KubeObject],
+    network: str,
+    addresses: Collection[str],
+    shown: Collection[str],
+) -> str:
+    """Return why no load balancer may have one of these addresses in a network; "" if it may.
+
+    Neutron keeps no address for allowed address pairs, by which machines take turns in a virtual
+    one, such as a control plane's, nor for a router or a name server that is none of its own, nor
+    for a node that is no server, such as bare metal beside OpenStack, or for pods. Some keep it by
+    a port that nothing has. Who shows an address has been given it: the Service may itself be the
+    name server, and any kubelet can claim it for its Node.
+
+    Args:
+        reader: The reader of ports and subnets.
+        nodes: All Nodes.
+        network: The network; "" if it is not known.
+        addresses: The addresses that a Service asks for.
+        shown: The addresses in the Service's status.
+
+    Raises:
+        CloudError: Neutron gives no usable answer.
+    """
+    if not network:
+        return ""
+    new = set(addresses).difference(shown)
+    if others := _beside(new, nodes):
+        return f"it is {others}: give another one"
+    for port in await reader.ports("network_id", [network]):
+        if answers_for(port, addresses):
+            text = "among its allowed address pairs"
+            return f"port {id_of(port)} has it {text}: give another one"
+    for subnet in await reader.subnets("network_id", [network]):
+        if leads_to(subnet, addresses):
+            text = "by which its machines reach other networks"
+            return f"it is that of a router of subnet {id_of(subnet)}, {text}: give another one"
+        if asks_at(subnet, new):
+            return f"it is that of a name server of subnet {id_of(subnet)}: give another one"
+    return ""
+
+
+async def _others(reader: Reader, listers: Listers, subnet: Described) -> str:
+    """Return what of the cluster has addresses of a subnet elsewhere; "" if nothing has.
+
+    Nodes in another subnet, pods or Services. Where nodes are in it, it is the cluster's own.
+    """
+    nodes, cidr = listers["nodes"].all(), str(subnet.get("cidr") or "")
+    asked = some_of(sorted(_addresses_in(cidr, nodes).items()), MOST_IDS)
+    found = await reader.subnet_of_most(dict(asked)) if asked else ""
+    if found == id_of(subnet):
+        return ""
+    if found:
+        return f"subnet {found}, too, where nodes are"
+    return _inside(cidr, nodes, listers["services"].all())
+
+
+def _addresses_in(cidr: str, nodes: Iterable[KubeObject]) -> dict[str, str]:
+    """Return an address of each Node that has one in a network, by the id of its server."""
+    within = parsed_network(cidr)
+    return {
+        id_[1]: one.address
+        for node in nodes
+        if isinstance(node, Node) and (id_ := parsed(node.spec.provider_id)) is not None
+        for one in node.status.addresses
+        if (address := parsed_address(one.address)) is not None
+        if within is not None and address in within
+    }
+
+
+def _inside(cidr: str, nodes: Iterable[KubeObject], services: Iterable[KubeObject]) -> str:
+    """Return which pods or Services of the cluster have addresses of a network; "" for none."""
+    within = parsed_network(cidr)
+    if within is None:
+        return ""
+    if node := node_of_pods(within, pods_by_cidr(nodes)):
+        return f"pods of the node {node}"
+    for one in services:
+        ips = map(parsed_address, cluster_ips(one) if isinstance(one, Service) else ())
+        if any(ip is not None and ip in within for ip in ips):
+            return f"Services, too, such as {key(one)}"
+    return ""
+
+
+def _beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
+    """Return what has one of these addresses that Neutron does not know of; "" for nothing.
+
+    A Node that has no server here, or pods. Of servers Neutron knows the addresses itself.
+    """
+    wanted, nodes = {parsed_address(one) for one in addresses} - {None}, tuple(nodes)
+    for node in nodes if wanted else ():
+        if isinstance(node, Node) and parsed(node.spec.provider_id) is None:
+            known = (parsed_address(one.address) for one in node.status.addresses)
+            if not wanted.isdisjoint(known):
+                return f"an address of the node {node.metadata.name}"
+    found = (_inside(str(one), nodes, ()) for one in wanted)
+    return next((f"one of {pods}" for pods in found if pods), "")

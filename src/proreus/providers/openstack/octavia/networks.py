@@ -1,6 +1,6 @@
 """Find networks and subnets for load balancers in Neutron, and keep floating IPs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
@@ -15,6 +15,7 @@ from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import revision_of
 from proreus.providers.openstack.names import foreign_project, parsed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
+from proreus.providers.openstack.octavia.conflicts import held, lookalike
 from proreus.providers.openstack.octavia.floating import (
     description,
     descriptions,
@@ -22,7 +23,6 @@ from proreus.providers.openstack.octavia.floating import (
     is_shown,
     owner,
 )
-from proreus.providers.openstack.octavia.lookalikes import lookalike
 from proreus.providers.openstack.octavia.owners import reserved_for
 from proreus.providers.openstack.octavia.subnets import matching
 from proreus.providers.openstack.reading import MOST_IDS, Reader
@@ -249,7 +249,11 @@ class Networks:
                     problem = await self._reached_at(lb, described)
                 if not problem and name in _PLACES:
                     is_listed = self._tenants.lists(lb.ref.namespace, (id_,))
-                    problem = "" if is_listed else await lookalike(self._reader, described)
+                    problem = (
+                        ""
+                        if is_listed
+                        else await lookalike(self._reader, self._api.context.listers, described)
+                    )
             if problem:
                 problems.append(f"annotation {PREFIX}{name}: {problem}")
         if problems:
@@ -267,8 +271,7 @@ class Networks:
             return
         others = shown_by_others(address, lb.ref, self.services.all())
         problem = refusal(others, lb.ref, self._tenants, (address,)) if others else ""
-        shown = {point.ip for point in lb.ref.last_ingress}
-        if problem := problem or await self._reader.held(network, (address,), shown):
+        if problem := problem or await self._held(lb, network, (address,)):
             raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
 
     async def _reached_at(self, lb: LoadBalancer, port: Described) -> str:
@@ -281,8 +284,7 @@ class Networks:
         if self._tenants.lists(lb.ref.namespace, names):
             return ""
         addresses = [str(one["ip_address"]) for one in port.get("fixed_ips") or ()]
-        network, shown = str(port.get("network_id") or ""), {one.ip for one in lb.ref.last_ingress}
-        if problem := await self._reader.held(network, addresses, shown):
+        if problem := await self._held(lb, str(port.get("network_id") or ""), addresses):
             return problem
         if (floating := await self.at_port(id_of(port))) is not None:
             addresses.append(str(floating["floating_ip_address"]))
@@ -293,6 +295,11 @@ class Networks:
             owners += shown_by_others(one, lb.ref, self.services.all())
         owners += named_by_others(f"{PREFIX}port-id", names[0], lb.ref, self.services.all())
         return refusal(owners, lb.ref, self._tenants, names) if owners else ""
+
+    async def _held(self, lb: LoadBalancer, network: str, addresses: Collection[str]) -> str:
+        nodes = self._api.context.listers["nodes"].all()
+        shown = {point.ip for point in lb.ref.last_ingress}
+        return await held(self._reader, nodes, network, addresses, shown)
 
     async def _foreign(self, annotation: str, described: Described) -> str:
         """Return why a network, a subnet or a port is another project's alone; "" if it is not."""
