@@ -177,9 +177,9 @@ STAGES: Final = (
     ),
     Stage(
         "aws",
-        "200 nodes live on an AWS that fails, and every conformance rule holds",
+        "200 nodes and load balancers of both kinds live on an AWS that fails; every rule holds",
         tests("tests/providers/aws", "--ignore=tests/providers/aws/official", "-k", "not large"),
-        180,
+        240,
         _cloud("aws"),
         ci=True,
     ),

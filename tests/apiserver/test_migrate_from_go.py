@@ -46,6 +46,7 @@ async def planner(site: Site, tmp_path: Path) -> AsyncIterator[Reader]:
         yield one
 
 
+@pytest.mark.long
 async def test_a_cluster_moves_from_go_and_back_with_the_same_parts_and_addresses(
     site: Site, planner: Reader, go_manager: Process, tmp_path: Path
 ) -> None:

@@ -175,6 +175,7 @@ async def test_a_pod_stays_that_tolerates_a_taint_by_its_number(tmp_path: Path) 
             assert await pod(site, "stays") is not None
 
 
+@pytest.mark.long
 async def test_no_pod_leaves_a_node_that_reports_again_while_the_watch_of_nodes_hangs(
     site: Site, control_plane: ControlPlane
 ) -> None:
@@ -233,7 +234,7 @@ async def taint_of_a_rival(site: Site, client: Client, name: str) -> None:
 
 
 @pytest.mark.parametrize("write", [conditions_of_a_rival, taint_of_a_rival])
-@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("before", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_another_controller_that_does_it_is_recognised_by_its_writes(
     site: Site, write: Any, *, before: bool
 ) -> None:

@@ -16,6 +16,8 @@ from .lb_site import ANYWHERE, HTTP, HTTPS, NAME, UID, LBSite, placed
 from .site import CLUSTER, OWNED, config_text, started
 from .strict.process import StrictAWS
 
+pytestmark = pytest.mark.long
+
 CERTIFICATE = "arn:aws:iam::123456789012:server-certificate/one"
 OTHER_UID = UID.replace("5e", "6e")
 ICMP = Rule("icmp", 3, 4, ANYWHERE)
@@ -462,11 +464,7 @@ async def test_groups_of_nodes_are_left_alone_if_the_config_demands_it(aws: Stri
 
 
 @pytest.mark.parametrize(
-    "after_effect",
-    [
-        pytest.param(False, id="refused", marks=pytest.mark.long),
-        pytest.param(True, id="answer lost"),
-    ],
+    "after_effect", [pytest.param(False, id="refused"), pytest.param(True, id="answer lost")]
 )
 async def test_whatever_call_fails_nothing_is_made_twice_or_left_behind(
     aws: StrictAWS, *, after_effect: bool

@@ -14,6 +14,8 @@ from .lb_site import ANYWHERE, HTTP, HTTPS, NAME, UID, LBSite, placed
 from .site import config_text, context, started
 from .strict.process import StrictAWS
 
+pytestmark = pytest.mark.long
+
 
 async def test_a_load_balancer_is_made_left_alone_and_deleted_with_all_parts(
     aws: StrictAWS,

@@ -15,6 +15,8 @@ from .lb_site import placed
 from .site import OWNED, Network, config_text, context, started
 from .strict.process import REGION, StrictAWS
 
+pytestmark = pytest.mark.long
+
 ABSENT = "i-0123456789abcdef0"
 
 

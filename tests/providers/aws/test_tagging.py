@@ -14,6 +14,8 @@ from ..surroundings import Clock, Objects  # noqa: TID252 - pytest imports tests
 from .site import PATIENT, Network, config_text, context, node, node_of, started
 from .strict.process import StrictAWS
 
+pytestmark = pytest.mark.long
+
 TAGGING = f"""
 {PATIENT}
 [Tagging]
