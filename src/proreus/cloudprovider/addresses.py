@@ -43,13 +43,16 @@ def family_of(text: str) -> str:
 def may_be_a_machines(text: str) -> bool:
     """Tell whether an address can be that of a machine which load balancers reach.
 
-    A kubelet can claim any for its Node, such as that of a cloud's metadata; clouds refuse those,
-    and with them whatever else is in the request.
+    A kubelet can claim any for its Node, such as that of a cloud's metadata, or one of loopback;
+    clouds refuse those, and with them whatever else is in the request.
     """
     found = parsed_address(text)
     if found is None or "%" in text:
         return False
-    return not (found.is_link_local or found.is_multicast or found.is_unspecified)
+    if isinstance(found, IPv6Address):
+        found = found.ipv4_mapped or found
+    is_here = found.is_loopback or found.is_unspecified
+    return not (is_here or found.is_link_local or found.is_multicast)
 
 
 def plain_address(text: str) -> str:

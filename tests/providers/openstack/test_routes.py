@@ -198,6 +198,20 @@ async def test_targets_that_cannot_be_reached_are_named(wire: Wire) -> None:
     assert wire.router["routes"] == []
 
 
+async def test_a_node_that_claims_another_ones_server_does_not_choose_its_address(
+    wire: Wire,
+) -> None:
+    """A kubelet can write another node's provider id, and any addresses, on its own new Node."""
+    (there,) = nodes_of(wire, 1)
+    wire.ports.append(port("beside", uuid(1), "10.0.9.9"))
+    own = node("n1", there.spec.provider_id, "10.0.0.2", "10.0.9.9")
+    false = node("false", there.spec.provider_id, "10.0.9.9")
+    async with routed(wire) as routes:
+        await routes.apply(CLUSTER, [own, false], [to(own, "10.244.1.0/24")], [])
+    assert wire.router["routes"] == [extra("10.244.1.0/24", "10.0.0.2")]
+    assert (wire.pairs("p-1"), wire.pairs("beside")) == (["10.244.1.0/24"], [])
+
+
 PORTS = [
     port("1", uuid(1), "10.0.0.5", "2001:db8::5"),
     port("2", uuid(1), "10.0.0.6"),

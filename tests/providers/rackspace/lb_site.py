@@ -42,9 +42,13 @@ class LBSite(Balancing):
         namespace: str = "shop",
         cluster: ClusterIdentity = CLUSTER,
         endpoints: Sequence[EndpointSlice] = (),
+        claimed: Sequence[str] = (),
         **spec: Any,
     ) -> LoadBalancer:
-        """What the framework desires of a Service, with all servers as nodes."""
+        """What the framework desires of a Service, with all servers as nodes.
+
+        Where addresses are `claimed`, the first node has these by its kubelet's word.
+        """
         service = objects.service(
             namespace=namespace,
             uid=uid,
@@ -65,6 +69,8 @@ class LBSite(Balancing):
             )
             for one in servers
         ]  # fmt: skip
+        if claimed:
+            nodes[0] = objects.node("node-1", nodes[0].spec.provider_id, addresses=claimed)
         policy = self.balancers.host_policy(service)
         return desired_load_balancer(service, nodes, policy, cluster, endpoints)
 
