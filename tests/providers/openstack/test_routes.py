@@ -10,6 +10,7 @@ from proreus.cloudprovider.load_balancers import Done
 from proreus.cloudprovider.routes import Route, Routes
 from proreus.kube.objects import Node
 from proreus.providers.openstack.hops import changed_pairs, hop
+from proreus.testing import objects
 
 from .wire import CLUSTER, ROUTER, Wire, node, port, said, started, uuid
 
@@ -204,12 +205,12 @@ async def test_a_node_that_claims_another_ones_server_does_not_choose_its_addres
     """A kubelet can write another node's provider id, and any addresses, on its own new Node."""
     (there,) = nodes_of(wire, 1)
     wire.ports.append(port("beside", uuid(1), "10.0.9.9"))
-    own = node("n1", there.spec.provider_id, "10.0.0.2", "10.0.9.9")
-    false = node("false", there.spec.provider_id, "10.0.9.9")
+    id_, cidr = there.spec.provider_id, "10.244.1.0/24"
+    own = objects.node("n1", id_, addresses=["10.0.0.2", "10.0.9.9"], pod_cidrs=[cidr])
     async with routed(wire) as routes:
-        await routes.apply(CLUSTER, [own, false], [to(own, "10.244.1.0/24")], [])
-    assert wire.router["routes"] == [extra("10.244.1.0/24", "10.0.0.2")]
-    assert (wire.pairs("p-1"), wire.pairs("beside")) == (["10.244.1.0/24"], [])
+        await routes.apply(CLUSTER, [own, node("false", id_, "10.0.9.9")], [to(own, cidr)], [])
+    assert wire.router["routes"] == [extra(cidr, "10.0.0.2")]
+    assert (wire.pairs("p-1"), wire.pairs("beside")) == ([cidr], [])
 
 
 PORTS = [

@@ -16,7 +16,7 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.refused import Refused
-from proreus.cloudprovider.routes import Route
+from proreus.cloudprovider.routes import Holders, Route
 from proreus.kube.objects import Node
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.api import Api
@@ -110,23 +110,22 @@ class OpenStackRoutes:
         self, nodes: Sequence[Node], create: Sequence[Route], delete: Sequence[Route]
     ) -> _Work:
         """Read the ports that routes lead to, 100 servers at once, and the router's."""
-        named = {node.spec.provider_id: node for node in nodes if node.spec.provider_id}
+        every, holders = (*create, *delete), Holders(nodes)
+        named = {route: holders.of(route.target, route.destination) for route in every}
         servers = {
             target: found[1]
-            for route in (*create, *delete)
+            for route in every
             if (target := route.target or "") and (found := parsed(target)) is not None
         }
         ports = await self._reader.ports("device_id", {self._router, *servers.values()})
         devices = by_device(ports)
         subnets = subnets_of(devices.get(self._router, ()))
         addresses = {
-            target: addresses_of(named.get(target), devices.get(server, ()))
-            for target, server in servers.items()
+            target: addresses_of(named[route], devices.get(servers[target], ()))
+            for route in every
+            if (target := route.target or "") in servers
         }
-        hops = {
-            route: self._hop(route, named.get(route.target or ""), devices, subnets)
-            for route in create
-        }
+        hops = {route: self._hop(route, named[route], devices, subnets) for route in create}
         strangers = {route.target for route in delete if route.target} - set(servers)
         known = frozenset[str]().union(*addresses.values())
         needed = {f"ip_address={stranger}" for stranger in strangers - known}
