@@ -68,6 +68,9 @@ async def test_no_firewall_is_opened_for_the_tag_of_an_instance_that_a_node_name
         assert "bank-1 has another name than its Node" in answer.rejected["node-3"]
         with gce.changing(f"projects/{PROJECT}/global/firewalls/k8s-fw-{NAME}") as before:
             before["targetTags"] = ["bank", "node"]
+        for path, group in gce.world.of("instanceGroups"):
+            if f"/{ZONES[0]}/" in path:
+                group["members"].append(gce.world.link(gce.machine("bank-1")))
         assert not (await lbs.ensured(lb)).rejected, "what it has stays"
 
 
@@ -81,6 +84,42 @@ async def test_a_node_in_a_zone_that_does_not_exist_keeps_no_service_from_the_ot
         lb = lbs.desired(lbs.service(annotations=annotations), [*lbs.nodes, liar])
         answer = await lbs.ensured(lb)
         assert list(answer.rejected) == ["node-3"]
+
+
+@pytest.mark.parametrize("more", ["", "[LoadBalancer]\nsubsetting = true\n"])
+@pytest.mark.parametrize("tags", ["", "node-tags = node\n"])
+async def test_an_instance_that_a_node_names_falsely_keeps_no_other_out_of_its_group(
+    gce: Gce, tags: str, more: str
+) -> None:
+    """All instances of a group are in one subnetwork: where nobody says it, in that of the first."""
+    gce.run("bank-1")
+    with gce.changing(f"projects/{PROJECT}/zones/{ZONES[0]}/instances/bank-1") as bank:
+        nic = bank["networkInterfaces"][0]
+        nic["subnetwork"] = nic["subnetwork"].replace("subnetworks/", "subnetworks/bank-")
+    liar = objects.node("node-3", f"gce://{PROJECT}/{ZONES[0]}/bank-1")
+    known = Objects()
+    async with balancing(gce, tags, PATIENT + more, nodes=known) as lbs:
+        nodes = [*lbs.nodes, liar]
+        known.by_key = {one.metadata.name: one for one in nodes}
+        lb = lbs.desired(lbs.service(annotations=INTERNAL), nodes)
+        answer = await lbs.ensured(lb)
+        assert list(answer.rejected) == ["node-3"]
+        assert "bank-1 has another name than its Node" in answer.rejected["node-3"]
+    kind, field = ("networkEndpointGroups", "endpoints") if more else ("instanceGroups", "members")
+    members = [one for _, group in gce.world.of(kind) for one in group[field]]
+    names = (one["instance"] if isinstance(one, dict) else one for one in members)
+    assert sorted(one.rpartition("/")[2] for one in names) == ["node-1", "node-2"]
+
+
+async def test_a_node_that_another_one_names_falsely_comes_into_its_group(gce: Gce) -> None:
+    liar = objects.node("node-3", f"gce://{PROJECT}/{ZONES[0]}/node-1")
+    known = Objects()
+    async with balancing(gce, "", PATIENT, nodes=known) as lbs:
+        nodes = [*lbs.nodes, liar]
+        known.by_key = {one.metadata.name: one for one in nodes}
+        await lbs.ensured(lbs.desired(lbs.service(annotations=INTERNAL), nodes))
+    members = [one for _, group in gce.world.of("instanceGroups") for one in group["members"]]
+    assert sorted(one.rpartition("/")[2] for one in members) == ["node-1", "node-2"]
 
 
 async def test_an_instance_with_another_name_is_a_host_by_the_tag_that_all_nodes_have(

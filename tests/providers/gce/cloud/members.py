@@ -60,6 +60,8 @@ def group_members(world: World, path: str, verb: str, body: Resource) -> Effect:
             raise ApiError(400, "memberAlreadyExists", f"'{one}' is already a member of '{path}'.")
         if verb == "removeInstances" and link not in group["members"]:
             raise ApiError(400, "memberNotFound", f"'{one}' is not a member of '{path}'.")
+    if verb == "addInstances":
+        _check_subnetworks(world, [*map(world.path, group["members"]), *given])
 
     def effect() -> None:
         now = world.get(path)
@@ -72,6 +74,18 @@ def group_members(world: World, path: str, verb: str, body: Resource) -> Effect:
         now["size"] = len(now["members"])
 
     return effect
+
+
+def _check_subnetworks(world: World, members: list[str]) -> None:
+    """All instances of a group are in one subnetwork: that of the first."""
+    there = [world.get(one)["networkInterfaces"][0]["subnetwork"] for one in members]
+    for one, subnetwork in zip(members, there, strict=True):
+        if subnetwork != there[0]:
+            text = (
+                f"Resource '{one}' is expected to be in the subnetwork '{world.path(there[0])}' but"
+                f" is in the subnetwork '{world.path(subnetwork)}'."
+            )
+            raise ApiError(400, "wrongSubnetwork", text)
 
 
 def network_interface(world: World, path: str, name: str, body: Resource) -> Effect:

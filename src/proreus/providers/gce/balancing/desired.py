@@ -67,6 +67,7 @@ class Desired(msgspec.Struct, frozen=True):
         firewalls: The firewall rules for clients by family, without address; none while no host has
             a network tag.
         machines: The hosts.
+        strange: Those of them that Nodes may name by mistake, or by a lie.
         requested_address: The address that the Service asks for, or "".
         last_addresses: The addresses that the Service's status shows.
         is_tier_given: Whether a load balancer of another network tier must be replaced.
@@ -84,6 +85,7 @@ class Desired(msgspec.Struct, frozen=True):
     target: Pool | BackendService
     firewalls: Mapping[str, Firewall] = {}
     machines: frozenset[Machine] = frozenset()
+    strange: frozenset[Machine] = frozenset()
     requested_address: str = ""
     last_addresses: tuple[str, ...] = ()
     is_tier_given: bool = False

@@ -4,7 +4,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from proreus.cloudprovider.load_balancers import Host
-from proreus.providers.gce.names import Machine, instance_path, parsed, region_of
+from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
+from proreus.kube.objects import KubeObject
+from proreus.providers.gce.names import (
+    Machine,
+    instance_path,
+    is_called,
+    misnamed,
+    parsed,
+    region_of,
+)
 from proreus.providers.gce.place import Place
 
 MOST_IN_GROUP: Final = 1000
@@ -57,6 +66,37 @@ def tags_for(
         if not tags.get(machine)
     }
     return tuple(sorted({tags[one] for one in nodes.values() if tags.get(one)})), missing
+
+
+def strangers(
+    nodes: Mapping[str, Machine], every: Iterable[KubeObject], tenants: Tenants
+) -> frozenset[str]:
+    """Return the hosts whose Nodes name their instances by mistake, or by a lie.
+
+    That of another node, by whose name it is called, is a host all the same.
+
+    Args:
+        nodes: The hosts.
+        every: All Nodes of the cluster.
+        tenants: The section that may list instances with other names than their Nodes.
+    """
+    own = {machine for node, machine in nodes.items() if is_called(machine, node)}
+    alike = [node for node, machine in nodes.items() if machine not in own]
+    other = {one.metadata.name for one in misnamed(every)} if alike else set[str]()
+    return frozenset(
+        one
+        for one in alike
+        if one in other and not tenants.lists(EVERY_NAMESPACE, (nodes[one].name,))
+    )
+
+
+def mistaken(machine: Machine, what: str) -> str:
+    """Return in words what follows where a Node may name an instance by mistake."""
+    return (
+        f"the instance {machine.name} has another name than its Node, while most have the name of"
+        f" theirs, and {what}: if it is the node's, give allow = *={machine.name} in [Tenants] of"
+        " the cloud-config"
+    )
 
 
 def others_tags(

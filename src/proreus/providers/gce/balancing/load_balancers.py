@@ -31,7 +31,6 @@ from proreus.cloudprovider.load_balancers import (
 )
 from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.mark_forms import LABELS
-from proreus.cloudprovider.ownership import EVERY_NAMESPACE
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import converge, preview_plan
@@ -54,8 +53,14 @@ from proreus.providers.gce.balancing.annotations import (
 from proreus.providers.gce.balancing.apply import Applier
 from proreus.providers.gce.balancing.desired import Desired, Setting, desired_parts
 from proreus.providers.gce.balancing.finding import Finder
-from proreus.providers.gce.balancing.hosts import machines_of, others_tags, tags_for
-from proreus.providers.gce.balancing.members import group_steps
+from proreus.providers.gce.balancing.hosts import (
+    machines_of,
+    mistaken,
+    others_tags,
+    strangers,
+    tags_for,
+)
+from proreus.providers.gce.balancing.members import group_steps, without_strangers
 from proreus.providers.gce.balancing.observe import Observer
 from proreus.providers.gce.balancing.parts import IPV4, IPV6, Form, Kind, Rule
 from proreus.providers.gce.balancing.plan import (
@@ -74,7 +79,7 @@ from proreus.providers.gce.balancing.subsets.desired import subset_parts
 from proreus.providers.gce.balancing.subsets.names import names_of
 from proreus.providers.gce.config import SKIP_GROUPS, GCEConfig
 from proreus.providers.gce.identity import ClusterId
-from proreus.providers.gce.names import Machine, is_called, misnamed
+from proreus.providers.gce.names import Machine
 from proreus.providers.gce.place import Place, find_subnetwork
 from proreus.providers.gce.reading import Reader
 
@@ -267,7 +272,7 @@ class GCELoadBalancers:
             kept = {key: one for key, one in observed.parts.items() if key not in before.parts}
             observed = Observed(kept)
         if desired.backend is not None and desired.subset is None:
-            groups = await self._observer.groups(desired.group)
+            groups = without_strangers(desired, await self._observer.groups(desired.group))
             shared, after = preview_plan(groups, lambda seen: group_steps(desired.machines, seen))
             observed = observed.with_parts(after.parts)
         own, _ = preview_plan(observed, lambda seen: plan(desired, seen, self._place))
@@ -319,7 +324,8 @@ class GCELoadBalancers:
             if failed := [one for one in read.values() if isinstance(one, CloudError)]:
                 raise failed[0]
             tags = {key: tag for key, tag in read.items() if isinstance(tag, str)}
-        closed = await self._closed(lb, nodes, tags)
+        strange = strangers(nodes, self._api.context.listers["nodes"].all(), self._config.tenants)
+        closed = await self._closed(lb, nodes, others_tags(strange, nodes, tags))
         known = {node: machine for node, machine in nodes.items() if node not in closed}
         chosen, missing = tags_for(known, tags, given)
         missing |= closed
@@ -342,35 +348,23 @@ class GCELoadBalancers:
             made = subset_parts(lb, options, setting, machines, chosen)
         else:
             made = desired_parts(lb, options, setting, machines, chosen, form=form)
+        made = msgspec.structs.replace(made, strange=frozenset(nodes[one] for one in strange))
         return made, {**rejected, **missing}
 
     async def _closed(
-        self, lb: LoadBalancer, nodes: Mapping[str, Machine], tags: Mapping[Machine, str]
+        self, lb: LoadBalancer, nodes: Mapping[str, Machine], tags: Mapping[str, str]
     ) -> dict[str, str]:
         """Return the hosts for which no firewall is opened, and why: others may have their tags.
 
-        A Node can name an instance falsely. What the Service's firewall rule has already stays.
+        What the Service's firewall rule has already stays.
         """
-        alike = [node for node, machine in nodes.items() if not is_called(machine, node)]
-        if not alike or not tags:
-            return {}
-        other = {one.metadata.name for one in misnamed(self._api.context.listers["nodes"].all())}
-        lists = self._config.tenants.lists
-        strange = [
-            node
-            for node in alike
-            if node in other and not lists(EVERY_NAMESPACE, (nodes[node].name,))
-        ]
-        closed = others_tags(strange, nodes, tags)
         there: set[str] = set()
-        for name in (naming.firewall(lb.ref.name), names_of(lb.ref).own) if closed else ():
+        for name in (naming.firewall(lb.ref.name), names_of(lb.ref).own) if tags else ():
             found = await self._observer.find(Kind.FIREWALL, name)
             there.update(found.target_tags if found is not None else ())
         return {
-            node: f"the instance {nodes[node].name} has another name than its Node, while most have"
-            f" the name of theirs, and the firewall is not opened for its network tag {tag}: if it"
-            f" is the node's, give allow = *={nodes[node].name} in [Tenants] of the cloud-config"
-            for node, tag in closed.items()
+            node: mistaken(nodes[node], f"the firewall is not opened for its network tag {tag}")
+            for node, tag in tags.items()
             if tag not in there
         }
 

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from proreus.providers.gce.balancing.desired import Desired
-from proreus.providers.gce.balancing.hosts import by_zone
+from proreus.providers.gce.balancing.hosts import by_zone, mistaken
 from proreus.providers.gce.balancing.parts import Backend, BackendService, Group, Kind
 from proreus.providers.gce.balancing.steps import Observed, Step, hosts, insert
 from proreus.providers.gce.balancing.subsets.choice import chosen
@@ -17,6 +17,7 @@ MOST_AT_ONCE: Final = 1000
 """Instances that one call adds to a target pool or an instance group, or removes."""
 MOST_ENDPOINTS_AT_ONCE: Final = 500
 """The same for groups of endpoints."""
+_NOT_IN: Final = "it comes into no group with the others"
 
 
 def member_steps(
@@ -27,6 +28,17 @@ def member_steps(
     for machines, adds in ((desired - observed, True), (observed - desired, False)):
         if machines:
             yield hosts(kind, name, tuple(sorted(machines)[:most]), adds=adds)
+
+
+def without_strangers(desired: Desired, observed: Observed) -> Observed:
+    """Return the groups of zones, closed to instances that Nodes may name by mistake, or by a lie.
+
+    Google refuses all for one of another subnetwork, or in the group of another load balancer, and
+    the first one of a group decides for all others. Those that are in already stay.
+    """
+    there = frozenset(one for group in observed.groups().values() for one in group.machines)
+    refused = {one: mistaken(one, _NOT_IN) for one in desired.strange - there}
+    return msgspec.structs.replace(observed, refused={**observed.refused, **refused})
 
 
 def group_steps(machines: frozenset[Machine], observed: Observed) -> tuple[Step, ...]:

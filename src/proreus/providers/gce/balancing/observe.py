@@ -16,6 +16,7 @@ from proreus.providers.gce.api import Api, Listing
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.addresses import is_still_free, is_within_reach, lacks_shown
 from proreus.providers.gce.balancing.desired import Desired
+from proreus.providers.gce.balancing.members import without_strangers
 from proreus.providers.gce.balancing.needs import is_held_for, needed, unexpected
 from proreus.providers.gce.balancing.parts import (
     FORMS,
@@ -105,7 +106,8 @@ class Observer:
             parts = {**observed.parts, **(await self.parts(more)).parts}
             observed = msgspec.structs.replace(observed, parts=parts)
         if desired.subset is not None:
-            observed = observed.with_parts((await self.endpoints(desired.group)).parts)
+            groups = await self.endpoints(desired.group)
+            observed = without_strangers(desired, observed.with_parts(groups.parts))
         return msgspec.structs.replace(observed, reserved=await self._reserved(desired, observed))
 
     async def lacks_shown(

@@ -11,7 +11,7 @@ from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.apply import Applier
 from proreus.providers.gce.balancing.desired import Desired
-from proreus.providers.gce.balancing.members import group_steps
+from proreus.providers.gce.balancing.members import group_steps, without_strangers
 from proreus.providers.gce.balancing.observe import Observer
 from proreus.providers.gce.balancing.parts import IPV4, IPV6, UNSPECIFIED, Form, Kind
 from proreus.providers.gce.balancing.steps import Observed
@@ -58,7 +58,7 @@ class SharedParts:
             if self._keeps_groups:
                 return observed
             return await converge(
-                observed,
+                without_strangers(desired, observed),
                 lambda observed: group_steps(desired.machines, observed),
                 lambda _, step: self._applier.take(step, desired.group),
                 before=record.clear,
