@@ -182,6 +182,19 @@ async def test_bare_metal_is_a_back_end_beside_other_machines(emulator: Emulator
         assert site.members() == {*site.machines, iron}
 
 
+async def test_bare_metal_of_another_vpc_keeps_no_other_machine_out(emulator: Emulator) -> None:
+    """A kubelet can name any machine on its Node, and nobody tells the VPC of bare metal."""
+    async with lb_site(emulator) as site:
+        own = emulator.world.add_bare_metal("own", site.vpc)
+        far = emulator.world.add_bare_metal("far", emulator.world.add_vpc())
+        for count in (1, 2):
+            machines = [*site.machines[:count], own]
+            answer = await site.made(site.desired(HTTP, ids=[far, *machines]))
+            assert list(answer.rejected) == ["node-1"]
+            assert far in answer.rejected["node-1"]
+            assert site.members() == {*machines}
+
+
 async def test_a_machine_of_which_nobody_knows_stays_a_back_end(emulator: Emulator) -> None:
     async with lb_site(emulator) as site:
         await site.made(site.desired())

@@ -353,6 +353,8 @@ def _add_servers(world: World, ids: list[str], _: Query, body: Json) -> None:
     for one in new:
         machine = world.instances.get(one["instanceId"])
         is_bare = one["instanceId"] in world.bare_metals
+        if is_bare and world.bare_vpcs[one["instanceId"]] not in {"", found["vpcId"]}:
+            raise absent(one["instanceId"])
         if not is_bare and (machine is None or machine["vpcId"] != found["vpcId"]):
             raise absent(one["instanceId"])
         if one["instanceId"] in there:

@@ -33,6 +33,7 @@ class Place(msgspec.Struct, frozen=True):
         uncertain: The ids of machines that the cloud says nothing about now: they are neither added
             nor removed.
         rejected: By node, why other nodes cannot be hosts.
+        bare: The ids of those machines of which nobody tells the VPC.
     """
 
     vpc: str
@@ -40,6 +41,7 @@ class Place(msgspec.Struct, frozen=True):
     members: frozenset[str]
     uncertain: frozenset[str]
     rejected: Mapping[str, str]
+    bare: frozenset[str] = frozenset()
 
 
 def placed(
@@ -71,7 +73,8 @@ def placed(
         else:
             found[host.node] = machine
     place = vpc or most_common([str(one["vpcId"]) for one in found.values() if one.get("vpcId")])
-    # Of bare metal nobody tells the VPC: the cloud refuses what is elsewhere.
+    # Of bare metal nobody tells the VPC: the cloud refuses what is elsewhere, each by itself.
+    bare = frozenset(str(one["id"]) for one in found.values() if one.get("vpcId") is None)
     here = {node: one for node, one in found.items() if one.get("vpcId") in {place, None}}
     for node in found.keys() - here.keys():
         rejected[node] = f"its machine is not in the VPC {place} of the load balancer"
@@ -82,7 +85,7 @@ def placed(
 
     subnets = most_first(str(one.get("subnetId") or "") for one in here.values())
     members = serve({node: str(one["id"]) for node, one in here.items()})
-    return Place(place, tuple(filter(None, subnets)), members, serve(uncertain), rejected)
+    return Place(place, tuple(filter(None, subnets)), members, serve(uncertain), rejected, bare)
 
 
 def subnet_for(options: Options, config: BaiduConfig, place: Place) -> str:
@@ -151,6 +154,7 @@ def desired_balancer(
         listeners=tuple(_listener(one, lb, options) for one in lb.frontends),
         candidates=place.members,
         uncertain=place.uncertain,
+        bare=place.bare,
         most=options.most,
         is_internal=options.internal,
         requested="" if options.internal else lb.requested_address,

@@ -5,7 +5,7 @@ unless it is internal. Making and binding take a while: until then the answer is
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -168,7 +168,7 @@ class BaiduLoadBalancers:
             raise Working(f"whether the {case.doubt} serves something else is looked up once more")
         record = self._record(uid, case.observed.balancer)
         next_steps = functools.partial(plan, case.desired)
-        take = functools.partial(self._work.take, uid)
+        take = functools.partial(self._work.take, uid, bare=case.desired.bare)
         if case.is_unmarked:
             # Another Service that names it may do so at the same time: the last mark counts.
             await take_round(case.observed, next_steps(case.observed), take)
@@ -178,7 +178,11 @@ class BaiduLoadBalancers:
         balancer = observed.balancer
         if balancer is None:
             raise CloudError("the load balancer was deleted meanwhile")
-        answer = _answer(options, balancer, observed, case.place)
+        ids = {host.node: parsed(host.provider_id) or "" for host in lb.hosts}
+        refused = {
+            node: observed.refused[one] for node, one in ids.items() if one in observed.refused
+        }
+        answer = _answer(options, balancer, observed, {**case.place.rejected, **refused})
         made_from = desired_digest(lb, options, self._inputs, ingress=answer.ingress)
         shown = documents.visible(_as_listed(balancer, observed))
         await record.keep(f"{made_from}.{shown}", functools.partial(self._write, uid, balancer))
@@ -294,7 +298,9 @@ def _as_listed(balancer: Balancer, observed: Observed) -> Balancer:
     return replace(balancer, public_ip=bound.ip if bound is not None else "")
 
 
-def _answer(options: Options, balancer: Balancer, observed: Observed, place: Place) -> Ensured:
+def _answer(
+    options: Options, balancer: Balancer, observed: Observed, rejected: Mapping[str, str]
+) -> Ensured:
     bound = observed.bound_to(balancer.id)
     ip = balancer.address if options.internal or bound is None else bound.ip
     point = LoadBalancerIngress(ip=ip, ip_mode=IP_MODE_PROXY if options.http else None)
@@ -303,4 +309,4 @@ def _answer(options: Options, balancer: Balancer, observed: Observed, place: Pla
         written[ADDED_ID] = balancer.id
     if bound is not None and bound.is_ours and not options.internal:
         written[ADDED_EIP] = bound.ip
-    return Ensured((point,), place.rejected, written)
+    return Ensured((point,), rejected, written)

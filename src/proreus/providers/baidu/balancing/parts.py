@@ -152,6 +152,7 @@ class Desired(msgspec.Struct, frozen=True):
         candidates: The ids of the machines that may be back ends.
         uncertain: The ids of machines that the cloud says nothing about now: they are neither added
             nor removed.
+        bare: The ids of those machines of bare metal, of which nobody tells the VPC.
         most: The most back ends that it may have.
         is_internal: Whether it has no public address.
         requested: The public address that the Service names, or "".
@@ -168,6 +169,7 @@ class Desired(msgspec.Struct, frozen=True):
     candidates: frozenset[str]
     most: int
     uncertain: frozenset[str] = frozenset()
+    bare: frozenset[str] = frozenset()
     vip: bool = False
     is_kept: bool = False
     is_internal: bool = False
@@ -183,11 +185,13 @@ class Observed(msgspec.Struct, frozen=True):
         balancer: The load balancer that it has, or None.
         spare: Other load balancers that were made for the Service, or that it named.
         eips: Addresses that are bound to one of them, that were bought for it, or that it names.
+        refused: By a machine's id the reason why the cloud has refused it as a back end.
     """
 
     balancer: Balancer | None = None
     spare: tuple[Balancer, ...] = ()
     eips: tuple[Eip, ...] = ()
+    refused: Mapping[str, str] = {}
 
     def eip(self, ip: str) -> Eip | None:
         """Return the observed public address with this IP, if there is one."""

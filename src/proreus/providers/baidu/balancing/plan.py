@@ -50,7 +50,7 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
         tuple(_surplus(desired, balancer)),
         (
             *_listeners(desired, balancer),
-            *_members(desired, balancer),
+            *_members(desired, balancer, observed.refused),
             *(bought or _address(desired, balancer, observed, wanted)),
         ),
     ):
@@ -167,16 +167,22 @@ def _differs(desired: Listener, found: Listener) -> bool:
     return any(found.settings.get(key) != value for key, value in desired.settings.items())
 
 
-def _members(desired: Desired, balancer: Balancer) -> Iterator[Step]:
-    """Add back ends, then remove others; the other way round where there is no room."""
-    candidates = desired.candidates | (desired.uncertain & balancer.members)
+def _members(desired: Desired, balancer: Balancer, refused: Collection[str]) -> Iterator[Step]:
+    """Add back ends, then remove others; the other way round where there is no room.
+
+    The cloud refuses all for one of another VPC: those of which nobody tells the VPC come last, and
+    each alone.
+    """
+    candidates = desired.candidates - set(refused) | (desired.uncertain & balancer.members)
     wanted = chosen(candidates, balancer.members, desired.most, desired.ref.uid)
     new, old = wanted - balancer.members, balancer.members - wanted
     has_room = len(wanted | balancer.members) <= desired.most
     if old and not (new and has_room):
         yield steps.remove_members(balancer, old)
     if new and not (old and not has_room):
-        yield steps.add_members(balancer, new)
+        sure = new - desired.bare
+        for ids in (sure,) if sure else ({one} for one in sorted(new)):
+            yield steps.add_members(balancer, ids)
 
 
 def _wanted(desired: Desired, observed: Observed) -> str:

@@ -1,8 +1,11 @@
 """Take the steps of a plan: each is one call, or waiting until the cloud is ready for one."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from http import HTTPStatus
 from typing import Final
+
+from msgspec.structs import replace
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.lookups import Recent
@@ -56,9 +59,15 @@ class Work:
             raise Working(f"the {lacking} is not listed yet")
 
     async def take(
-        self, uid: str, observed: Observed, step: Step
+        self, uid: str, observed: Observed, step: Step, *, bare: Collection[str] = ()
     ) -> Callable[[Observed], Observed]:
         """Take a step; return a function from the state observed before it to the state after it.
+
+        Args:
+            uid: The UID of the Service.
+            observed: The state observed before the step.
+            step: The step.
+            bare: The machines that the cloud may refuse as back ends, each by itself.
 
         Raises:
             Working: The step's effect takes a while, or the cloud is busy with another change.
@@ -71,7 +80,16 @@ class Work:
         async with self._turns.setdefault(uid, asyncio.Lock()):
             if call.operation == "unbindEip":
                 await self._check_holder(call.ids[0], observed)
-            await self.send(uid, call)
+            try:
+                await self.send(uid, call)
+            except Refused as error:
+                added = _added(call)
+                if not added or not added.issubset(bare) or not _is_final(error):
+                    raise
+                text = f"it cannot be a back end: {error}"
+                return lambda now: replace(
+                    now, refused={**now.refused, **dict.fromkeys(added, text)}
+                )
         if OPERATIONS[call.operation].settles:
             raise Working(f"the cloud works on {call.operation}")
         return step.after
@@ -121,6 +139,18 @@ class Work:
         self._made.pop(uid, None)
         self._turns.pop(uid, None)
         self.waits.done(uid)
+
+
+def _added(call: Call) -> set[str]:
+    """Return the machines that a call adds as back ends."""
+    if call.operation != "addBackendServers" or call.body is None:
+        return set()
+    return {str(one["instanceId"]) for one in call.body["backendServerList"]}
+
+
+def _is_final(error: Refused) -> bool:
+    """Tell whether the cloud will say the same once more."""
+    return error.status < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _named(call: Call, value: object) -> str:
