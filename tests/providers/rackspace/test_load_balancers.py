@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from proreus.cloudprovider import Done, Ensured, Pending
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.desired import LABEL_SERVICE_NAME
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, Throttled, Unauthenticated
 from proreus.cloudprovider.identity import ClusterIdentity
@@ -747,3 +748,17 @@ async def test_no_node_keeps_services_from_their_hosts_by_the_address_that_it_cl
         answer = await site.made(site.desired(HTTP, claimed=["127.0.0.1"]))
         assert list(answer.rejected) == ["node-1"]
         assert site.shown()[TCP80]["nodes"] == ["10.180.0.3:30080"]
+
+
+async def test_an_address_that_another_node_claims_in_another_form_is_one_host(
+    emulator: Emulator,
+) -> None:
+    """Rackspace refuses all nodes of a load balancer for one that is there twice."""
+    async with lb_site(emulator) as site:
+        plain = site.desired(HTTP, ip_families=("IPv6",))
+        (theirs,) = plain.hosts[1].addresses["IPv6"]
+        same = plain_address(theirs)
+        for claimed in (same.upper(), same):
+            assert claimed != theirs
+            await site.made(site.desired(HTTP, ip_families=("IPv6",), claimed=[claimed]))
+            assert site.shown()[TCP80]["nodes"] == [f"{same}:30080"]

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import Frontend, Host, LoadBalancer
 from proreus.cloudprovider.names import digest_of
@@ -66,7 +67,7 @@ def chosen(lb: LoadBalancer, most: int) -> Chosen:
         elif not addresses:
             rejected[host.node] = f"it has no {family} address"
         else:
-            found[host.node] = addresses[0]
+            found[host.node] = plain_address(addresses[0])
     order = sorted(found, key=lambda node: digest_of((lb.ref.uid, "\0", node)))
     rejected |= dict.fromkeys(order[most:], f"{most} nodes are as many as a load balancer takes")
     return Chosen(tuple(sorted(found[node] for node in order[:most])), rejected)
