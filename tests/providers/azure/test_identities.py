@@ -218,16 +218,24 @@ async def test_a_node_that_names_another_one_s_machine_keeps_nothing_from_it(
 
 
 @pytest.mark.parametrize("by_address", [False, True])
-@pytest.mark.parametrize("subscription", ["5ab5c4c1-0000-4000-8000-000000000000", SUBSCRIPTION])
+@pytest.mark.parametrize(
+    ("subscription", "group"),
+    [
+        ("5ab5c4c1-0000-4000-8000-000000000000", "none"),
+        (SUBSCRIPTION, "none"),
+        ("no-uuid", "none"),
+        (SUBSCRIPTION, "no*ne"),
+    ],
+)
 @pytest.mark.parametrize(
     "kind", ["virtualMachines/x", "virtualMachineScaleSets/x/virtualMachines/0"]
 )
 async def test_no_node_keeps_services_from_their_hosts_by_the_group_that_it_names(
-    azure: Emulator, subscription: str, kind: str, *, by_address: bool
+    azure: Emulator, subscription: str, group: str, kind: str, *, by_address: bool
 ) -> None:
-    group = f"azure:///subscriptions/{subscription}/resourceGroups/none"
+    place = f"azure:///subscriptions/{subscription}/resourceGroups/{group}"
     liar = naming(machines(azure, 3).pop(), "")
-    spec = NodeSpec(provider_id=f"{group}/providers/Microsoft.Compute/{kind}")
+    spec = NodeSpec(provider_id=f"{place}/providers/Microsoft.Compute/{kind}")
     liar = msgspec.structs.replace(liar, spec=spec)
     nodes = [*machines(azure), liar]
     of = {

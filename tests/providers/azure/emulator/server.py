@@ -27,6 +27,8 @@ LONG = {"loadBalancers", "publicIPAddresses", "networkSecurityGroups", "routeTab
 LONGEST_WORK = 1.0
 """Seconds after which an operation that nobody asks about has ended."""
 _VERSION = re.compile(r"20\d\d-\d\d-\d\d(-preview)?")
+_GROUP = re.compile(r"[\w().-]+")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Fault:
@@ -53,9 +55,15 @@ class Place:
         head, sign, tail = path.strip("/").partition("/providers/")
         parts = head.split("/")
         low = [one.lower() for one in parts]
+        if low[0] == "subscriptions" and not _UUID.fullmatch(low[1]):
+            text = f"The provided subscription identifier '{parts[1]}' is malformed or invalid."
+            raise ArmError(400, "InvalidSubscriptionId", text)
         if not sign or low[0] != "subscriptions" or parts[1].lower() != SUBSCRIPTION:
             raise ArmError(404, "SubscriptionNotFound", f"Subscription {parts[1:2]} not found.")
         self.group = parts[3] if len(parts) > 3 and low[2] == "resourcegroups" else ""
+        if self.group and not _GROUP.fullmatch(self.group):
+            text = f"The provided resource group name '{self.group}' has these invalid characters"
+            raise ArmError(400, "InvalidResourceGroup", text)
         self.namespace, *rest = tail.split("/")
         self.kinds, self.names = rest[::2], rest[1::2]
         self.is_list = len(rest) % 2 == 1

@@ -27,6 +27,8 @@ IN_SET: Final = "/virtualmachinescalesets/"
 
 MOST_ALONE: Final = 20
 """Machines, or addresses, that are asked for by themselves because a list lacks them."""
+_MALFORMED: Final = frozenset({"InvalidResourceGroup", "InvalidSubscriptionId"})
+"""Codes of what a place cannot be called."""
 
 
 class Observer:
@@ -250,9 +252,13 @@ def _group(machine: str) -> str:
 
 
 def is_hidden(error: CloudError) -> bool:
-    """Tell whether Azure says that there is no such place, or that nothing of it may be seen."""
-    is_absent = isinstance(error, Refused) and error.status == HTTPStatus.NOT_FOUND
-    return is_absent or isinstance(error, Unauthenticated)
+    """Tell whether Azure says that there can be no such place, or that nothing of it may be seen.
+
+    A subscription that is no UUID is no absence to Azure, but a bad request.
+    """
+    if isinstance(error, Refused):
+        return error.status == HTTPStatus.NOT_FOUND or error.code in _MALFORMED
+    return isinstance(error, Unauthenticated)
 
 
 async def _nothing() -> None:
