@@ -111,6 +111,18 @@ async def test_an_instance_that_a_node_names_falsely_keeps_no_other_out_of_its_g
     assert sorted(one.rpartition("/")[2] for one in names) == ["node-1", "node-2"]
 
 
+@pytest.mark.parametrize("tags", ["", "node-tags = node\n"])
+@pytest.mark.parametrize("annotations", [{}, INTERNAL], ids=["external", "internal"])
+async def test_a_node_of_a_name_that_no_instance_can_have_keeps_no_service_from_the_others(
+    gce: Gce, annotations: dict[str, str], tags: str
+) -> None:
+    liar = objects.node("node-3", f"gce://{PROJECT}/{ZONES[0]}/{'x' * 64}")
+    async with balancing(gce, tags, PATIENT) as lbs:
+        lb = lbs.desired(lbs.service(annotations=annotations), [*lbs.nodes, liar])
+        answer = await lbs.ensured(lb)
+        assert list(answer.rejected) == ["node-3"]
+
+
 async def test_a_node_that_another_one_names_falsely_comes_into_its_group(gce: Gce) -> None:
     liar = objects.node("node-3", f"gce://{PROJECT}/{ZONES[0]}/node-1")
     known = Objects()

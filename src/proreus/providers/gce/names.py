@@ -14,7 +14,7 @@ PUBLIC_ENDPOINT: Final = "https://www.googleapis.com/compute/v1/"
 
 _PROVIDER_ID = re.compile(r"gce://(?P<project>[^/]+)/(?P<zone>[^/]+)/(?P<name>[^/]+)")
 _IN_URL = re.compile(r"(?:^|/)(projects/[^/]+/.+)$")
-_PART = r"[a-z](?:[-a-z0-9]*[a-z0-9])?"
+_PART = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _ZONE = re.compile(_PART)
 _INSTANCE = re.compile(_PART)
 
