@@ -153,6 +153,24 @@ async def test_a_volume_that_is_another_clusters_by_now_loses_no_tags(aws: Stric
         assert of_volume().items() >= WANTED.items()
 
 
+async def test_an_attached_volume_of_another_cluster_keeps_its_own_tags(aws: StrictAWS) -> None:
+    """Such as one that was moved here by hand, or that instances of both clusters have."""
+    network = Network(aws)
+    mine, first = network.run(2)
+    theirs = {"kubernetes.io/cluster/other": "owned", "team": "theirs"}
+    volume = network.ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
+    pairs = [{"Key": key, "Value": value} for key, value in theirs.items()]
+    network.ec2.create_tags(Resources=[volume], Tags=pairs)
+    network.ec2.attach_volume(InstanceId=mine, VolumeId=volume, Device="/dev/sdf")
+    nodes = Objects(map(node_of, (mine, first)))
+    text = config_text(aws, network.vpc, sections=TAGGING)
+    async with started(text, context(nodes=nodes)) as provider:
+        await describe(provider, mine)
+        await until("its own volume is tagged", lambda: volume_tags(network, mine) == WANTED)
+        await pass_for(provider, network, first)  # by its end the one before has ended
+    assert tags(network.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]) == theirs
+
+
 async def test_a_machine_keeps_its_tags_when_another_node_that_named_it_goes(
     aws: StrictAWS,
 ) -> None:

@@ -114,14 +114,20 @@ class Tagging:
                 await asyncio.sleep(_RETRY_DELAY)
 
     async def _read_volumes(self) -> None:
-        """Read which volumes lack tags: descriptions of instances do not show it."""
+        """Read which volumes lack tags: descriptions of instances do not show it.
+
+        One that is another cluster's by its tag is left alone, although it is attached here.
+        """
         while self._unread:
             part = sorted(self._unread)[:MOST_RESOURCES]
             filters = [{"Name": "volume-id", "Values": part}]
             found = await self._api.pages("ec2", "DescribeVolumes", "Volumes", Filters=filters)
             self._unread.difference_update(part)
             self._due.update(
-                str(volume["VolumeId"]) for volume in found if lacks(tags_of(volume), self._desired)
+                str(volume["VolumeId"])
+                for volume in found
+                if lacks(known := tags_of(volume), self._desired)
+                and not self._cluster.is_anothers(known)
             )
 
     async def _tag(self) -> None:
