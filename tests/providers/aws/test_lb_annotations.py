@@ -138,6 +138,12 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "tag by which Karpenter knows groups": (
         {"additional-resource-tags": "karpenter.sh/discovery=x"}, "are reserved",
     ),
+    "tag by which EKS Auto Mode knows its own": (
+        {"additional-resource-tags": "service.eks.amazonaws.com/stack=bank/web"}, "are reserved",
+    ),
+    "tag by which EKS knows clusters": (
+        {"additional-resource-tags": "eks:eks-cluster-name=prod"}, "are reserved",
+    ),
     "tag with a line": ({"additional-resource-tags": "a=b\nc"}, "a key has at most 128"),
     "many tags": ({"additional-resource-tags": ",".join(f"k{n}" for n in range(46))}, "at most 45"),
     "subnet": ({"subnets": "a\tb"}, "subnets: give ids or names"),

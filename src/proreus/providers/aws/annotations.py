@@ -234,8 +234,8 @@ def _tags(reader: AnnotationReader) -> dict[str, str]:
         if _is_reserved(key):
             reader.wrong(
                 name,
-                f"keys that begin with aws:, kubernetes.io/ or proreus/, {TAG_LEGACY} and those of"
-                " k8s.aws and karpenter.sh are reserved",
+                f"keys that begin with aws:, eks:, kubernetes.io/ or proreus/, {TAG_LEGACY} and"
+                " those of k8s.aws, eks.amazonaws.com and karpenter.sh are reserved",
             )
         elif len(key) > 128 or len(value) > 256 or not _TAG.fullmatch(key + value):  # noqa: PLR2004 - AWS' limits
             reader.wrong(name, "a key has at most 128 characters, a value 256, of A-Z 0-9 _.:/=+@-")
@@ -248,12 +248,14 @@ def _is_reserved(key: str) -> bool:
     """Tell whether a tag says whose a load balancer or its security group is.
 
     By those of `elbv2.k8s.aws`, `service.k8s.aws` and others of that domain the AWS Load Balancer
-    Controller takes it for another Service's or Ingress', and shows it there. To all security
-    groups with `karpenter.sh/discovery` Karpenter adds its new machines.
+    Controller takes it for another Service's or Ingress', and shows it there; so does EKS Auto Mode
+    by `eks:eks-cluster-name` and those of `service.eks.amazonaws.com`, also in another cluster. To
+    all security groups with `karpenter.sh/discovery` Karpenter adds its new machines.
     """
     domain = f".{key.partition('/')[0]}"
-    is_of_controller = domain.endswith((".k8s.aws", ".karpenter.sh"))
-    starts = key.lower().startswith("aws:") or key.startswith(("kubernetes.io/", "proreus/"))
+    is_of_controller = domain.endswith((".k8s.aws", ".eks.amazonaws.com", ".karpenter.sh"))
+    starts = key.startswith(("eks:", "kubernetes.io/", "proreus/"))
+    starts = starts or key.lower().startswith("aws:")
     return starts or is_of_controller or key == TAG_LEGACY
 
 
