@@ -1,7 +1,7 @@
 """Which agent of Mesos a Node is, and what proves that it is gone: tables."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from msgspec import structs
@@ -20,7 +20,6 @@ from proreus.providers.mesos.agents import (
     NoSuchHost,
     Registry,
     RegistryMaster,
-    TimeInfo,
 )
 from proreus.providers.mesos.masters import MasterInfo
 from proreus.providers.mesos.names import Target
@@ -39,8 +38,9 @@ from proreus.testing import objects
 
 MASTER = RegistryMaster(MasterInfo("m-1"))
 OTHER = RegistryMaster(MasterInfo("m-2"))
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-LATER = NOW + timedelta(seconds=1)
+NOW = 1000.0
+LATER = NOW + 1
+DAY = 24 * 3600.0
 WEEK = timedelta(weeks=1)
 
 
@@ -66,7 +66,7 @@ def marked(*ids: str) -> MarkedList:
     return MarkedList(tuple(Marked(Id(one)) for one in ids))
 
 
-def seen_until(time: datetime | None) -> Sightings:
+def seen_until(time: float | None) -> Sightings:
     """Sightings of the agent a-S0, which Mesos cannot have forgotten until this time."""
     sightings = Sightings(timedelta())
     if time is not None:
@@ -164,7 +164,7 @@ def test_an_unreachable_agent_may_be_on_the_host(
     seen = Sightings(WEEK)
     seen.listed([agent("a-S0"), *listed], NOW)
     proof = Proof("m-1", (), structs.replace(registry, master=MASTER, unreachable=marked("b-S0")))
-    seen.unreachable([Marked(Id("b-S0"), TimeInfo(int(NOW.timestamp()) * 10**9))])
+    seen.unreachable([Marked(Id("b-S0"))])
     if named is not None:
         seen.named("b-S0", named)
     node = objects.node("n1", "mesos://a-S0", addresses=["10.0.0.1"])
@@ -222,7 +222,7 @@ def test_an_unreachable_agent_does_not_initialise_a_node(unreachable: Proof) -> 
     ("remembered", "expected"), [(LATER, NotFound), (NOW, CloudError), (None, CloudError)]
 )
 def test_what_mesos_may_have_forgotten_is_not_gone(
-    remembered: datetime | None, expected: type[object]
+    remembered: float | None, expected: type[object]
 ) -> None:
     node = objects.node("n1", "mesos://a-S0")
     found = answer(node, Proof("m-1", (), Registry(MASTER)), seen_until(remembered))
@@ -235,14 +235,15 @@ def test_how_long_mesos_remembers() -> None:
     sightings.listed([agent("a-S0"), agent("a-S1", "N2")], NOW)
     places = [sightings.place(id_) for id_ in ("a-S0", "a-S1", "a-S2")]
     assert places == [Place("n1"), Place("n2"), None]
-    assert sightings.until("a-S0") == NOW + WEEK
-    # It is remembered from when it was marked as unreachable, however late we hear of that.
-    day = NOW + timedelta(days=1)
-    sightings.unreachable([Marked(Id("a-S0"), TimeInfo(int(day.timestamp()) * 10**9))])
-    assert sightings.until("a-S0") == day + WEEK
-    sightings.listed([agent("a-S1")], NOW + timedelta(days=8))
+    assert sightings.until("a-S0") == NOW + 7 * DAY
+    # How long it is still remembered then another clock would tell; where it was is known.
+    sightings.unreachable([Marked(Id("a-S0"))])
+    sightings.listed([agent("a-S1")], NOW + 8 * DAY)
+    assert (sightings.until("a-S0"), sightings.place("a-S0")) == (None, Place("n1"))
+    sightings.unreachable([])
+    sightings.listed([agent("a-S1")], NOW + 8 * DAY)
     assert (sightings.until("a-S0"), sightings.place("a-S0")) == (None, None)
-    assert sightings.until("a-S1") == NOW + timedelta(days=8) + WEEK
+    assert sightings.until("a-S1") == NOW + 15 * DAY
 
 
 def test_the_places_of_agents_have_the_addresses_that_their_nodes_get() -> None:

@@ -5,6 +5,8 @@ Instances with zones and regions, and clusters. Every call goes through `api.Api
 `plan`). Load balancers are another provider's, such as `local`.
 """
 
+import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -60,7 +62,8 @@ class MesosCloud(CloudProvider):
             oracle = _zookeeper(place, context, timeout)
         api = self.closing(Api(config, place, oracle, context))
         addresses = Addresses(config.nodes.addresses, context, timeout=timeout)
-        self.instances = MesosInstances(api, config, addresses, clock=context.now)
+        clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+        self.instances = MesosInstances(api, config, addresses, clock=clock)
         self.clusters = MesosClusters(api)
         await self.instances.describe(())
 

@@ -1,7 +1,6 @@
 """Read masters' descriptions of agents, and convert them to Kubernetes' terms. Pure."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -166,22 +165,10 @@ class AdmittedList(msgspec.Struct, frozen=True):
     slaves: tuple[Admitted, ...] = ()
 
 
-class TimeInfo(msgspec.Struct, frozen=True):
-    """A time of Mesos."""
-
-    nanoseconds: int = 0
-
-
 class Marked(msgspec.Struct, frozen=True):
-    """An agent of the registry that is marked unreachable or gone: its id, and since when."""
+    """An agent of the registry that is marked unreachable or gone."""
 
     id: Id
-    timestamp: TimeInfo = TimeInfo()
-
-    @property
-    def since(self) -> datetime:
-        """The time at which the agent was marked."""
-        return datetime.fromtimestamp(self.timestamp.nanoseconds / 1e9, UTC)
 
 
 class MarkedList(msgspec.Struct, frozen=True):

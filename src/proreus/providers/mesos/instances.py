@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Final
 
 from msgspec import structs
@@ -41,7 +40,7 @@ class MesosInstances:
         config: MesosConfig,
         addresses: Addresses,
         *,
-        clock: Callable[[], datetime],
+        clock: Callable[[], float],
     ) -> None:
         """Keep the client of the masters and what the cloud-config says of nodes.
 
@@ -49,7 +48,7 @@ class MesosInstances:
             api: The client of the masters.
             config: The cloud-config.
             addresses: The source of agents' addresses.
-            clock: The wall clock.
+            clock: The seconds of a clock that does not jump, and goes on while the machine sleeps.
         """
         self._clock = clock
         self._sightings = Sightings(config.nodes.registry_max_agent_age)

@@ -1,7 +1,7 @@
 """Decide which agent a Node is, and what proves that its agent is gone. Pure."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import msgspec
 
@@ -105,40 +105,52 @@ class Sightings:
     """The times until which Mesos cannot have forgotten agents, and the places where they were.
 
     An unreachable agent is forgotten when it was marked so for long (`--registry_max_agent_age`),
-    and looks then like one that was shut down orderly.
+    and looks then like one that was shut down orderly. When it was marked, masters say by their own
+    clocks, and these, or ours, may be wrong. So it is remembered for so long since it was listed
+    here, by a clock that does not jump; and one that was seen to be unreachable not at all, until
+    it is listed again.
     """
 
     def __init__(self, max_age: timedelta) -> None:
         """Begin without any; `max_age` is how long Mesos remembers an unreachable agent."""
-        self._max_age = max_age
-        self._until: dict[str, datetime] = {}
+        self._max_age = max_age.total_seconds()
+        self._until: dict[str, float] = {}
+        self._unreachable: frozenset[str] = frozenset()
         self._places: dict[str, Place] = {}
 
     def place(self, id_: str) -> Place | None:
         """Return where this agent was seen last; None if that is not known."""
         return self._places.get(id_)
 
-    def until(self, id_: str) -> datetime | None:
+    def until(self, id_: str) -> float | None:
         """Return the time until which this agent cannot be forgotten; None if it is not known."""
         return self._until.get(id_)
 
-    def listed(self, agents: Iterable[Agent], now: datetime) -> None:
-        """Note agents that are in the cluster now, and drop what is of no use any more."""
+    def listed(self, agents: Iterable[Agent], now: float) -> None:
+        """Note agents that are in the cluster now, and drop what is of no use any more.
+
+        Args:
+            agents: The agents.
+            now: The seconds of a clock that does not jump.
+        """
         places = {agent.id: place_of(agent) for agent in agents}
         kept = {id_: until for id_, until in self._until.items() if until > now}
         self._until = kept | dict.fromkeys(places, now + self._max_age)
-        known = {id_: place for id_, place in self._places.items() if id_ in kept}
+        of_use = kept.keys() | self._unreachable
+        known = {id_: place for id_, place in self._places.items() if id_ in of_use}
         # An agent that has not come back since a failover is where it was.
         new = {id_: one for id_, one in places.items() if one.addresses or id_ not in known}
         self._places = known | new
 
     def unreachable(self, marked: Iterable[Marked]) -> None:
-        """Note agents that are unreachable, since when they are."""
-        self._until |= {one.id.value: one.since + self._max_age for one in marked}
+        """Note which agents are unreachable: each comes back, or is forgotten some day."""
+        self._unreachable = frozenset(one.id.value for one in marked)
+        rest = self._until.keys() - self._unreachable
+        self._until = {id_: self._until[id_] for id_ in rest}
 
     def named(self, id_: str, node: Node) -> None:
         """Note the Node of an agent that is not listed: of one never seen it says where it is."""
-        if id_ in self._until:
+        if id_ in self._until or id_ in self._unreachable:
             self._places.setdefault(id_, place_of_node(node))
 
 
@@ -179,7 +191,7 @@ def resolved(
 
 
 def absence(
-    node: Node, id_: str, proof: Proof, seen: Sightings, now: datetime
+    node: Node, id_: str, proof: Proof, seen: Sightings, now: float
 ) -> Instance | NotFound | CloudError:
     """Return the answer about an agent that is not listed.
 
@@ -195,7 +207,7 @@ def absence(
         id_: The agent's id.
         proof: The leading master's answers, read after the agent was missed.
         seen: The sighting of the agent before.
-        now: The time.
+        now: The seconds of the clock of `seen`.
     """
     registry = proof.registry
     if registry.master is None or registry.master.info.id != proof.master:
@@ -245,7 +257,7 @@ def _conflict(
     )
 
 
-def _unknown(id_: str, seen: Sightings, now: datetime) -> NotFound | CloudError:
+def _unknown(id_: str, seen: Sightings, now: float) -> NotFound | CloudError:
     """Return the answer about an agent that is neither listed nor marked in the registry."""
     until = seen.until(id_)
     if until is None or until <= now:
