@@ -100,6 +100,11 @@ class Life:
         await self.stage.site.silence(*gone)
         await self.asked_more("registry")
         assert await self.stage.initialised([*gone, *rest])
+        if status is Status.REMOVED:
+            # Who is not back before may be forgotten only.
+            for name in gone:
+                self.mesos.world.on(name).status = Status.CONNECTED
+            await self.asked_more("GET_AGENTS")
         for operation in ("registry", "GET_MASTER", "GET_AGENTS"):
             self.mesos.fail(operation, LOST, times=2)
         for name in gone:
