@@ -20,6 +20,7 @@ from proreus.kube.objects import (
     ServicePort,
     ServiceStatus,
 )
+from proreus.providers.azure.balancing import identities, neighbours
 
 from ..surroundings import Clock  # noqa: TID252 - pytest imports tests by path
 from .balancing import (
@@ -219,9 +220,12 @@ async def test_an_address_that_is_another_cluster_s_by_now_keeps_its_ports(
 
 
 async def test_a_node_whose_machine_is_gone_closes_nothing_at_its_former_address(
-    azure: Emulator,
+    azure: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Azure gives the address of a deleted machine to the next one in the subnet."""
+    """Azure gives the address of a deleted machine to the next one in the subnet.
+
+    The clock may be set back meanwhile.
+    """
     nodes = machines(azure, 2)
     at_nodes = {"azure-disable-load-balancer-floating-ip": "true"}
     address, begun, clock = nodes[1].status.addresses[0].address, known(nodes, []), Clock()
@@ -235,7 +239,9 @@ async def test_a_node_whose_machine_is_gone_closes_nothing_at_its_former_address
         id_ = seed.machine(azure.store, "next").replace("Cluster", "cluster")
         theirs = node("next", f"azure://{id_}", address)
         await other_service(azure, [theirs], service(7, at_nodes))
-        clock.ahead += timedelta(minutes=1)
+        clock.ahead -= timedelta(hours=1)
+        for module in (identities, neighbours):
+            monkeypatch.setattr(module, "KEPT", 0.0)  # as if so long had passed
         for hosts in (nodes, nodes[:1]):
             assert open_ports(azure, address) == {"30080"}
             await answers(provider, hosts, service(2, at_nodes, HTTPS))

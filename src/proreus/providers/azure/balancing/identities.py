@@ -7,7 +7,6 @@ network interface, or the model of its whole scale set, would be changed.
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Final
 
 from proreus.cloudprovider.errors import (
@@ -31,11 +30,12 @@ from proreus.providers.azure.instances import BATCH, AzureInstances
 from proreus.providers.azure.machines import node_name, part, properties
 from proreus.providers.azure.reading import Questions
 
-KEPT: Final = timedelta(seconds=30)
-"""The time for which an address is a machine's that Azure has shown there.
+KEPT: Final = 30.0
+"""Seconds for which an address is a machine's that Azure has shown there, by the event loop's clock.
 
 Azure gives that of a deleted machine to the next one, maybe another cluster's, which needs longer
-than this until it is a node to which anybody lets clients in.
+than this until it is a node to which anybody lets clients in. A clock that is set back would make
+hours of them.
 """
 _REMEDY: Final = "start the kubelet with the --provider-id of its own machine, or none"
 
@@ -48,7 +48,7 @@ class Identities:
         self._arm = arm
         self._instances = AzureInstances(arm)
         self._proven: set[tuple[str, MachineId]] = set()
-        self._addresses: dict[tuple[str, str, str], datetime] = {}
+        self._addresses: dict[tuple[str, str, str], float] = {}
 
     async def checked(self, jobs: Sequence[Job], state: State, scene: Scene) -> State:
         """Return the state with the Nodes whose machines are not theirs, or may not be.
@@ -82,7 +82,7 @@ class Identities:
 
     async def _addressed(self, jobs: Sequence[Job], state: State, scene: Scene) -> dict[str, str]:
         """Return why addresses are not those of Nodes' machines, by the Nodes' names."""
-        now = self._arm.context.now()
+        now = asyncio.get_running_loop().time()
         self._addresses = {one: at for one, at in self._addresses.items() if now - at < KEPT}
         wanted: dict[str, set[str]] = {}
         named: dict[str, Node] = {}

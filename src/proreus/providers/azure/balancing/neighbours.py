@@ -4,8 +4,8 @@ Rules have no marks: one stands for all Services of all clusters with the same p
 ports. So whose an address in them is must be known before it is closed, or taken from the others.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -39,7 +39,7 @@ class Neighbours:
         """Keep the client of Azure."""
         self._arm = arm
         self._instances = AzureInstances(arm)
-        self._confirmed: dict[_Pair, datetime] = {}
+        self._confirmed: dict[_Pair, float] = {}
         self._opened: dict[str, Opening] = {}
 
     async def confirmed(self, state: State, scene: Scene) -> Scene:
@@ -49,7 +49,7 @@ class Neighbours:
         address at the machine, and the machine must have the Node's name. Azure is only asked about
         addresses in rules, and about each again once the answer is older than `KEPT`.
         """
-        now = self._arm.context.now()
+        now = asyncio.get_running_loop().time()
         known = {one: at for one, at in self._confirmed.items() if now - at < KEPT}
         named = destinations(state.group)
         pairs: dict[_Pair, str] = {}
