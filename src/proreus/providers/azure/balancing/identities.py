@@ -31,7 +31,7 @@ from proreus.providers.azure.machines import node_name, part, properties
 from proreus.providers.azure.reading import Questions
 
 KEPT: Final = 30.0
-"""Seconds for which an address is a machine's that Azure has shown there, by the event loop's clock.
+"""Seconds for which an address is a machine's that Azure has shown there, by the loop's clock.
 
 Azure gives that of a deleted machine to the next one, maybe another cluster's, which needs longer
 than this until it is a node to which anybody lets clients in. A clock that is set back would make
