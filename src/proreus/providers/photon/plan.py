@@ -78,15 +78,20 @@ def due(
         if vm.state != STARTED:
             continue
         before = known.get(vm.id)
-        is_too_old = before is not None and age is not None and now - before.at >= age
+        is_too_old = before is not None and age is not None and _is_over(before.at, now, age)
         if before is None or before.vm.shape != vm.shape or is_too_old:
             needed.append(vm)
         elif not before.addresses:
-            if now - before.at >= EMPTY_AGE:
+            if _is_over(before.at, now, EMPTY_AGE):
                 needed.append(vm)
-        elif now - before.at >= AGE:
+        elif _is_over(before.at, now, AGE):
             old.append((before.at, vm.id, vm))
     return Due(tuple(needed), tuple(vm for _, _, vm in sorted(old)[:REFRESHES]))
+
+
+def _is_over(at: datetime, now: datetime, age: timedelta) -> bool:
+    """Tell whether an age is over; what seems to come was read before the clock was set back."""
+    return not timedelta() <= now - at < age
 
 
 def match(
