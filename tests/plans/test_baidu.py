@@ -199,6 +199,10 @@ def test_a_mark_is_written_and_read() -> None:
         Mark("by hand (maybe)"),
         Mark("中文 eip=1.1.1.1"),
         replace(MARK, text="", service=""),
+        # What others wrote ends as notes do.
+        replace(MARK, text="edge eip=1.1.1.1", service=""),
+        replace(MARK, text="edge service=a/b eip=1.1.1.1 made=c", service="", made="ab.cd"),
+        replace(MARK, text="edge eip=1.1.1.1", eip="2.2.2.2"),
     ):
         assert read_mark(write_mark(mark)) == mark
 

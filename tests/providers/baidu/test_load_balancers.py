@@ -400,6 +400,21 @@ async def test_a_given_load_balancer_is_used_emptied_and_left() -> None:
 
 
 @virtual_time
+async def test_a_given_load_balancer_keeps_the_address_that_its_long_description_names() -> None:
+    """What its owner has written may look like our notes."""
+    async with served() as emulator, lb_site(emulator) as site:
+        given = emulator.world.add_balancer(site.subnet, "mine")
+        ip = emulator.world.add_eip("mine", given)
+        words = f"{'front ends of all shops; ' * 10}eip={ip}"
+        emulator.world.balancers[given]["desc"] = words
+        desired = site.desired(asked={"load-balancer-id": given}, name="w" * 63, namespace="s" * 63)
+        await site.made(desired)
+        await site.deleted(desired)
+        assert emulator.world.eips[ip]["instanceId"] == given
+        assert site.balancer()["desc"] == words
+
+
+@virtual_time
 async def test_an_address_that_is_left_is_shown_no_more_while_the_next_one_is_not_there() -> None:
     """Its owner binds it to something else, and nodes would lead the clients of that here."""
     async with served() as emulator, lb_site(emulator) as site:

@@ -31,6 +31,8 @@ _NOTES: Final = re.compile(
     r"(?P<text>.*?)(?: service=(?P<service>\S+))?(?: eip=(?P<eip>\S+))?(?: made=(?P<made>\S+))?",
     re.DOTALL,
 )
+_NOBODY: Final = "-"
+"""The Service in a note that only says where the text ends."""
 _OFFICIAL: Final = re.compile(r"CCE/SVC/(?P<cluster>[^/]+)/(?P<namespace>[^/]+)/(?P<service>[^/]+)")
 _BOUGHT: Final = "cce_auto_create_eip"
 """What the official manager writes before the description when it buys an address."""
@@ -56,11 +58,12 @@ def read_mark(description: str) -> Mark:
         return Mark(description)
     found = _NOTES.fullmatch(text)
     notes: Mapping[str, str | None] = found.groupdict() if found is not None else {"text": text}
+    service = notes.get("service") or ""
     return Mark(
         text=notes["text"] or "",
         cluster_uid=owner.cluster_uid,
         service_uid=owner.service_uid,
-        service=notes.get("service") or "",
+        service="" if service == _NOBODY else service,
         is_given=_GIVEN in words,
         is_kept=_KEPT in words,
         eip=notes.get("eip") or "",
@@ -69,10 +72,16 @@ def read_mark(description: str) -> Mark:
 
 
 def write_mark(mark: Mark) -> str:
-    """Write a mark as description; one without an owner is its text alone, as others wrote it."""
+    """Write a mark as description; one without an owner is its text alone, as others wrote it.
+
+    What others wrote may end as our notes do: then the first note shows where ours begin.
+    """
     if not mark.cluster_uid:
         return mark.text
-    notes = (("service", mark.service), ("eip", mark.eip), ("made", mark.made))
+    found = _NOTES.fullmatch(mark.text)
+    is_alike = found is not None and found["text"] != mark.text
+    service = mark.service or (_NOBODY if is_alike else "")
+    notes = (("service", service), ("eip", mark.eip), ("made", mark.made))
     shown = "".join(f" {key}={value}" for key, value in notes if value)
     words = [word for word, is_on in ((_GIVEN, mark.is_given), (_KEPT, mark.is_kept)) if is_on]
     proof = " ".join((mark.service_uid, mark.cluster_uid, *words))
