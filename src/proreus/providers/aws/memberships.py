@@ -39,7 +39,9 @@ class Memberships:
         async with self._turn:  # who comes meanwhile finds them
             now = self._api.context.now()
             self._known = {
-                id_: (seen, one) for id_, (seen, one) in self._known.items() if now - seen < KEPT
+                id_: (seen, one)
+                for id_, (seen, one) in self._known.items()
+                if timedelta() <= now - seen < KEPT  # what seems to come: the clock was set back
             }
             await self._ask([id_ for id_ in sorted_ids if id_ not in self._known])
             return [self._known[id_][1] for id_ in sorted_ids if id_ in self._known]
