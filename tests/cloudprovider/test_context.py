@@ -11,14 +11,8 @@ from typing import Any
 
 import pytest
 
-from proreus.cloudprovider.context import (
-    CALL_VERBOSITY,
-    CallHooks,
-    CallRecord,
-    Context,
-    Outcome,
-    scope,
-)
+from proreus.cloudprovider.calls import CallHooks, CallRecord, Outcome
+from proreus.cloudprovider.context import CALL_VERBOSITY, Context, scope
 from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled, Unauthenticated
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.threads import Threads

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from proreus.cloudprovider.context import CallHooks, CallRecord, Context
+from proreus.cloudprovider.calls import CallHooks, CallRecord
+from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from proreus.kube.objects import KubeObject
 from proreus.kube.objects import key as key_of
+from proreus.runtime.uptime import uptime
 
 
 class Events:
@@ -34,10 +35,14 @@ class Objects:
 
 
 class Clock:
-    """The time, and what a test adds to it."""
+    """The time, what a test adds to it, and by how much the wall clock is wrong."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
+        self.wrong = timedelta()
 
     def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
+        return datetime.now(UTC) + self.ahead + self.wrong
+
+    def uptime(self) -> float:
+        return uptime() + self.ahead.total_seconds()

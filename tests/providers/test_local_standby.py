@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import CloudError, ClusterIdentity, Context, Ensured, LoadBalancer
-from proreus.cloudprovider.context import CallHooks
+from proreus.cloudprovider.calls import CallHooks
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import LoadBalancerIngress, ServicePort
 from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig

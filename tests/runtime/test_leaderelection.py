@@ -6,7 +6,8 @@ import pytest
 
 from proreus.kube.errors import RefusedByGate
 from proreus.runtime import metrics
-from proreus.runtime.leaderelection import LeaderElector, LeadershipLost, boot_time
+from proreus.runtime.leaderelection import LeaderElector, LeadershipLost
+from proreus.runtime.uptime import uptime
 from proreus.testing.clock import virtual_time
 
 from .leases import LeaseStore, Network
@@ -323,7 +324,7 @@ async def test_times_that_would_not_be_safe_are_refused(
 
 
 def test_the_default_clock_goes_forward() -> None:
-    assert 0 < boot_time() <= boot_time()
+    assert 0 < uptime() <= uptime()
 
 
 @virtual_time

@@ -22,7 +22,7 @@ from proreus.cloudprovider import (
     Context,
     Lister,
 )
-from proreus.cloudprovider.context import CallRecord
+from proreus.cloudprovider.calls import CallRecord
 from proreus.containment.faults import Faults
 from proreus.containment.guard import Guard
 from proreus.containment.guarded import guarded

@@ -8,19 +8,13 @@ from proreus.cloudprovider.adapters import per_route, per_service
 from proreus.cloudprovider.annotations import AnnotationReader
 from proreus.cloudprovider.background import Background
 from proreus.cloudprovider.board import Board, Notice
+from proreus.cloudprovider.calls import CallHooks, CallRecord, Outcome
 from proreus.cloudprovider.collection import Collection
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.config import read as read_config
 from proreus.cloudprovider.config_merge import ConfigSource
 from proreus.cloudprovider.config_values import camel_case
-from proreus.cloudprovider.context import (
-    CallHooks,
-    CallRecord,
-    Context,
-    EventSink,
-    Outcome,
-    scope,
-)
+from proreus.cloudprovider.context import Context, EventSink, scope
 from proreus.cloudprovider.credential import Credential, Issued, bearer
 from proreus.cloudprovider.errors import (
     CallTimeout,

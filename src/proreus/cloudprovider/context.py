@@ -11,12 +11,12 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 import msgspec
 
 from proreus.cloudprovider.board import Board
+from proreus.cloudprovider.calls import CallHooks, CallRecord, Outcome
 from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled
 from proreus.cloudprovider.hints import Hints
 from proreus.cloudprovider.identity import ClusterIdentity
@@ -26,6 +26,7 @@ from proreus.cloudprovider.threads import Place, Threads
 from proreus.kube.objects import KubeObject
 from proreus.runtime import klog, metrics, priority
 from proreus.runtime.bucket import AdaptiveBucket
+from proreus.runtime.uptime import uptime
 
 log = klog.logger(__name__)
 
@@ -44,38 +45,6 @@ class EventSink(Protocol):
 
     def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
         """Record an event; `type_` is Normal or Warning, `reason` one CamelCase word."""
-
-
-class Outcome(StrEnum):
-    """The outcome of a call of the cloud."""
-
-    OK = "ok"
-    ERROR = "error"
-    THROTTLED = "throttled"
-    TIMEOUT = "timeout"
-    CANCELLED = "cancelled"
-
-
-class CallRecord(msgspec.Struct, frozen=True):
-    """A call as it was sent; a retry is a call of its own. `started` is the loop's time."""
-
-    service: str
-    operation: str
-    read: bool
-    quota: str
-    started: float
-    seconds: float
-    outcome: Outcome
-
-
-class CallHooks(Protocol):
-    """Functions that run before and after every call of the cloud; tests put kill points here."""
-
-    def before(self, service: str, operation: str, *, read: bool) -> None:
-        """Run right before a call is sent."""
-
-    def after(self, record: CallRecord) -> None:
-        """Run once a call has ended."""
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -99,6 +68,8 @@ class Context:
     Attributes:
         cluster: Which cluster this is.
         now: The wall-clock time in UTC.
+        uptime: The seconds of a clock that is never set and goes on while the machine sleeps: the
+            age of what is kept goes by it.
         events: Where events about objects go.
         listers: The caches that the provider class declares in `needs`.
         flags: The values of the provider's own flags, by their names; only of those given.
@@ -123,6 +94,7 @@ class Context:
         threads: Threads | None = None,
         cloud: str = "",
         board: Board | None = None,
+        uptime: Callable[[], float] = uptime,
     ) -> None:
         """Keep what the provider may use; make no call.
 
@@ -139,9 +111,11 @@ class Context:
             threads: The threads that run blocking calls.
             cloud: The cloud's name in metrics, where there are several.
             board: The board of all replicas; None if there is only this one.
+            uptime: The seconds of a clock that is never set.
         """
         self.cluster = cluster
         self.now = now
+        self.uptime = uptime
         self.events = events
         self.listers = listers
         self.flags: Mapping[str, Any] = flags or {}

@@ -15,7 +15,6 @@ A standby polls the lease, and tries at once when the lease is seen to change (`
 import asyncio
 import math
 import random
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from typing import Any, Final, Protocol
 
 from proreus.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, RefusedByGate
 from proreus.runtime import klog, metrics
+from proreus.runtime.uptime import uptime
 
 log = klog.logger(__name__)
 
@@ -51,11 +51,6 @@ class Leases(Protocol):
         """Write the lease back with the version that was read."""
 
 
-def boot_time() -> float:
-    """Return the seconds since boot, suspended time included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 class LeaderElector:
     """A candidate for one lease: `acquire`, then `hold` until it is lost."""
 
@@ -69,7 +64,7 @@ class LeaderElector:
         lease_duration: float = 15.0,
         renew_deadline: float = 10.0,
         retry_period: float = 2.0,
-        clock: Callable[[], float] = boot_time,
+        clock: Callable[[], float] = uptime,
         exclusive: bool = True,
         deference: Callable[[], float] = lambda: 0.0,
         chance: Callable[[], float] = random.random,

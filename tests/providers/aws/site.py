@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from proreus.cloudprovider.calls import CallHooks
 from proreus.cloudprovider.config import read
-from proreus.cloudprovider.context import CallHooks, Context
+from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.kube.objects import Node
@@ -109,9 +110,11 @@ def context(
     clock: Clock | None = None,
     services: Objects | None = None,
 ) -> Context:
+    clock = clock or Clock()
     return Context(
         CLUSTER,
-        now=clock or Clock(),
+        now=clock,
+        uptime=clock.uptime,
         events=events or Events(),
         listers={"nodes": nodes or Objects(), "services": services or Objects()},
         hooks=hooks,

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from proreus.cloudprovider.calls import CallHooks
 from proreus.cloudprovider.config import read
-from proreus.cloudprovider.context import CallHooks, Context
+from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.kube.objects import Node
 from proreus.providers.azure import AzureCloud

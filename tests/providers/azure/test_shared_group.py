@@ -20,7 +20,7 @@ from proreus.kube.objects import (
     ServicePort,
     ServiceStatus,
 )
-from proreus.providers.azure.balancing import identities, neighbours
+from proreus.providers.azure.balancing.identities import KEPT
 
 from ..surroundings import Clock  # noqa: TID252 - pytest imports tests by path
 from .balancing import (
@@ -220,16 +220,16 @@ async def test_an_address_that_is_another_cluster_s_by_now_keeps_its_ports(
 
 
 async def test_a_node_whose_machine_is_gone_closes_nothing_at_its_former_address(
-    azure: Emulator, monkeypatch: pytest.MonkeyPatch
+    azure: Emulator,
 ) -> None:
     """Azure gives the address of a deleted machine to the next one in the subnet.
 
-    The clock may be set back meanwhile.
+    The wall clock may be set back meanwhile.
     """
     nodes = machines(azure, 2)
     at_nodes = {"azure-disable-load-balancer-floating-ip": "true"}
     address, begun, clock = nodes[1].status.addresses[0].address, known(nodes, []), Clock()
-    begun.now = clock
+    begun.now, begun.uptime = clock, clock.uptime
     async with started(azure, begun) as provider:
         for _ in range(2):  # the second time Azure is asked whose the address is
             await ensure(provider, nodes, service(2, at_nodes, HTTPS))
@@ -239,9 +239,8 @@ async def test_a_node_whose_machine_is_gone_closes_nothing_at_its_former_address
         id_ = seed.machine(azure.store, "next").replace("Cluster", "cluster")
         theirs = node("next", f"azure://{id_}", address)
         await other_service(azure, [theirs], service(7, at_nodes))
-        clock.ahead -= timedelta(hours=1)
-        for module in (identities, neighbours):
-            monkeypatch.setattr(module, "KEPT", 0.0)  # as if so long had passed
+        clock.wrong -= timedelta(hours=1)
+        clock.ahead += timedelta(seconds=KEPT)
         for hosts in (nodes, nodes[:1]):
             assert open_ports(azure, address) == {"30080"}
             await answers(provider, hosts, service(2, at_nodes, HTTPS))

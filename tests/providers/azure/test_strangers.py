@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proreus.cloudprovider import CloudError, Done, Ensured, InvalidRequest, Route
-from proreus.cloudprovider.context import CallRecord
+from proreus.cloudprovider.calls import CallRecord
 from proreus.cloudprovider.errors import CallTimeout
 from proreus.kube.objects import IP_MODE_PROXY, ServicePort
 

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+from proreus.cloudprovider.calls import CallHooks
 from proreus.cloudprovider.config import read
-from proreus.cloudprovider.context import CallHooks, Context
+from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.instances import InstanceAnswer
 from proreus.kube.objects import Node

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from proreus.cloudprovider.calls import CallHooks
 from proreus.cloudprovider.config import read
-from proreus.cloudprovider.context import CallHooks, Context
+from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.kube.objects import Node
 from proreus.providers.gce import GCECloud

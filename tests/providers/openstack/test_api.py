@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from proreus.cloudprovider.context import Outcome
+from proreus.cloudprovider.calls import Outcome
 from proreus.cloudprovider.errors import (
     CallTimeout,
     CloudError,

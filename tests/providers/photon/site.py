@@ -32,7 +32,8 @@ def cloud(text: str) -> PhotonCloud:
 
 
 def context(clock: Clock | None = None) -> Context:
-    return Context(CLUSTER, now=clock or Clock(), events=Events(), listers={})
+    clock = clock or Clock()
+    return Context(CLUSTER, now=clock, uptime=clock.uptime, events=Events(), listers={})
 
 
 @asynccontextmanager

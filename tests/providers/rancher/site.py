@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from proreus.cloudprovider import CloudProvider, LoadBalancer
+from proreus.cloudprovider.calls import CallHooks
 from proreus.cloudprovider.config import read
-from proreus.cloudprovider.context import CallHooks, Context
+from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.instances import InstanceAnswer

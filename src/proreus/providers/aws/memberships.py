@@ -5,7 +5,6 @@ All load balancers have the same hosts, and each asks about all of them.
 
 import asyncio
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from proreus.cloudprovider.lookups import in_parts
@@ -14,8 +13,8 @@ from proreus.providers.aws.identity import Described
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
 
-KEPT: Final = timedelta(minutes=1)
-"""The time for which an answer serves: hardly anybody moves running instances to other groups."""
+KEPT: Final = 60.0
+"""Seconds for which an answer serves: hardly anybody moves running instances to other groups."""
 _MOST_VALUES: Final = 200
 _FIELDS: Final = ("InstanceId", "SecurityGroups", "Tags")
 
@@ -26,7 +25,7 @@ class Memberships:
     def __init__(self, api: "Api") -> None:
         """Begin with an empty cache."""
         self._api = api
-        self._known: dict[str, tuple[datetime, Described]] = {}
+        self._known: dict[str, tuple[float, Described]] = {}
         self._turn = asyncio.Lock()
 
     async def of(self, instances: Iterable[str]) -> list[Described]:
@@ -37,11 +36,9 @@ class Memberships:
         """
         sorted_ids = sorted(instances)
         async with self._turn:  # who comes meanwhile finds them
-            now = self._api.context.now()
+            now = self._api.context.uptime()
             self._known = {
-                id_: (seen, one)
-                for id_, (seen, one) in self._known.items()
-                if timedelta() <= now - seen < KEPT  # what seems to come: the clock was set back
+                id_: (seen, one) for id_, (seen, one) in self._known.items() if now - seen < KEPT
             }
             await self._ask([id_ for id_ in sorted_ids if id_ not in self._known])
             return [self._known[id_][1] for id_ in sorted_ids if id_ in self._known]
@@ -59,7 +56,7 @@ class Memberships:
                 for part in in_parts(ids, _MOST_VALUES)
             )
         )
-        now = self._api.context.now()
+        now = self._api.context.uptime()
         for answer in answers:
             for reservation in answer:
                 for instance in reservation["Instances"]:

@@ -6,8 +6,8 @@ the cluster's tag, then the first by id, as the official manager chooses.
 """
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -26,7 +26,7 @@ TAG_INTERNAL: Final = "kubernetes.io/role/internal-elb"
 
 _FIELD: Final = f"annotation {PREFIX}subnets"
 _ZONES: Final = "availability-zone"
-_KEPT: Final = timedelta(minutes=1)
+_KEPT: Final = 60.0
 
 Described = Mapping[str, Any]
 """An object as EC2 describes it."""
@@ -162,7 +162,7 @@ class Subnets:
         """Keep the client of AWS, and the cluster's place."""
         self._api = api
         self._place = place
-        self._read_at = datetime.min.replace(tzinfo=UTC)
+        self._read_at = -math.inf
         self._subnets: tuple[Subnet, ...] = ()
         self._zones: frozenset[str] = frozenset()
         self._turn = asyncio.Lock()
@@ -182,7 +182,7 @@ class Subnets:
             CloudError: AWS does not answer.
         """
         async with self._turn:
-            now = self._api.context.now()
+            now = self._api.context.uptime()
             if anew or now - self._read_at > _KEPT:
                 await self._read()
                 self._read_at = now

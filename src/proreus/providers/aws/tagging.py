@@ -10,8 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.lookups import in_parts
@@ -33,8 +32,8 @@ log = logging.getLogger(__name__)
 
 MOST_RESOURCES = 50
 """Resources of one call, as many as the official manager's; EC2 takes 1,000."""
-GRACE = timedelta(minutes=5)
-"""The time for which a Node must have been gone before its instance loses the tags."""
+GRACE: Final = 300.0
+"""Seconds for which a Node must have been gone before its instance loses the tags."""
 _BATCH_DELAY = 0.5
 _INTERVAL = 60.0
 _RETRY_DELAY = 30.0
@@ -65,7 +64,7 @@ class Tagging:
         self._unread: set[str] = set()
         self._tagged: dict[str, tuple[str, ...]] = {}
         self._nodes_of: dict[str, str] = {}
-        self._gone: dict[str, datetime] = {}
+        self._gone: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -143,7 +142,7 @@ class Tagging:
         Several Nodes may name an instance: it keeps them while there is any. So does one that is
         another cluster's by now.
         """
-        now = self._api.context.now()
+        now = self._api.context.uptime()
         lost = [id_ for id_, name in self._nodes_of.items() if self._nodes.get(name) is None]
         left = self._named() if lost else frozenset()
         self._gone = {id_: self._gone.get(id_, now) for id_ in lost if id_ not in left}

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
 from proreus.cloudprovider.lookups import in_parts
@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 MOST_IDS = 100
 """The most ids in one DescribeInstanceTopology (its API reference)."""
-REST = timedelta(hours=24)
-"""How long nothing is asked after the region has said that it does not know of topologies."""
+REST: Final = 24 * 3600.0
+"""Seconds of silence after the region has said that it does not know of topologies."""
 
 _UNSUPPORTED = frozenset({"UnsupportedOperation", "OperationNotSupported", "InvalidAction"})
 _MOST_KEPT = 100_000
@@ -34,7 +34,7 @@ class Topology:
         self._layers: dict[tuple[str, object], dict[str, str]] = {}
         self._zone_ids: dict[str, str] = {}
         self._asking = asyncio.Lock()
-        self._rests_until: datetime | None = None
+        self._rests_until: float | None = None
 
     async def layers(
         self, instances: Iterable[Described]
@@ -55,7 +55,7 @@ class Topology:
                     unknown[str(instance["InstanceId"])] = instance
                 else:
                     known[str(instance["InstanceId"])] = kept
-            if self._rests_until is not None and self._api.context.now() < self._rests_until:
+            if self._rests_until is not None and self._api.context.uptime() < self._rests_until:
                 return known
             for part in in_parts(unknown, MOST_IDS):
                 known.update(await self._ask({id_: unknown[id_] for id_ in part}))
@@ -72,7 +72,7 @@ class Topology:
             if isinstance(error, Unauthenticated) or (
                 isinstance(error, Refused) and error.code in _UNSUPPORTED
             ):
-                self._rests_until = self._api.context.now() + REST
+                self._rests_until = self._api.context.uptime() + REST
                 log.warning("Nodes get no labels of the network topology: %s", error)
                 return {}
             return dict.fromkeys(instances, error)

@@ -5,8 +5,6 @@ Instances with zones and regions, and clusters. Every call goes through `api.Api
 `plan`). Load balancers are another provider's, such as `local`.
 """
 
-import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -62,8 +60,7 @@ class MesosCloud(CloudProvider):
             oracle = _zookeeper(place, context, timeout)
         api = self.closing(Api(config, place, oracle, context))
         addresses = Addresses(config.nodes.addresses, context, timeout=timeout)
-        clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-        self.instances = MesosInstances(api, config, addresses, clock=clock)
+        self.instances = MesosInstances(api, config, addresses, clock=context.uptime)
         self.clusters = MesosClusters(api)
         await self.instances.describe(())
 

@@ -52,5 +52,5 @@ class PhotonCloud(CloudProvider):
         login = read_login(self._config.client.login_file) if settings.authentication else None
         api = self.closing(Api(self._config, login, context))
         await api.place()
-        book = self.closing(AddressBook(api.addresses, context.now))
+        book = self.closing(AddressBook(api.addresses, context.uptime))
         self.instances = PhotonInstances(api, book, override_ip=settings.override_ip)

@@ -8,7 +8,6 @@ on, and serve the next question.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
-from datetime import datetime, timedelta
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, RetryAfter
@@ -31,7 +30,7 @@ class AddressBook:
     """The addresses of the machines of a project."""
 
     def __init__(
-        self, read: Callable[[Vm], Awaitable[Addresses]], now: Callable[[], datetime]
+        self, read: Callable[[Vm], Awaitable[Addresses]], now: Callable[[], float]
     ) -> None:
         """Keep the function that reads a machine's addresses, and the clock."""
         self._read = read
@@ -48,7 +47,7 @@ class AddressBook:
         await asyncio.gather(*flights, return_exceptions=True)
 
     async def of(
-        self, machines: Collection[Vm], *, age: timedelta | None = None
+        self, machines: Collection[Vm], *, age: float | None = None
     ) -> Mapping[str, Addresses | CloudError]:
         """Return the addresses of machines by their ids, or why they are not known.
 
@@ -56,7 +55,7 @@ class AddressBook:
 
         Args:
             machines: The machines as Photon Controller shows them.
-            age: The age of addresses that do not serve; None if those of any age do.
+            age: The age in seconds of addresses that do not serve; None if all do.
         """
         asked = due(machines, self._known, self._now(), age=age)
         for vm in asked.old:

@@ -1,7 +1,6 @@
 """Decide which machine a Node is, what proves that it is gone, which addresses to read. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -13,10 +12,10 @@ from proreus.providers.photon.documents import Named, Vm
 from proreus.providers.photon.machines import DELETED, STARTED, in_order, state_of
 from proreus.providers.photon.names import Target, provider_id
 
-AGE: Final = timedelta(minutes=15)
-"""How long addresses are kept of a machine that does not change: a lease may, unseen."""
-EMPTY_AGE: Final = timedelta(seconds=10)
-"""How long it counts that a machine reports none: VMware Tools start later than a kubelet."""
+AGE: Final = 900.0
+"""Seconds for which addresses are kept of a machine that does not change: a lease may, unseen."""
+EMPTY_AGE: Final = 10.0
+"""Seconds for which it counts that a machine reports none: VMware Tools start after a kubelet."""
 REFRESHES: Final = 10
 """The most machines whose addresses are read anew because they are old, at a time."""
 
@@ -28,7 +27,7 @@ class Known(msgspec.Struct, frozen=True):
 
     vm: Vm
     addresses: Addresses
-    at: datetime
+    at: float
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -61,37 +60,32 @@ class Shown(msgspec.Struct, frozen=True):
 def due(
     machines: Collection[Vm],
     known: Mapping[str, Known],
-    now: datetime,
+    now: float,
     *,
-    age: timedelta | None = None,
+    age: float | None = None,
 ) -> Due:
     """Return the machines whose addresses have to be read: new, changed, or not read for long.
 
     Args:
         machines: The machines as Photon Controller lists them.
         known: What is known of their addresses, by their ids.
-        now: The time.
-        age: The age of addresses that do not serve at all any more; None if those of any age do.
+        now: The seconds of a clock that is never set.
+        age: The age in seconds of addresses that do not serve at all any more; None if all do.
     """
     needed, old = [], []
     for vm in machines:
         if vm.state != STARTED:
             continue
         before = known.get(vm.id)
-        is_too_old = before is not None and age is not None and _is_over(before.at, now, age)
+        is_too_old = before is not None and age is not None and now - before.at >= age
         if before is None or before.vm.shape != vm.shape or is_too_old:
             needed.append(vm)
         elif not before.addresses:
-            if _is_over(before.at, now, EMPTY_AGE):
+            if now - before.at >= EMPTY_AGE:
                 needed.append(vm)
-        elif _is_over(before.at, now, AGE):
+        elif now - before.at >= AGE:
             old.append((before.at, vm.id, vm))
     return Due(tuple(needed), tuple(vm for _, _, vm in sorted(old)[:REFRESHES]))
-
-
-def _is_over(at: datetime, now: datetime, age: timedelta) -> bool:
-    """Tell whether an age is over; what seems to come was read before the clock was set back."""
-    return not timedelta() <= now - at < age
 
 
 def match(

@@ -31,11 +31,10 @@ from proreus.providers.azure.machines import node_name, part, properties
 from proreus.providers.azure.reading import Questions
 
 KEPT: Final = 30.0
-"""Seconds for which an address is a machine's that Azure has shown there, by the loop's clock.
+"""Seconds for which an address is a machine's that Azure has shown there.
 
 Azure gives that of a deleted machine to the next one, maybe another cluster's, which needs longer
-than this until it is a node to which anybody lets clients in. A clock that is set back would make
-hours of them.
+than this until it is a node to which anybody lets clients in.
 """
 _REMEDY: Final = "start the kubelet with the --provider-id of its own machine, or none"
 
@@ -82,7 +81,7 @@ class Identities:
 
     async def _addressed(self, jobs: Sequence[Job], state: State, scene: Scene) -> dict[str, str]:
         """Return why addresses are not those of Nodes' machines, by the Nodes' names."""
-        now = asyncio.get_running_loop().time()
+        now = self._arm.context.uptime()
         self._addresses = {one: at for one, at in self._addresses.items() if now - at < KEPT}
         wanted: dict[str, set[str]] = {}
         named: dict[str, Node] = {}

@@ -4,7 +4,6 @@ Rules have no marks: one stands for all Services of all clusters with the same p
 ports. So whose an address in them is must be known before it is closed, or taken from the others.
 """
 
-import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -49,7 +48,7 @@ class Neighbours:
         address at the machine, and the machine must have the Node's name. Azure is only asked about
         addresses in rules, and about each again once the answer is older than `KEPT`.
         """
-        now = asyncio.get_running_loop().time()
+        now = self._arm.context.uptime()
         known = {one: at for one, at in self._confirmed.items() if now - at < KEPT}
         named = destinations(state.group)
         pairs: dict[_Pair, str] = {}

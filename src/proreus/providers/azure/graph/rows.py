@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -30,7 +29,7 @@ PATIENCE: Final = 15.0
 
 
 class _Known(msgspec.Struct, frozen=True):
-    at: datetime
+    at: float
     sets: frozenset[str]
     machines: Mapping[str, Instance]
 
@@ -43,7 +42,7 @@ class Graph:
         self._arm = arm
         self._turn = asyncio.Lock()
         self._known: list[_Known] = []
-        self._not_before: datetime | None = None
+        self._not_before: float | None = None
         self._resumes = 0.0
 
     async def confirmed(self, wanted: Sequence[tuple[Node, MachineId]]) -> Collection[str]:
@@ -67,8 +66,8 @@ class Graph:
     async def _machines(self, sets: Collection[str]) -> Mapping[str, Instance]:
         """Return the machines of scale sets by their ids, as far as the graph tells."""
         async with self._turn:
-            now = self._arm.context.now()
-            self._known = [one for one in self._known if now - one.at < timedelta(seconds=KEPT)]
+            now = self._arm.context.uptime()
+            self._known = [one for one in self._known if now - one.at < KEPT]
             missing = frozenset(sets).difference(*(one.sets for one in self._known))
             is_open = self._not_before is None or now >= self._not_before
             if len(missing) >= plan.SETS and is_open:
@@ -82,7 +81,7 @@ class Graph:
             return {id_: one for known in self._known for id_, one in known.machines.items()}
 
     def _pause(self, error: Exception) -> None:
-        self._not_before = self._arm.context.now() + timedelta(seconds=PAUSE)
+        self._not_before = self._arm.context.uptime() + PAUSE
         why = str(error) or f"no answer in {PATIENCE:g} s"
         log.info("All nodes are looked up without Azure Resource Graph: %s", why)
 
