@@ -496,7 +496,7 @@ async def test_what_else_annotations_ask_for(azure: Emulator) -> None:
         "azure-load-balancer-disable-tcp-reset": "true",
         "azure-disable-load-balancer-floating-ip": "true",
         "azure-dns-label-name": "shop",
-        "azure-pip-tags": "team=web",
+        "azure-pip-tags": "team=web,A=c",
         "azure-pip-ip-tags": "RoutingPreference=Internet",
         "azure-additional-public-ips": "203.0.113.9",
         "azure-load-balancer-health-probe-protocol": "https",
@@ -533,7 +533,7 @@ async def test_what_else_annotations_ask_for(azure: Emulator) -> None:
         ]
         assert {
             "team": "web",
-            "a": "b",
+            "a": "c",
             "k8s-azure-dns-label-service": "shop/web-1",
         }.items() <= pip["tags"].items()
         (allowed,) = rules(azure).values()
@@ -595,12 +595,16 @@ async def test_a_host_whose_machine_is_gone_keeps_nobody_out(azure: Emulator) ->
     assert set(found.rejected) == {"lost", "gone"}
 
 
-async def test_wrong_annotations_are_told_all_at_once(azure: Emulator) -> None:
+@pytest.mark.parametrize(
+    "tags", ["K8S-Azure-Service=other/shop", "Proreus_cluster-uid=theirs", "team=a,Team=b"]
+)
+async def test_wrong_annotations_are_told_all_at_once(azure: Emulator, tags: str) -> None:
     wrong = {
         "azure-load-balancer-tcp-idle-timeout": "101",
         "azure-dns-label-name": "No",
         "azure-pip-name": "a/b",
         "azure-pip-prefix-id": "prefix",
+        "azure-pip-tags": tags,
         "azure-load-balancer-ipv4": "::1",
         "azure-load-balancer-ipv6": "2001:db8::1%1",
         "azure-additional-public-ips": "x",

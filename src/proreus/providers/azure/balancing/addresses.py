@@ -208,10 +208,7 @@ def _tags(
     lb: LoadBalancer, options: Options, place: Place, observed: Mapping[str, str]
 ) -> dict[str, str]:
     users = observed.get(marks.TAG_SERVICE) or observed.get("service", "")
-    found = {
-        **observed,
-        **place.config.shared_tags,
-        **options.tags,
+    found = marks.merged(observed, place.config.shared_tags, options.tags) | {
         marks.TAG_SERVICE: marks.joined((*filter(None, users.split(",")), lb.ref.key)),
         marks.TAG_CLUSTER: lb.ref.cluster.name,
         **marks.written(lb.marks),

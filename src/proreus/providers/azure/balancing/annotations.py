@@ -16,6 +16,7 @@ from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.annotations import AnnotationReader
 from proreus.cloudprovider.names import without_zone
 from proreus.kube.objects import Service
+from proreus.providers.azure.balancing.marks import is_mark
 
 PREFIX: Final = "service.beta.kubernetes.io/"
 """The prefix of all annotations of this provider."""
@@ -181,7 +182,7 @@ def read_options(service: Service) -> Options:
         names=_by_family(read, "azure-pip-name", _NAME, "give the name of a public IP"),
         prefixes=_by_family(read, "azure-pip-prefix-id", _PREFIX_ID, "give the id of a prefix"),
         label=label if read.text("azure-dns-label-name") else None,
-        tags=read.pairs("azure-pip-tags"),
+        tags=_tags(read),
         ip_tags=read.pairs("azure-pip-ip-tags"),
         idle_minutes=int(idle),
         all_ports=internal and _flag(read, "azure-load-balancer-enable-high-availability-ports"),
@@ -229,6 +230,17 @@ def check_denial(service: Service, options: Options) -> None:
             " own addresses then, and it would deny whatever else comes there",
         )
         read.check()
+
+
+def _tags(read: AnnotationReader) -> dict[str, str]:
+    """Return the tags that a Service chooses; names that differ only in case are one to Azure."""
+    name = "azure-pip-tags"
+    found = read.pairs(name)
+    if marks := sorted(filter(is_mark, found)):
+        read.wrong(name, f"tags that say whose an address is are reserved: {', '.join(marks)}")
+    if len({key.lower() for key in found}) < len(found):
+        read.wrong(name, "give tags whose names differ by more than the case of letters")
+    return found
 
 
 def _flag(read: AnnotationReader, name: str) -> bool:

@@ -22,7 +22,24 @@ TAG_DNS: Final = "k8s-azure-dns-label-service"
 TAG_LINK_OWNER: Final = "k8s-azure-owner-service"
 """The official tag of a private link service: the Service that it was made for."""
 _LEGACY: Final = {TAG_SERVICE: "service", TAG_CLUSTER: "kubernetes-cluster-name"}
+_OWN: Final = "proreus_"
 _LONGEST: Final = 256
+
+
+def is_mark(tag: str) -> bool:
+    """Tell whether a tag of this name, to Azure, says whose a resource is."""
+    official = {TAG_SERVICE, TAG_CLUSTER, TAG_DNS, TAG_LINK_OWNER}
+    return tag.lower() in official or tag.lower().startswith(_OWN)
+
+
+def merged(*given: Mapping[str, str]) -> dict[str, str]:
+    """Return all tags, of several with one name the last; to Azure letters' case makes no other."""
+    found: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for tags_ in given:
+        for key, value in tags_.items():
+            found[names.setdefault(key.lower(), key)] = value
+    return found
 
 
 def tags(resource: Resource) -> dict[str, str]:
@@ -46,7 +63,7 @@ def read(resource: Resource) -> dict[str, str]:
     return {
         key.replace("_", "/", 1): value
         for key, value in tags(resource).items()
-        if key.startswith("proreus_")
+        if key.startswith(_OWN)
     }
 
 
