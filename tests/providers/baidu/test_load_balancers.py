@@ -880,6 +880,8 @@ async def test_the_subnet_is_that_of_the_annotation_the_config_or_a_node(
          "load-balancer-internal-vpc"),
         ({"load-balancer-rs-max-num": "51"}, {}, "load-balancer-rs-max-num"),
         ({"load-balancer-id": "blb"}, {}, "load-balancer-id"),
+        ({"load-balancer-lb-name": f"a{'0' * 31}"}, {}, "load-balancer-lb-name"),
+        ({"elastic-ip-name": "CCE/SVC/c-other/shop/web"}, {}, "elastic-ip-name"),
         ({"load-balancer-id": "lb-1", "load-balancer-exist-id": "lb-2"}, {}, "not two"),
         ({"load-balancer-id": "lb-none"}, {}, "no load balancer lb-none"),
         ({"elastic-ip-payment-timing": "Prepaid"}, {}, "reservation-length"),

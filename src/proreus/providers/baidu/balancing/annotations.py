@@ -30,7 +30,12 @@ _WIDEST: Final = {_BY_TRAFFIC: 1000, _BY_BANDWIDTH: 200}
 _MONTHS: Final = (*range(1, 10), 12, 24, 36)
 _BALANCER: Final = re.compile(r"lb-[0-9A-Za-z]{1,60}")
 _SUBNET: Final = re.compile(r"sbn-[0-9A-Za-z]{1,60}")
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_/.-]{0,64}")
+_NAME: Final = re.compile(r"(?!(?i:CCE/|a[0-9a-f]{31}$))[A-Za-z][A-Za-z0-9_/.-]{0,64}")
+"""Names that official managers give are reserved: by those they know what is theirs."""
+_NAMING: Final = (
+    "give up to 65 letters, digits, -, _, / and ., a letter first, but no name as the official"
+    " manager gives them (CCE/…, or a and 31 hexadecimal digits)"
+)
 _CHECK: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _PORT: Final = re.compile(r"[1-9]\d{0,4}")
 
@@ -101,7 +106,7 @@ def read_options(annotations: Mapping[str, str]) -> Options:
         name=read.form(
             "load-balancer-lb-name",
             _NAME,
-            "give up to 65 letters, digits, -, _, / and ., a letter first",
+            _NAMING,
         ),
         subnet=read.form(
             "load-balancer-subnet-id", _SUBNET, "give the id of a subnet, such as sbn-25khfnxgfb73"
@@ -177,9 +182,7 @@ def _http(read: AnnotationReader) -> frozenset[int]:
 
 
 def _bandwidth(read: AnnotationReader) -> Bandwidth:
-    name = read.form(
-        "elastic-ip-name", _NAME, "give up to 65 letters, digits, -, _, / and ., a letter first"
-    )
+    name = read.form("elastic-ip-name", _NAME, _NAMING)
     asked_payment = read.choice("elastic-ip-payment-timing", (PREPAID, POSTPAID))
     asked_billing = read.choice("elastic-ip-billing-method", (_BY_TRAFFIC, _BY_BANDWIDTH))
     payment = asked_payment or POSTPAID
