@@ -43,16 +43,25 @@ def family_of(text: str) -> str:
 def may_be_a_machines(text: str) -> bool:
     """Tell whether an address can be that of a machine which load balancers reach.
 
-    A kubelet can claim any for its Node, such as that of a cloud's metadata, or one of loopback;
-    clouds refuse those, and with them whatever else is in the request.
+    A kubelet can claim any for its Node, such as that of a cloud's metadata; clouds refuse those,
+    and with them whatever else is in the request. One of loopback may be a simulated machine's.
     """
-    found = parsed_address(text)
+    found = _unmapped(text)
     if found is None or "%" in text:
         return False
-    if isinstance(found, IPv6Address):
-        found = found.ipv4_mapped or found
-    is_here = found.is_loopback or found.is_unspecified
-    return not (is_here or found.is_link_local or found.is_multicast)
+    return not (found.is_link_local or found.is_multicast or found.is_unspecified)
+
+
+def is_loopback(text: str) -> bool:
+    """Tell whether an address is of loopback, in whatever form."""
+    found = _unmapped(text)
+    return found is not None and found.is_loopback
+
+
+def _unmapped(text: str) -> IPv4Address | IPv6Address | None:
+    """Return an address; of one of IPv4 in the form of IPv6 that of IPv4."""
+    found = parsed_address(text)
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
 
 
 def plain_address(text: str) -> str:

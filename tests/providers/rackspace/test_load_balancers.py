@@ -740,12 +740,13 @@ async def test_a_node_of_another_cloud_is_no_host(emulator: Emulator) -> None:
         assert len(site.shown()[TCP80]["nodes"]) == 2
 
 
+@pytest.mark.parametrize("claimed", ["127.0.0.1", "127.9.9.9"])
 async def test_no_node_keeps_services_from_their_hosts_by_the_address_that_it_claims(
-    emulator: Emulator,
+    emulator: Emulator, claimed: str
 ) -> None:
     """Rackspace refuses all nodes of a load balancer for one at an address of loopback."""
     async with lb_site(emulator) as site:
-        answer = await site.made(site.desired(HTTP, claimed=["127.0.0.1"]))
+        answer = await site.made(site.desired(HTTP, claimed=[claimed]))
         assert list(answer.rejected) == ["node-1"]
         assert site.shown()[TCP80]["nodes"] == ["10.180.0.3:30080"]
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.addresses import plain_address
+from proreus.cloudprovider.addresses import is_loopback, plain_address
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import Frontend, Host, LoadBalancer
 from proreus.cloudprovider.names import digest_of
@@ -61,7 +61,8 @@ def chosen(lb: LoadBalancer, most: int) -> Chosen:
     found: dict[str, str] = {}
     family = "IPv4" if "IPv4" in lb.families else "IPv6"
     for host in _used(lb):
-        addresses = host.addresses.get(family)
+        # For one of loopback, which a kubelet can claim, Rackspace refuses all nodes.
+        addresses = [one for one in host.addresses.get(family, ()) if not is_loopback(one)]
         if parsed(host.provider_id) is None:
             rejected[host.node] = f"{host.provider_id} is not a server of Rackspace"
         elif not addresses:
