@@ -349,6 +349,28 @@ async def test_a_node_takes_no_machine_by_an_address_that_another_one_has_by_now
         assert (await one(provider, node("10.0.0.1"))).provider_id == f"photon://{own}"
 
 
+async def test_addresses_that_could_not_be_read_anew_are_none_the_younger_for_it(
+    emulator: Emulator,
+) -> None:
+    """A new Node would be taken for the machine that had its address before, at the second try."""
+    world, clock = emulator.world, Clock()
+    former = world.add_vm("a", [(INSIDE, "10.0.0.1")])
+    text = config(emulator, overrideIP="true")
+    async with started(emulator, text, clock) as provider:
+        assert (await one(provider, node("10.0.0.1"))).provider_id == f"photon://{former}"
+        world.nics[former] = [(INSIDE, "10.0.0.2")]
+        own = world.add_vm("b", [(INSIDE, "")])
+        world.broken[former] = ("HostNotFound", "no such host")
+        clock.ahead += EMPTY_AGE
+        for _ in range(2):
+            assert isinstance(await one(provider, node("10.0.0.1")), CloudError)
+        world.broken.clear()
+        assert isinstance(await one(provider, node("10.0.0.1")), CloudError)
+        world.nics[own] = [(INSIDE, "10.0.0.1")]
+        clock.ahead += EMPTY_AGE
+        assert (await one(provider, node("10.0.0.1"))).provider_id == f"photon://{own}"
+
+
 @pytest.mark.parametrize("status", [500, 503, LOST])
 async def test_a_list_that_lacks_a_page_is_none(emulator: Emulator, status: int) -> None:
     emulator.page = 2

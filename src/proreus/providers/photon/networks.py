@@ -105,5 +105,5 @@ class AddressBook:
         elif before is not None and before.vm.shape == vm.shape:
             # What is known serves on, and is asked about again when the others are.
             log.warning("The addresses of the machine %s could not be read: %s", vm.id, found)
-            self._known[vm.id] = Known(vm, before.addresses, self._now())
+            self._known[vm.id] = Known(vm, before.addresses, before.at, failed=self._now())
         return found

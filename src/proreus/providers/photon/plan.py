@@ -23,11 +23,24 @@ Addresses = tuple[NodeAddress, ...]
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The addresses of a machine, how it looked when they were read, and when that was."""
+    """The addresses of a machine.
+
+    Attributes:
+        vm: The machine as it was shown when they were read.
+        addresses: The addresses.
+        at: When they were read.
+        failed: When they could not be read anew since; None if that did not happen.
+    """
 
     vm: Vm
     addresses: Addresses
     at: float
+    failed: float | None = None
+
+    @property
+    def tried(self) -> float:
+        """The time of the last try to read them, which makes them no younger if it has failed."""
+        return self.at if self.failed is None else self.failed
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -81,10 +94,10 @@ def due(
         if before is None or before.vm.shape != vm.shape or is_too_old:
             needed.append(vm)
         elif not before.addresses:
-            if now - before.at >= EMPTY_AGE:
+            if now - before.tried >= EMPTY_AGE:
                 needed.append(vm)
-        elif now - before.at >= AGE:
-            old.append((before.at, vm.id, vm))
+        elif now - before.tried >= AGE:
+            old.append((before.tried, vm.id, vm))
     return Due(tuple(needed), tuple(vm for _, _, vm in sorted(old)[:REFRESHES]))
 
 
