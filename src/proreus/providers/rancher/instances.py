@@ -32,6 +32,8 @@ _AT_ONCE = 4
 
 Alone = Mapping[str, Described | CloudError | None]
 """Hosts that the list left out, asked for alone by their uuids; None for those that are gone."""
+_Matches = Mapping[str, Host | NotFound | CloudError]
+"""The host of each node by the node's name, or why it has none."""
 
 
 class Hosts:
@@ -74,27 +76,32 @@ class Hosts:
         found = await self._api.listed(f"hosts/{host.get('id')}/ipaddresses")
         return {**host, "ipAddresses": found}
 
-    async def with_all_addresses(self, hosts: Sequence[Host]) -> Sequence[Host]:
+    def remembers(self, hosts: Sequence[Host]) -> bool:
+        """Tell whether `with_all_addresses` would not read the addresses of all hosts now."""
+        return any(str(host.get("id")) in self._seen for host in hosts)
+
+    async def with_all_addresses(
+        self, hosts: Sequence[Host], *, anew: bool = False
+    ) -> Sequence[Host]:
         """Return hosts with their addresses, as `with_addresses` does with one.
 
-        Those that had to be read host by host are kept: a machine that is added again is a new
-        host.
+        Those that had to be read host by host are kept, and read once more if `anew` says so: a
+        machine that is added again is a new host, but may get another address later.
 
         Raises:
             CloudError: The addresses of a host could not be read.
         """
         ids = {str(host.get("id")): host for host in hosts}
-        self._seen = {id_: one for id_, one in self._seen.items() if id_ in ids}
-        new = ids.keys() - self._seen.keys()
+        kept = {} if anew else {id_: one for id_, one in self._seen.items() if id_ in ids}
+        new = ids.keys() - kept.keys()
         read = await each(new, str, lambda id_: self.with_addresses(ids[id_]), _AT_ONCE)
         found = {id_: one for id_, one in read.items() if not isinstance(one, CloudError)}
-        self._seen |= {
-            id_: one for id_, one in found.items() if joined(one) and one is not ids[id_]
-        }
+        kept |= {id_: one for id_, one in found.items() if joined(one) and one is not ids[id_]}
+        self._seen = kept
         if failed := [one for one in read.values() if isinstance(one, CloudError)]:
             raise failed[0]
         return [
-            {**host, "ipAddresses": joined(self._seen[id_])} if id_ in self._seen else found[id_]
+            {**host, "ipAddresses": joined(kept[id_])} if id_ in kept else found[id_]
             for id_, host in ids.items()
         ]
 
@@ -127,20 +134,36 @@ class RancherInstances:
         known = index(hosts)
         alone = await self._hosts.alone({one for one in uuids if one} - known.by_uuid.keys())
         if None in alone.values():
-            # The machine of a host that is gone is known by its address if it was added again.
-            whole = await attempt(self._hosts.with_all_addresses, hosts)
+            found = await self._with_addresses(nodes, hosts, alone)
+        else:
+            found = _matches(nodes, known, alone)
+        return await each(nodes, lambda node: node.metadata.name, _Answer(self._hosts, found), 1)
+
+    async def _with_addresses(
+        self, nodes: Sequence[Node], hosts: Sequence[Host], alone: Alone
+    ) -> _Matches:
+        """Match nodes of which some have lost their hosts, by all hosts with their addresses.
+
+        The machine of a host that is gone is known by its address if it was added again. Addresses
+        that were read before may keep a Node; that nothing keeps it, only new ones show.
+        """
+        found: _Matches = {}
+        for anew in (False, True) if self._hosts.remembers(hosts) else (True,):
+            whole = await attempt(self._hosts.with_all_addresses, hosts, anew=anew)
             if isinstance(whole, CloudError):
                 alone = {uuid: whole if one is None else one for uuid, one in alone.items()}
-            else:
-                known = index(whole)
-        found = {node.metadata.name: match(node, known, alone) for node in nodes}
-        return await each(nodes, lambda node: node.metadata.name, _Answer(self._hosts, found), 1)
+                whole = hosts
+            found = _matches(nodes, index(whole), alone)
+            lost = (node for node in nodes if isinstance(found[node.metadata.name], NotFound))
+            if not any(node.spec.provider_id for node in lost):
+                break
+        return found
 
 
 class _Answer:
     """A function from a node to its answer, which may have to ask for addresses."""
 
-    def __init__(self, hosts: Hosts, found: Mapping[str, Host | NotFound | CloudError]) -> None:
+    def __init__(self, hosts: Hosts, found: _Matches) -> None:
         self._hosts = hosts
         self._found = found
 
@@ -149,6 +172,10 @@ class _Answer:
         if isinstance(host, NotFound | CloudError):
             return host
         return instance(await self._hosts.with_addresses(host), known_as=node.spec.provider_id)
+
+
+def _matches(nodes: Sequence[Node], hosts: Index, alone: Alone) -> _Matches:
+    return {node.metadata.name: match(node, hosts, alone) for node in nodes}
 
 
 def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudError:
