@@ -415,6 +415,27 @@ async def test_a_given_load_balancer_keeps_the_address_that_its_long_description
 
 
 @virtual_time
+async def test_a_given_load_balancer_keeps_the_address_of_its_owner_if_another_one_is_named() -> (
+    None
+):
+    """A load balancer has one address: that of its owner would be unbound, and stay so."""
+    async with served() as emulator, lb_site(emulator) as site:
+        given = emulator.world.add_balancer(site.subnet, "mine", "of all shops")
+        owners, named = emulator.world.add_eip("mine", given), emulator.world.add_eip("named")
+        asked = {"load-balancer-id": given}
+        desired = site.desired(asked=asked, load_balancer_ip=named)
+        answer = await site.settled(desired)
+        assert isinstance(answer, InvalidRequest)
+        assert "spec.loadBalancerIP" in str(answer)
+        assert owners in str(answer)
+        assert emulator.world.eips[owners]["instanceId"] == given
+        assert site.balancer()["desc"] == "of all shops"
+        assert (await site.made(site.desired(asked=asked))).ingress[0].ip == owners
+        emulator.world.let_go(owners)
+        assert (await site.made(desired)).ingress[0].ip == named
+
+
+@virtual_time
 async def test_an_address_that_is_left_is_shown_no_more_while_the_next_one_is_not_there() -> None:
     """Its owner binds it to something else, and nodes would lead the clients of that here."""
     async with served() as emulator, lb_site(emulator) as site:

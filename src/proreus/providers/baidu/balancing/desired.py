@@ -254,6 +254,25 @@ def check_eip(eip: Eip | None, options: Options) -> None:
         raise InvalidRequest("; ".join(changed))
 
 
+def check_bound(balancer: Balancer, bound: Eip | None, desired: Desired) -> None:
+    """Refuse to take the address of its owner from a load balancer that the Service names.
+
+    It has one address only, and when the Service goes nobody would bind that one again.
+
+    Raises:
+        InvalidRequest: The Service names another address.
+    """
+    mark = balancer.mark
+    is_given = mark.is_given if mark.cluster_uid else not desired.name
+    if bound is None or bound.is_ours or not (is_given and desired.requested):
+        return
+    if bound.ip != desired.requested:
+        raise InvalidRequest(
+            f"spec.loadBalancerIP: the load balancer {balancer.id} that the Service names has the"
+            f" address {bound.ip}, which stays: unbind it there, or leave spec.loadBalancerIP out"
+        )
+
+
 def is_in_use(
     balancer: Balancer, desired: Desired, vpc: str, machines: Collection[str | None]
 ) -> bool:

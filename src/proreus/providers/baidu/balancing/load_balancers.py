@@ -43,6 +43,7 @@ from proreus.providers.baidu.balancing.annotations import (
 from proreus.providers.baidu.balancing.desired import (
     Place,
     check,
+    check_bound,
     check_eip,
     check_given,
     check_subnet,
@@ -215,7 +216,9 @@ class BaiduLoadBalancers:
             if found:
                 raise InvalidRequest(found)
             doubt = balancer.title if is_new and not is_sure else ""
-            check_eip(case.observed.bound_to(balancer.id), options)
+            bound = case.observed.bound_to(balancer.id)
+            check_eip(bound, options)
+            check_bound(balancer, bound, desired)
         is_unmarked = balancer is not None and bool(options.given) and not case.is_proven
         return _Case(desired, case.observed, place, doubt, is_unmarked)
 
