@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.identity import MARK_SERVICE_UID
 
 from .emulator.refusals import Refusal
 from .emulator.server import Emulator
@@ -151,6 +152,49 @@ async def test_an_address_that_a_slow_job_failed_to_acquire_is_whose_acquires_it
         await site.deleted(desired)
         assert site.allocated() == {asked_for[0]}
         assert not any(site.world.tags.values())
+
+
+@pytest.mark.parametrize("asked", ["", "203.0.113.7"])
+@pytest.mark.parametrize("code", [429, 432, 531])
+@pytest.mark.parametrize("is_throttled", [True, False])
+async def test_an_address_that_the_role_may_not_acquire_is_whose_acquires_it_by_hand(
+    emulator: Emulator, asked: str, code: int, *, is_throttled: bool
+) -> None:
+    """An administrator acquires it, for the Service that names it or for something else."""
+    async with lb_site(emulator) as site:
+        desired = site.desired(load_balancer_ip=asked)
+        emulator.fail("associateIpAddress", code, "not available, retry after [10] ms")
+        if is_throttled:
+            emulator.fail("deleteTags", 429, "too many requests, retry after [10] ms")
+        assert isinstance(await site.settled(desired), CloudError)
+        asked_for = [one["ipaddress"] for name, one in emulator.log if name == "associateIpAddress"]
+        id_ = site.give(asked_for[0])
+        (point,) = (await site.made(desired)).ingress
+        assert (point.ip == asked_for[0]) is bool(asked)
+        assert not site.world.tags.get(("PublicIpAddress", id_))
+        await site.deleted(desired)
+        assert site.allocated() == {asked_for[0]}
+
+
+async def test_an_address_is_the_service_s_although_nobody_may_ask_whether_it_was_acquired(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with lb_site(emulator) as site:
+        work = site.world.work
+
+        def silenced(command: str, effect: Any, **told: Any) -> Any:
+            if command == "associateIpAddress":
+                emulator.fail("queryAsyncJobResult", 432, "not available for the account")
+            return work(command, effect, **told)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(site.world, "work", silenced)
+            assert isinstance(await site.settled(site.desired()), CloudError)
+        (point,) = (await site.made(site.desired())).ingress
+        marks = site.world.tags["PublicIpAddress", site.address(point.ip)["id"]]
+        assert marks[MARK_SERVICE_UID] == UID
+        await site.deleted(site.desired())
+        assert site.is_empty()
 
 
 @pytest.mark.parametrize("is_deleted", [False, True], ids=["changed", "deleted"])

@@ -155,8 +155,9 @@ class Api:
             return said
         if status == _FAILED:
             parsed = error_body({"errorcode": answer.get("jobresultcode"), **said})
-            if parsed.reason is Reason.UNAUTHORIZED:
-                parsed = ErrorBody(parsed.code, parsed.message, Reason.FORBIDDEN)
+            if parsed.reason in {Reason.UNAUTHORIZED, Reason.FORBIDDEN}:
+                # Our request was good: it is the job that has ended so.
+                parsed = ErrorBody(parsed.code, parsed.message, Reason.UNKNOWN)
             raise cloud_error(f"cloudstack.{job.command}", 0, parsed)
         return Pending(0.0, f"CloudStack works on {job.command}")
 

@@ -1,7 +1,7 @@
 """Run commands of CloudStack that are jobs, for a Service or a route at a time.
 
-A job that takes longer than a moment is remembered: the verb answers `Pending`, and the next one
-asks for it first. A process that begins anew remembers none, and goes by what it observes.
+A job that takes longer than a moment, or whose end could not be asked for, is remembered: the next
+verb asks for it first. A process that begins anew remembers none, and goes by what it observes.
 """
 
 import functools
@@ -11,6 +11,7 @@ from typing import Final
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.load_balancers import Pending
 from proreus.cloudprovider.operations import finished
+from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.waits import Waits, Working
 from proreus.providers.cloudstack.api import Api, Described, Job
 
@@ -33,6 +34,10 @@ class Works:
         self._api = api
         self._open: dict[str, list[Job]] = {}
         self.waits = Waits(PACE)
+
+    def is_open(self, uid: str) -> bool:
+        """Tell whether a job may go on."""
+        return uid in self._open
 
     async def settle(self, uid: str) -> None:
         """Wait for the jobs that an earlier verb has left unfinished.
@@ -65,7 +70,12 @@ class Works:
             CloudError: CloudStack refuses, the job failed, or there is no answer.
         """
         job = await self._api.start(command, parameters)
-        answer = await finished(functools.partial(self._api.result, job), patience=PATIENCE)
+        try:
+            answer = await finished(functools.partial(self._api.result, job), patience=PATIENCE)
+        except CloudError as error:
+            if not isinstance(error, Refused):  # with which a job has ended
+                self._open.setdefault(uid, []).append(job)
+            raise
         if isinstance(answer, Pending):
             self._open.setdefault(uid, []).append(job)
             raise Working(f"CloudStack works on {command}")

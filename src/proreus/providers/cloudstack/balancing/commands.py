@@ -4,7 +4,7 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from proreus.cloudprovider.errors import CloudError, RetryAfter, Unauthenticated
+from proreus.cloudprovider.errors import CloudError, RetryAfter, Throttled, Unauthenticated
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.lookups import Recent
 from proreus.cloudprovider.ownership import Owner
@@ -177,6 +177,12 @@ class Commands:
         except Refused as error:
             await self._let_go(ref, network, ip)
             raise RetryAfter(f"another address is chosen: {error}", after=_AGAIN) from error
+        except CloudError as error:
+            if self._works.is_open(ref.uid):
+                self._acquiring[ref.uid] = network, ip
+            elif isinstance(error, Throttled | Unauthenticated):  # so nothing was begun
+                await self._let_go(ref, network, ip)
+            raise
 
     async def _let_go(self, ref: LoadBalancerRef, network: str, ip: str) -> None:
         """Remove the claim on an address that CloudStack has refused: somebody else may have it."""
