@@ -361,6 +361,28 @@ async def test_while_dns_does_not_answer_about_an_agent_it_may_be_on_any_host(
         assert isinstance(await one(provider, named), IdentityConflict)
 
 
+async def test_what_dns_said_of_an_agent_a_moment_ago_proves_nothing(
+    mesos: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine lost its agent's directory, and got the name that another one had before."""
+    places = {"n1.example.org": "192.0.2.7", "n2.example.org": "192.0.2.8"}
+
+    def look_up(host: str, *_: object, **__: object) -> list[object]:
+        return [(0, 0, 0, "", (places[host], 0))]
+
+    monkeypatch.setattr("proreus.providers.mesos.addresses.socket.getaddrinfo", look_up)
+    agent = mesos.world.add("n1.example.org", "10.64.9.9")
+    moved = mesos.world.add("n2.example.org", "10.64.9.10")
+    named = objects.node("worker", f"mesos://{agent.id}", addresses=both("192.0.2.7"))
+    async with started(mesos.config(sections="[Nodes]\naddresses = dns\n")) as provider:
+        assert isinstance(await one(provider, node("n2.example.org", moved)), Instance)
+        places["n2.example.org"] = "192.0.2.7"
+        agent.status = Status.GONE
+        found = await one(provider, named)
+        assert isinstance(found, IdentityConflict), found
+        assert moved.id in str(found)
+
+
 async def test_no_kubelet_gets_a_certificate_by_the_id_of_an_unreachable_agent(
     mesos: Cluster,
 ) -> None:

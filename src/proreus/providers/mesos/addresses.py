@@ -34,8 +34,12 @@ class Addresses:
         self._timeout = timeout
         self._known: dict[str, tuple[float, str]] = {}
 
-    async def of(self, agent: Agent) -> str:
+    async def of(self, agent: Agent, *, anew: bool = False) -> str:
         """Return the address of an agent; "" if it does not say.
+
+        Args:
+            agent: The agent.
+            anew: Whether what DNS has said before does not count.
 
         Raises:
             CloudError: DNS does not know its host name, or does not answer.
@@ -45,7 +49,7 @@ class Addresses:
             return own_address(agent)
         now = asyncio.get_running_loop().time()
         since, address = self._known.get(host, (0.0, ""))
-        if not address or since + AGE < now:
+        if anew or not address or since + AGE < now:
             address = await self._context.call(
                 "dns", "lookup", lambda: _looked_up(host), read=True, blocking=True,
                 deadline=self._timeout,
