@@ -1,11 +1,13 @@
 """What a Service has outlives half lists, failures in the middle, and moves of others."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, Throttled
 from proreus.cloudprovider.identity import MARK_SERVICE_UID
+from proreus.cloudprovider.load_balancers import Pending
 
 from .emulator.refusals import Refusal
 from .emulator.server import Emulator
@@ -169,6 +171,30 @@ async def test_an_address_that_the_role_may_not_acquire_is_whose_acquires_it_by_
         assert isinstance(await site.settled(desired), CloudError)
         asked_for = [one["ipaddress"] for name, one in emulator.log if name == "associateIpAddress"]
         id_ = site.give(asked_for[0])
+        (point,) = (await site.made(desired)).ingress
+        assert (point.ip == asked_for[0]) is bool(asked)
+        assert not site.world.tags.get(("PublicIpAddress", id_))
+        await site.deleted(desired)
+        assert site.allocated() == {asked_for[0]}
+
+
+@pytest.mark.parametrize("asked", ["", "203.0.113.7"])
+async def test_a_job_that_could_not_be_asked_for_once_is_asked_for_again(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """It fails then, and somebody acquires the address by hand."""
+    async with lb_site(emulator) as site:
+        desired = site.desired(load_balancer_ip=asked)
+        with monkeypatch.context() as patched:
+            patched.setattr(site.world, "work", failing_late(site))
+            assert isinstance(await site.ensure(desired), Pending)
+            emulator.fail("queryAsyncJobResult", 429, "retry after [1] ms", times=4)
+            assert isinstance(await site.ensure(desired), Throttled)
+            await asyncio.sleep(1.3)
+            site.world.advance()
+        asked_for = [one["ipaddress"] for name, one in emulator.log if name == "associateIpAddress"]
+        id_ = site.give(asked_for[0])
+        assert isinstance(await site.settled(desired), CloudError)
         (point,) = (await site.made(desired)).ingress
         assert (point.ip == asked_for[0]) is bool(asked)
         assert not site.world.tags.get(("PublicIpAddress", id_))

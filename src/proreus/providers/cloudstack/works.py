@@ -52,13 +52,17 @@ class Works:
             try:
                 if isinstance(await self._api.result(job), Pending):
                     left.append(job)
+            except Refused as error:  # with which the job has ended
+                failed = failed or error
             except CloudError as error:
+                left.append(job)
                 failed = error
         if left:
             self._open[uid] = left
-            raise Working(f"CloudStack works on {left[0].command}")
         if failed is not None:
             raise failed
+        if left:
+            raise Working(f"CloudStack works on {left[0].command}")
 
     async def run(
         self, uid: str, command: str, parameters: Mapping[str, str]
