@@ -361,13 +361,13 @@ async def test_addresses_that_could_not_be_read_anew_are_none_the_younger_for_it
         world.nics[former] = [(INSIDE, "10.0.0.2")]
         own = world.add_vm("b", [(INSIDE, "")])
         world.broken[former] = ("HostNotFound", "no such host")
-        clock.ahead += EMPTY_AGE
+        clock.ahead += timedelta(seconds=EMPTY_AGE)
         for _ in range(2):
             assert isinstance(await one(provider, node("10.0.0.1")), CloudError)
         world.broken.clear()
         assert isinstance(await one(provider, node("10.0.0.1")), CloudError)
         world.nics[own] = [(INSIDE, "10.0.0.1")]
-        clock.ahead += EMPTY_AGE
+        clock.ahead += timedelta(seconds=EMPTY_AGE)
         assert (await one(provider, node("10.0.0.1"))).provider_id == f"photon://{own}"
 
 
