@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proreus.cloudprovider import Ensured, InvalidRequest
+from proreus.cloudprovider import CloudError, Ensured, InvalidRequest
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.kube.objects import (
@@ -35,7 +35,7 @@ from .balancing import (
     service,
 )
 from .emulator import seed
-from .emulator.server import Emulator
+from .emulator.server import Emulator, Fault
 from .emulator.store import compute, network
 from .site import context, started
 from .test_additional import ADDITIONAL, GLOBAL, HTTPS, known, open_ports
@@ -217,6 +217,34 @@ async def test_an_address_that_is_another_cluster_s_by_now_keeps_its_ports(
     async with started(azure, known(nodes[:2], [edited])) as provider:
         await ensure(provider, nodes[:2], showing(edited, ips))
     assert open_ports(azure, address) == {str(port)}
+
+
+@pytest.mark.parametrize("group", ["", "ips"])
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_an_address_that_was_withdrawn_keeps_its_ports_once_it_is_another_cluster_s(
+    azure: Emulator, group: str, *, is_deleted: bool
+) -> None:
+    """What follows has failed, so the status shows it no more, and its ports were not closed."""
+    nodes = machines(azure, 4)
+    address = public_ip(azure, "kept")
+    public_ip(azure, "next")
+    there = {"azure-pip-name": "kept"}
+    if group:
+        seed.move(azure.store, network("publicIPAddresses", "kept"), group)
+        there["azure-load-balancer-resource-group"] = group
+    one, edited = service(2, there), service(2, {"azure-pip-name": "next"})
+    async with started(azure, known(nodes[:2], [one])) as provider:
+        ips = (await ensure(provider, nodes[:2], one))["web-2"]
+        azure.faults.append(Fault("PUT", "networkSecurityGroups", status=400, code="BadRequest"))
+        found = (await answers(provider, nodes[:2], showing(edited, ips)))["web-2"]
+        assert isinstance(found, CloudError)
+        assert found.disowns
+        assert await other_service(azure, nodes[2:], service(7, there)) == address
+        if is_deleted:
+            await delete(provider, edited)
+        else:
+            await ensure(provider, nodes[:2], edited)
+    assert open_ports(azure, address) == {"80"}
 
 
 async def test_a_node_whose_machine_is_gone_closes_nothing_at_its_former_address(

@@ -156,7 +156,19 @@ def merged(openings: Sequence[Opening]) -> Opening:
     )
 
 
-def is_elsewhere(job: Job, address: str, state: State, scene: Scene) -> bool:
+def given_up(
+    job: Job, addresses: Iterable[str], state: State, scene: Scene, known: Index
+) -> set[str]:
+    """Return those addresses that a Service had whose ports it may close: nobody else has them."""
+    return {
+        one
+        for one in addresses
+        if not refusal_of(job, one, state, scene, known)
+        and not _is_elsewhere(job, one, state, scene)
+    }
+
+
+def _is_elsewhere(job: Job, address: str, state: State, scene: Scene) -> bool:
     """Tell whether an address is a public IP's that something else than the cluster has by now.
 
     Not if the Service is known to have named it as an additional one.

@@ -133,12 +133,11 @@ class Observer:
         """
         place = self._scene.place
         shown = {
-            point.ip
+            ip
             for job in jobs
-            if job.lb is not None
-            for point in job.ref.last_ingress
-            if point.ip and ip_address(point.ip).is_global
-            if point.ip not in job.options.additional
+            for ip in (job.before if job.lb is not None else job.left)
+            if ip and ip_address(ip).is_global
+            if ip not in job.options.additional
         } - {str(part(one, "ipAddress") or "") for one in known.values()}
         if not shown:
             return frozenset()

@@ -11,7 +11,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.azure.balancing import guard, marks
 from proreus.providers.azure.balancing.additional import (
     check_additional,
-    is_elsewhere,
+    given_up,
     refusal_of,
     strip_of,
 )
@@ -171,10 +171,9 @@ def _stripped(
         going = {address for one in own if one not in left if (address := one[2])}
         going |= known.used.get(job.ref.name, set()) - {""}
         going |= {
-            one
-            for one in (*job.options.additional, *job.left)
-            if not refusal_of(job, one, state, scene, known)
+            one for one in job.options.additional if not refusal_of(job, one, state, scene, known)
         }
+        going |= given_up(job, job.left, state, scene, known)
         going |= _departing(job, scene, known)
         if going:
             strips.append(strip_of(job, going, scene, known))
@@ -202,12 +201,7 @@ def _guarded(
         # While Azure has yet to give an address, it may be the one that the status shows.
         is_known = len(found) == len(job.lb.families)
         shown = job.before - targets if is_known else set[str]()
-        had = {
-            one
-            for one in shown
-            if not refusal_of(job, one, state, scene, known)
-            and not is_elsewhere(job, one, state, scene)
-        }
+        had = given_up(job, shown, state, scene, known)
         had |= _departing(job, scene, known) - targets
         # A kubelet can claim any address for its Node.
         claimed = scene.node_addresses.keys() - scene.own_addresses if at_nodes else frozenset()
