@@ -88,6 +88,48 @@ async def test_no_service_takes_an_address_that_another_cluster_has_open(
         assert everything(azure) == before
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_an_additional_address_that_was_refused_is_not_its_service_s_later(
+    azure: Emulator, *, is_deleted: bool
+) -> None:
+    """Whoever names addresses that nobody has yet has nothing at them once somebody has."""
+    nodes, address = machines(azure, 4), "10.0.0.200"
+    thief = service(2, {ADDITIONAL: address})
+    async with started(azure, known(nodes[:2], [thief])) as provider:
+        await ensure(provider, nodes[:2], service(1, ports=HTTPS))
+        found = (await answers(provider, nodes[:2], thief))["web-2"]
+        assert "it is no public address" in str(found)
+        inside = {"azure-load-balancer-internal": "true", "azure-load-balancer-ipv4": address}
+        assert await other_service(azure, nodes[2:], service(7, inside, **RANGES)) == address
+        before = everything(azure)
+        if is_deleted:
+            await delete(provider, thief)
+        else:
+            found = (await answers(provider, nodes[:2], thief))["web-2"]
+            assert "for somebody else" in str(found)
+        assert everything(azure) == before
+
+
+@pytest.mark.parametrize("what", ["loadBalancers", "networkSecurityGroups"])
+async def test_an_additional_address_that_azure_never_opened_is_not_its_service_s_later(
+    azure: Emulator, what: str
+) -> None:
+    nodes = machines(azure, 4)
+    address = public_ip(azure, "kept")
+    one = service(2, {ADDITIONAL: address})
+    async with started(azure, known(nodes[:2], [one])) as provider:
+        await ensure(provider, nodes[:2], service(1, ports=HTTPS))
+        azure.faults.append(Fault("PUT", what, status=400, code="BadRequest"))
+        found = (await answers(provider, nodes[:2], one))["web-2"]
+        assert isinstance(found, CloudError)
+        theirs = service(7, {"azure-pip-name": "kept"})
+        assert await other_service(azure, nodes[2:], theirs) == address
+        found = (await answers(provider, nodes[:2], one))["web-2"]
+        assert "for somebody else" in str(found)
+        await delete(provider, one)
+    assert open_ports(azure, address) == {"80"}
+
+
 async def test_services_that_ask_for_another_cluster_s_address_vouch_for_none(
     azure: Emulator,
 ) -> None:

@@ -256,8 +256,8 @@ class AzureLoadBalancers:
         _check_owner(state, jobs[0].ref)
         self._neighbours.check(jobs, state, scene)
         self._presence.check(state, scene, _now())
-        self._neighbours.note(jobs)
         state = await self._converged(jobs, state, scene, work)
+        self._neighbours.note(jobs)
         jobs = placed(jobs, state, scene)
         where, known = spots(jobs, state, scene), index(state)
         answers: dict[str, EnsureAnswer] = {}
@@ -297,7 +297,7 @@ class AzureLoadBalancers:
     ) -> State:
         scene = await self._neighbours.confirmed(state, scene)
         state = await self._identities.checked(jobs, state, scene)
-        take = partial(self._presence.take, work)
+        take = self._neighbours.noting(jobs, partial(self._presence.take, work))
         return await converge(state, lambda now: plan(jobs, now, scene), take)
 
     def _scene(self, cluster: ClusterIdentity, jobs: Sequence[Job]) -> Scene:

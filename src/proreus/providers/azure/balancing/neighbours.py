@@ -4,7 +4,8 @@ Rules have no marks: one stands for all Services of all clusters with the same p
 ports. So whose an address in them is must be known before it is closed, or taken from the others.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -13,6 +14,7 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.instances import Instance
 from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import KubeObject, Node
 from proreus.providers.azure.api import Arm
 from proreus.providers.azure.balancing.additional import merged, opening
@@ -21,7 +23,12 @@ from proreus.providers.azure.balancing.guard import destinations
 from proreus.providers.azure.balancing.identities import KEPT
 from proreus.providers.azure.balancing.index import index
 from proreus.providers.azure.balancing.parts import Job, Opening, Scene, State
+from proreus.providers.azure.balancing.steps import PutGroup, Step
+from proreus.providers.azure.balancing.work import Change
 from proreus.providers.azure.instances import BATCH, AzureInstances
+
+Take = Callable[[State, Step], Awaitable[Change]]
+"""A function that takes a step, and returns how that changes what was observed."""
 
 _Pair = tuple[str, str]
 
@@ -80,9 +87,33 @@ class Neighbours:
                         f"annotation {ANNOTATION_ADDITIONAL}: {address}: {_REMEDY}"
                     )
 
+    def noting(self, jobs: Sequence[Job], take: Take) -> Take:
+        """Return `take`, which notes what Services get open just before it opens that.
+
+        What they only ask for is not theirs: they may be refused, also by Azure, and others get it
+        meanwhile.
+        """
+
+        async def noted(state: State, step: Step) -> Change:
+            before = dict(self._opened)
+            if isinstance(step.call, PutGroup):
+                self.note(jobs)
+            try:
+                return await take(state, step)
+            except Refused as error:
+                # A failed operation, which has no status, may have opened it all the same.
+                is_denied = 0 < error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+                if is_denied and isinstance(step.call, PutGroup):
+                    self._opened = before
+                raise
+
+        return noted
+
     def note(self, jobs: Iterable[Job]) -> None:
-        """Note what Services are about to have open: from now on it is theirs."""
+        """Note what Services that stay have open, or are about to: from now on it is theirs."""
         for job in jobs:
+            if job.lb is None:
+                continue
             before = self._opened.get(job.ref.uid, Opening())
             self._opened[job.ref.uid] = merged((before, opening(job)))
 
