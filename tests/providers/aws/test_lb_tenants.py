@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from proreus.kube.objects import ServicePort
 from proreus.providers.aws.identity import ClusterTags
 from proreus.providers.aws.tenants import owners_of
 
-from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
+from ..surroundings import Clock, Objects  # noqa: TID252 - pytest imports tests by path
 from .lb_site import LBSite, placed
 from .site import CLUSTER, config_text, context, node_of, started
 from .strict.process import StrictAWS
@@ -284,6 +285,25 @@ async def test_a_subnet_that_is_marked_is_of_that_namespace(
             return
         answer = await site.ensure(site.desired(ids, **named))
         assert isinstance(answer, InvalidRequest)
+        assert "it belongs to the Service bank/web" in str(answer)
+
+
+async def test_a_subnet_that_was_marked_since_is_refused_though_a_clock_is_set_back(
+    aws: StrictAWS,
+) -> None:
+    site, clock = LBSite(aws), Clock()
+    ids, aside = site.machines(1), subnet(site, 90, {})
+    named: dict[str, Any] = {"asked": {"subnets": aside}}
+    config = config_text(aws, site.network.vpc)
+    async with started(config, context(clock=clock)) as provider:
+        site.provider = provider
+        await site.made(site.desired(ids))
+        site.ec2.create_tags(Resources=[aside], Tags=pairs(THEIRS, "")[0]["Tags"])
+        clock.wrong -= timedelta(hours=1)
+        clock.ahead += timedelta(minutes=2)
+        other = ServicePort(81, "web", node_port=30081)
+        answer = await site.ensure(site.desired(ids, other, uid=OTHER_UID, **named))
+        assert isinstance(answer, InvalidRequest), answer
         assert "it belongs to the Service bank/web" in str(answer)
 
 
