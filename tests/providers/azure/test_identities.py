@@ -8,6 +8,7 @@ import pytest
 from proreus.cloudprovider import Ensured
 from proreus.kube.objects import Node, NodeAddress, NodeSpec
 from proreus.providers.azure import AzureCloud
+from proreus.providers.azure.balancing import identities
 
 from .balancing import (
     answers,
@@ -80,6 +81,31 @@ async def test_machines_come_into_pools_by_any_of_their_names(azure: Emulator) -
     ]
     async with started(azure, context(nodes=nodes)) as provider:
         assert await rejected(provider, nodes) == {}
+
+
+async def test_a_machine_of_another_service_that_has_got_the_id_of_a_former_one_comes_into_no_pool(
+    azure: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Node is still there: Azure shows a machine of its provider id."""
+
+    def started_as(computer: str) -> str:
+        id_ = seed.machine(azure.store, "flex_1", set_="flex")
+        azure.store.of[id_.lower()]["properties"]["osProfile"]["computerName"] = computer
+        return id_.rpartition("/")[2]
+
+    (sole,) = machines(azure, 1)
+    metadata = msgspec.structs.replace(sole.metadata, name="flex000001")
+    flex = naming(sole, f"virtualMachines/{started_as('FLEX000001')}")
+    nodes = [sole, msgspec.structs.replace(flex, metadata=metadata)]
+    async with started(azure, context(nodes=nodes)) as provider:
+        assert await rejected(provider, nodes) == {}
+        azure.store.delete(compute("virtualMachines", "flex_1"))
+        azure.store.delete(network("networkInterfaces", "flex_1-nic"))
+        started_as("db")
+        before = azure.store.of[network("networkInterfaces", "flex_1-nic").lower()]["etag"]
+        monkeypatch.setattr(identities, "KEPT", 0.0)  # as if so long had passed
+        assert list(await rejected(provider, nodes)) == ["flex000001"]
+    assert azure.store.of[network("networkInterfaces", "flex_1-nic").lower()]["etag"] == before
 
 
 def asked(azure: Emulator) -> int:

@@ -34,7 +34,8 @@ KEPT: Final = 30.0
 """Seconds for which an address is a machine's that Azure has shown there.
 
 Azure gives that of a deleted machine to the next one, maybe another cluster's, which needs longer
-than this until it is a node to which anybody lets clients in.
+than this until it is a node to which anybody lets clients in. For so long a machine also has the
+name that Azure has shown: the next one with its id may have another.
 """
 _REMEDY: Final = "start the kubelet with the --provider-id of its own machine, or none"
 
@@ -46,27 +47,29 @@ class Identities:
         """Keep the client of Azure."""
         self._arm = arm
         self._instances = AzureInstances(arm)
-        self._proven: set[tuple[str, MachineId]] = set()
+        self._proven: dict[tuple[str, MachineId], float] = {}
         self._addresses: dict[tuple[str, str, str], float] = {}
 
     async def checked(self, jobs: Sequence[Job], state: State, scene: Scene) -> State:
         """Return the state with the Nodes whose machines are not theirs, or may not be.
 
         Azure is only asked about machines that would come into a pool or leave it and whose name is
-        not in their id, and about each once; and about those whose address would come into a pool
-        of addresses, or into the security group. What is there stays there.
+        not in their id, and about each once in `KEPT`; and about those whose address would come
+        into a pool of addresses, or into the security group. What is there stays there.
 
         Raises:
             CloudError: Azure does not tell what a machine is called.
         """
         found = await self._addressed(jobs, state, scene)
         if scene.place.config.pools is not PoolType.NODE_IP:
-            moving = _moving(jobs, state, scene) - self._proven
+            now = asyncio.get_running_loop().time()
+            self._proven = {one: at for one, at in self._proven.items() if now - at < KEPT}
+            moving = _moving(jobs, state, scene) - self._proven.keys()
             asked = {one for one in moving if one[1].resource not in state.refused}
-            found |= await self._named(asked)
+            found |= await self._named(asked, now)
         return state.having(strangers=found)
 
-    async def _named(self, new: Collection[tuple[str, MachineId]]) -> dict[str, str]:
+    async def _named(self, new: Collection[tuple[str, MachineId]], now: float) -> dict[str, str]:
         """Return why machines are not those of Nodes, by the Nodes' names."""
         ids = [id_ for _, id_ in new]
         async with Questions(self._arm, ids, {}) as questions:
@@ -76,7 +79,7 @@ class Identities:
             if reason := _problem(answer) or refusal_of(name.lower(), _names(answer)):
                 strangers[name] = reason
             else:
-                self._proven.add((name, id_))
+                self._proven[name, id_] = now
         return strangers
 
     async def _addressed(self, jobs: Sequence[Job], state: State, scene: Scene) -> dict[str, str]:
