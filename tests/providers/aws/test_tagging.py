@@ -7,6 +7,7 @@ import pytest
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.provider import CloudProvider
+from proreus.providers.aws import tagging
 from proreus.testing.volumes import labels_of
 from proreus.testing.waiting import until
 
@@ -244,6 +245,29 @@ async def test_a_machine_that_is_another_clusters_by_now_loses_no_tags(aws: Stri
         await until("the other one has lost them", lambda: not volume_tags(network, gone))
         assert volume_tags(network, moved) == WANTED
         assert tags(network.describe(moved)).items() >= WANTED.items()
+
+
+async def test_what_is_another_clusters_by_the_time_that_tags_can_be_set_gets_none(
+    aws: StrictAWS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EC2 may refuse tags for as long as a right is missing."""
+    monkeypatch.setattr(tagging, "_RETRY_DELAY", 5.0)
+    network = Network(aws)
+    moved, kept = network.run(2)
+    nodes = Objects(map(node_of, (moved, kept)))
+    text = config_text(aws, network.vpc, sections=TAGGING)
+    async with started(text, context(nodes=nodes)) as provider:
+        aws.fail("CreateTags", code="OperationNotPermitted", message="no", status=400)
+        await describe(provider, moved, kept)
+        await until("refused", lambda: not aws.unspent())
+        volume = volume_of(network, moved)
+        network.ec2.delete_tags(Resources=[moved], Tags=[{"Key": "kubernetes.io/cluster/test"}])
+        owned = {"Key": "kubernetes.io/cluster/other", "Value": "owned"}
+        network.ec2.create_tags(Resources=[moved, volume], Tags=[owned])
+        await until("tagged", lambda: volume_tags(network, kept) == WANTED)
+    assert tags(network.describe(kept)).items() >= WANTED.items()
+    assert tags(network.describe(moved)).keys().isdisjoint(WANTED)
+    assert volume_tags(network, moved).keys().isdisjoint(WANTED)
 
 
 async def test_where_only_volumes_are_tagged_a_machine_keeps_its_own_tags(aws: StrictAWS) -> None:

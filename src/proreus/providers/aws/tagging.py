@@ -38,6 +38,8 @@ _BATCH_DELAY = 0.5
 _INTERVAL = 60.0
 _RETRY_DELAY = 30.0
 _ATTEMPTS = 3
+_VOLUME = "vol-"
+"""The prefix of the ids of volumes."""
 
 
 class Tagging:
@@ -62,6 +64,7 @@ class Tagging:
         self._nodes = nodes
         self._due: set[str] = set()
         self._unread: set[str] = set()
+        self._is_late = False
         self._tagged: dict[str, tuple[str, ...]] = {}
         self._nodes_of: dict[str, str] = {}
         self._gone: dict[str, float] = {}
@@ -102,6 +105,7 @@ class Tagging:
             self._wake.clear()
             await asyncio.sleep(_BATCH_DELAY)
             try:
+                await self._look_again()
                 await self._read_volumes()
                 await self._tag()
                 await self._untag()
@@ -109,8 +113,20 @@ class Tagging:
                 log.warning(
                     "Failed to set or delete tags of instances and volumes; tried again: %s", error
                 )
+                self._is_late = True
                 self._wake.set()
                 await asyncio.sleep(_RETRY_DELAY)
+
+    async def _look_again(self) -> None:
+        """Leave out what is another cluster's by now, where tags could not be set for a while."""
+        if not self._is_late:
+            return
+        volumes = {id_ for id_ in self._due if id_.startswith(_VOLUME)}
+        self._unread |= volumes
+        for part in in_parts(self._due - volumes, MOST_RESOURCES):
+            self._due.difference_update(set(part).difference(await self._own(part)))
+        self._due -= volumes
+        self._is_late = False
 
     async def _read_volumes(self) -> None:
         """Read which volumes lack tags: descriptions of instances do not show it.
