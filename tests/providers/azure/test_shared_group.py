@@ -24,6 +24,7 @@ from proreus.providers.azure.balancing.identities import KEPT
 
 from ..surroundings import Clock  # noqa: TID252 - pytest imports tests by path
 from .balancing import (
+    addresses,
     answers,
     delete,
     ensure,
@@ -287,6 +288,27 @@ async def test_an_address_that_was_withdrawn_keeps_its_ports_once_it_is_another_
         else:
             await ensure(provider, nodes[:2], edited)
     assert open_ports(azure, address) == {"80"}
+
+
+@pytest.mark.parametrize("port", [80, 443])
+async def test_a_public_ip_that_was_given_to_another_cluster_keeps_its_ports(
+    azure: Emulator, port: int
+) -> None:
+    """Somebody has moved it, with the marks of the Service that it was made for."""
+    nodes, one = machines(azure, 4), service(2)
+    async with started(azure, known(nodes[:2], [one])) as provider:
+        ips = (await ensure(provider, nodes[:2], one))["web-2"]
+        (name,) = addresses(azure)
+        azure.store.delete(network("loadBalancers", "kubernetes"))
+        moved = azure.store.of[network("publicIPAddresses", name).lower()]
+        moved["properties"].pop("ipConfiguration", None)
+        marks = moved.pop("tags")
+        theirs = service(7, {"azure-pip-name": name}, (ServicePort(port, node_port=30443),))
+        assert [await other_service(azure, nodes[2:], theirs)] == ips
+        azure.store.of[network("publicIPAddresses", name).lower()]["tags"] = marks
+        with pytest.raises(CloudError, match="PublicIPAddressCannotBeDeleted"):
+            await delete(provider, showing(one, ips))
+    assert open_ports(azure, ips[0]) == {str(port)}
 
 
 async def test_a_node_whose_machine_is_gone_closes_nothing_at_its_former_address(

@@ -19,6 +19,7 @@ from proreus.providers.azure.balancing.addresses import (
     Departure,
     departure,
     untagged,
+    user_elsewhere,
 )
 from proreus.providers.azure.balancing.annotations import FAMILIES
 from proreus.providers.azure.balancing.balancers import (
@@ -217,11 +218,15 @@ def _guarded(
 
 
 def _departing(job: Job, scene: Scene, known: Index) -> set[str]:
-    """Return the public addresses that are the Service's to give up, as marks say."""
+    """Return the public addresses that are the Service's to give up, as marks say.
+
+    Not those of public IPs that somebody has given to something else.
+    """
     return {
         str(part(one, "ipAddress") or "")
         for one in known.addresses_of(job.ref)
         if departure(one, job.ref, scene.namesakes) is not Departure.KEEP
+        and not user_elsewhere(one, scene.place)
     }
 
 
