@@ -8,7 +8,15 @@ from proreus.cloudprovider.desired import load_balancer_ref
 from proreus.cloudprovider.errors import Throttled
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
-from proreus.cloudprovider.waits import Missed, Waits, Working, has_left, showing_only
+from proreus.cloudprovider.waits import (
+    LONG,
+    Missed,
+    Twice,
+    Waits,
+    Working,
+    has_left,
+    showing_only,
+)
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.testing import objects
 from proreus.testing.clock import virtual_time
@@ -54,6 +62,21 @@ async def test_what_is_missing_is_looked_for_once_more() -> None:
     missed.check(ref("192.0.2.1"), is_there=True)
     with pytest.raises(Working):
         missed.check(ref("192.0.2.1"), is_there=False)
+
+
+@virtual_time
+async def test_a_look_from_long_ago_is_none_of_the_two() -> None:
+    twice = Twice(AGAIN)
+    assert not twice.is_sure("a", is_so=True)
+    await asyncio.sleep(LONG + AGAIN + 0.1)
+    assert not twice.was_sure("a")
+    assert not twice.is_sure("a", is_so=True)
+    await asyncio.sleep(AGAIN + 0.1)
+    assert twice.is_sure("a", is_so=True)
+    for _ in range(3):  # a Service that fails is looked at now and then
+        await asyncio.sleep(LONG)
+        assert twice.was_sure("a")
+        assert twice.is_sure("a", is_so=True)
 
 
 @virtual_time

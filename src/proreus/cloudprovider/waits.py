@@ -11,11 +11,16 @@ waits.done(lb.ref.uid)
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
 from proreus.cloudprovider.steps import nothing
 from proreus.kube.objects import vip_addresses
+
+LONG: Final = 600.0
+"""Seconds after a look until it counts no more, but for those between two: a failing Service waits
+for less than that."""
 
 
 class Working(Exception):
@@ -105,13 +110,14 @@ class Waits:
 class Twice:
     """A memory of what one look has shown, and what counts only if a second one shows it, too.
 
-    A list may lag behind, or lack a part.
+    A list may lag behind, or lack a part. A look from long ago is none of the two: nobody knows
+    what was so since then.
     """
 
     def __init__(self, confirm: float) -> None:
         """Begin with nothing in doubt; `confirm` seconds lie between the two looks."""
         self._confirm = confirm
-        self._since: dict[str, float] = {}
+        self._looks: dict[str, tuple[float, float]] = {}
 
     def is_sure(self, key: str, *, is_so: bool) -> bool:
         """Tell whether something is so, and was so in a look long enough ago, and ever since.
@@ -121,15 +127,23 @@ class Twice:
             is_so: Whether it is so in this look.
         """
         if not is_so:
-            self._since.pop(key, None)
+            self._looks.pop(key, None)
             return False
-        self._since.setdefault(key, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        first, _ = self._recent(key, now)
+        self._looks[key] = first, now
         return self.was_sure(key)
 
     def was_sure(self, key: str) -> bool:
         """Tell whether something was surely so when it was looked at last."""
         now = asyncio.get_running_loop().time()
-        return now - self._since.get(key, now) >= self._confirm
+        first, _ = self._recent(key, now)
+        return now - first >= self._confirm
+
+    def _recent(self, key: str, now: float) -> tuple[float, float]:
+        """Return when something was first and last seen to be so; now if that is long ago."""
+        first, last = self._looks.get(key, (now, now))
+        return (first, last) if now - last <= LONG + self._confirm else (now, now)
 
 
 class Missed:
