@@ -1,19 +1,22 @@
 """What Azure does not show for a while: load balancers outlive it unchanged."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from proreus.cloudprovider import Pending
+from proreus.cloudprovider.waits import LONG
 from proreus.kube.objects import Node
+from proreus.providers.azure import AzureCloud, absences
 from proreus.providers.azure.api import Waiting
 from proreus.providers.azure.balancing.desired import Place
 from proreus.providers.azure.balancing.observation import MOST_ALONE
 from proreus.providers.azure.balancing.parts import Scene, State
 from proreus.providers.azure.balancing.presence import Presence
 
-from .balancing import addresses, answers, ensure, machines, parts, service
+from .balancing import addresses, answers, delete, ensure, machines, parts, service
 from .emulator.server import Emulator, Fault
 from .emulator.store import compute, network
 from .site import CLUSTER, config, context, started
@@ -141,3 +144,27 @@ def test_a_load_balancer_that_is_gone_for_a_while_is_made_anew() -> None:
     presence.check(there, Scene(place), 300.0)
     with pytest.raises(Waiting):
         presence.check(gone, Scene(place), 400.0)
+    # A look from long ago is none of two.
+    for now in (400.0 + LONG + 0.1, 401.0 + LONG):
+        with pytest.raises(Waiting):
+            presence.check(gone, Scene(place), now)
+
+
+async def test_a_load_balancer_that_was_not_shown_hours_ago_loses_no_service(
+    azure: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Service that was ensured then was deleted before the second look."""
+    monkeypatch.setattr(absences, "LONG", 0.1)  # as if so long had passed
+    monkeypatch.setattr(AzureCloud, "confirm", 0.1)
+    nodes = machines(azure)
+    gone: dict[str, Any] = {"status": 404, "code": "ResourceNotFound", "name": "/kubernetes"}
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service(1))
+        before = parts(azure, "loadBalancingRules")
+        azure.faults.append(Fault("GET", "loadBalancers", **gone))
+        assert isinstance((await answers(provider, nodes, service(2)))["web-2"], Pending)
+        await delete(provider, service(2))
+        await asyncio.sleep(0.3)
+        azure.faults.append(Fault("GET", "loadBalancers", times=2, **gone))
+        assert isinstance((await answers(provider, nodes, service(3)))["web-3"], Pending)
+    assert parts(azure, "loadBalancingRules") == before

@@ -2,8 +2,10 @@
 
 What is written whole would lose what the write does not name, if it is there all the same. Azure
 Resource Manager copies what it knows between regions, so that another region may answer 404 for a
-while.
+while. A look from long ago says nothing of the time since then.
 """
+
+from proreus.cloudprovider.waits import LONG
 
 
 class Absences:
@@ -17,7 +19,7 @@ class Absences:
         """
         self._confirm = confirm
         self._there: set[str] = set()
-        self._missing: dict[str, float] = {}
+        self._missing: dict[str, tuple[float, float]] = {}
 
     def shown(self, name: str) -> None:
         """Note that a resource is there, or may be: a write has had no clear answer."""
@@ -38,4 +40,8 @@ class Absences:
         """
         if name not in self._there and not is_known:
             return 0.0
-        return max(self._confirm - (now - self._missing.setdefault(name, now)), 0.0)
+        first, last = self._missing.get(name, (now, now))
+        if now - last > LONG:
+            first = now
+        self._missing[name] = first, now
+        return max(self._confirm - (now - first), 0.0)
