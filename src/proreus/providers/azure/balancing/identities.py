@@ -62,7 +62,7 @@ class Identities:
         """
         found = await self._addressed(jobs, state, scene)
         if scene.place.config.pools is not PoolType.NODE_IP:
-            now = asyncio.get_running_loop().time()
+            now = self._arm.context.uptime()
             self._proven = {one: at for one, at in self._proven.items() if now - at < KEPT}
             moving = _moving(jobs, state, scene) - self._proven.keys()
             asked = {one for one in moving if one[1].resource not in state.refused}
