@@ -93,7 +93,8 @@ test-quick: $(STAMP) ## Run what needs no control plane and ends in two minutes,
 
 programs: assets gotools
 
-checks: lint types contracts docs plans collection
+# The longest first, since two run at a time.
+checks: plans lint types contracts docs collection
 
 lint: $(STAMP) ## Check style and format
 	@echo '== lint'
