@@ -36,6 +36,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         order.sort(items)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> order.Scheduling | None:
+    """Let one worker of the inner ring take what shares a costly process; long tests need all."""
+    is_by_file = config.getvalue("dist") == "loadfile"
+    is_inner = config.getoption("markexpr") == "not long"
+    return order.Scheduling(config, log) if is_by_file and is_inner else None
+
+
 def pytest_collection_finish() -> None:
     """Keep the collector from what lives as long as the tests: it would take a tenth of the time."""
     gc.collect()

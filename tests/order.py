@@ -12,10 +12,24 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 RECORDED = Path(__file__).with_name("durations.json")
 SHORT = 1.0
 """Seconds; what takes less is not recorded."""
+
+
+TOGETHER = ("tests/providers/aws/",)
+"""Folders whose files one worker takes: each worker with one of them starts a process of its own,
+which takes longer than most of their tests."""
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """Give workers files, and some folders, as they become free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folders = (one for one in TOGETHER if nodeid.startswith(one))
+        return next(folders, super()._split_scope(nodeid))
 
 
 def sort(items: list[pytest.Item]) -> None:

@@ -182,6 +182,7 @@ def test_a_failing_rule_is_a_failing_test_and_what_is_not_offered_is_skipped(
     assert "skipped" in ran.stdout
 
 
+@pytest.mark.long
 def test_what_the_fixture_leaves_out_has_no_test_and_is_reported(pytester_like: Path) -> None:
     module = (
         "from proreus.testing.conformance import Conformance\n"
@@ -279,6 +280,7 @@ def test_the_report_exits_with_1_if_a_rule_fails(pytester_like: Path) -> None:
     assert "FAILS        owns" in ran.stdout
 
 
+@pytest.mark.long
 def test_the_report_exits_with_0_if_none_does(tmp_path: Path) -> None:
     (tmp_path / "empty_cloud.py").write_text(
         "from simulated_fixture import SimulatedFixture\n"

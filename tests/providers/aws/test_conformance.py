@@ -158,6 +158,7 @@ def environment(strict_process: StrictAWS) -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 class TestNetwork(Conformance):
     fixture = NetworkFixture
 
