@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ import pytest
 from proreus.cloudprovider import CloudError, ClusterIdentity, Context, Ensured, LoadBalancer
 from proreus.cloudprovider.calls import CallHooks
 from proreus.cloudprovider.desired import desired_load_balancer
-from proreus.kube.objects import LoadBalancerIngress, ServicePort
+from proreus.kube.objects import LoadBalancerIngress, Service, ServicePort
 from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig
 from proreus.providers.local.kernel import Kernel
 from proreus.providers.local.load_balancers import LocalLoadBalancers
-from proreus.providers.local.pools import ANNOTATION_SHARING_KEY
+from proreus.providers.local.pools import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 from proreus.testing.waiting import until
 
@@ -40,9 +40,12 @@ def _namespace() -> Iterator[None]:
 
 
 def balancers(
-    cluster: ClusterIdentity, hold: float = 0.0, hooks: CallHooks | None = None
+    cluster: ClusterIdentity,
+    hold: float = 0.0,
+    hooks: CallHooks | None = None,
+    services: Sequence[Service] = (),
 ) -> LocalLoadBalancers:
-    listers = {"services": Objects(), "nodes": Objects()}
+    listers = {"services": Objects(*services), "nodes": Objects()}
     given = Context(
         cluster, now=lambda: datetime.now(UTC), events=NoEvents(), listers=listers, hooks=hooks
     )
@@ -199,3 +202,30 @@ async def test_a_gateway_goes_on_after_a_program_could_not_be_run(
         await until("the gateway answers again", kernel.is_held)
     finally:
         await gateway.close()
+
+
+@pytest.mark.parametrize("hold", [0.0, 30.0])
+async def test_a_gateway_that_leads_again_gives_nobody_the_address_of_a_service_that_moved(
+    hold: float,
+) -> None:
+    """Another gateway has led meanwhile; what this one's kernel has is from before."""
+    before = balancers(CLUSTER, hold)
+    await before.start()
+    try:
+        lb = web(before, CLUSTER, "moved")
+        had = (await before.ensure([lb]))[lb.ref.uid]
+        assert isinstance(had, Ensured)
+        assert had.ingress[0].ip == "10.9.255.0"
+    finally:
+        await before.close()
+    asks = {"annotations": {ANNOTATION_ADDRESSES: "10.9.255.1"}}
+    moved = web(before, CLUSTER, "moved", "10.9.255.1", **asks)
+    again = balancers(CLUSTER, hold, services=[moved.service])
+    await again.start()
+    try:
+        new = web(again, CLUSTER, "another-tenants", namespace="bank")
+        answers = await again.ensure([new, moved])
+        shown = {uid: one.ingress[0].ip for uid, one in answers.items() if isinstance(one, Ensured)}
+        assert shown == {new.ref.uid: "10.9.255.2", moved.ref.uid: "10.9.255.1"}
+    finally:
+        await again.close()

@@ -82,7 +82,10 @@ def occupied(
     used: Mapping[str, str],
     machines: Iterable[str],
 ) -> Occupied:
-    """Return the addresses in the kernel, and in the status of Services that it lacks.
+    """Return the addresses in the kernel, and those in statuses that it lacks.
+
+    A kernel may be out of date, as on a gateway where another one has led for a while: whoever has
+    moved then shows an address that it does not know.
 
     Args:
         state: The state in the kernel.
@@ -91,12 +94,11 @@ def occupied(
         used: What is in use otherwise, as `in_use` returns it.
         machines: The addresses among these that `of_machines` returns.
     """
-    others = (
-        one
-        for one in services
-        if isinstance(one, Service) and one.metadata.uid not in state.balancers
-    )
-    return Occupied((*taken(state, cluster), *taken_by(others)), used, machines)
+    known = tuple(taken(state, cluster))
+    had = {(one.uid, parse(one.address)) for one in known}
+    shown = taken_by(one for one in services if isinstance(one, Service))
+    others = (one for one in shown if (one.uid, parse(one.address)) not in had)
+    return Occupied((*known, *others), used, machines)
 
 
 def of_machines(
