@@ -97,6 +97,10 @@ class Cluster:
         """Write what the node monitor writes when a kubelet is silent."""
         await self._is_ready(name, "Unknown")
 
+    async def fail(self, name: str) -> None:
+        """Write what a kubelet writes that is not well."""
+        await self._is_ready(name, "False")
+
     async def report(self, name: str) -> None:
         """Write what a kubelet writes that is well."""
         await self._is_ready(name, "True")

@@ -107,3 +107,30 @@ def test_a_node_that_was_ready_while_no_watch_went_on_needs_new_proofs(
 
     stays, is_out = play()
     assert (stays and not is_out) is reports
+
+
+@virtual_time
+async def test_a_kubelet_that_was_well_while_no_watch_went_on_may_have_been_unwell_before() -> None:
+    """It said so itself at first, and is silent now: the two states tell nothing of between."""
+    machines = OneScope()
+    cloud = Cloud(machines)
+    async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+        made = Cluster(client, machines, cloud.hints)
+        for name in "abc":
+            await add(client, name, "True", is_initialised=True)
+        await made.fail("c")
+        machines.machines["c"] = NotFound()  # its machine is made anew
+        async with leading(server.url, cloud, LIFECYCLE, node_deletion_interval=60.0):
+            await asyncio.sleep(10)
+            server.inject(Fault(FaultMode.ERROR, "watch", "nodes", count=0))
+            await server.stop()
+            await server.start()
+            await made.report("c")
+            await asyncio.sleep(30)
+            await made.silence("c")
+            server.store.forget()
+            server.clear_faults()
+            await asyncio.sleep(60)
+            machines.change("c")  # which the cloud shows by now
+            await asyncio.sleep(300)
+        assert "c" in await made.nodes()

@@ -231,11 +231,14 @@ def test_a_node_that_is_not_ready_since_another_time_may_have_been_ready_in_betw
 
     last.on_node(None, since(1))
     now = 7.0
-    for new in (since(1), since(2, "False"), node("a", "")):
+    for new in (since(1), since(1, "False"), node("a", "")):
         last.on_node(since(1), new)
     assert last.ready_until(since(1)) == -math.inf
     last.on_node(since(1), since(2))
     assert last.ready_until(since(2)) == 7.0
+    now = 9.0
+    last.on_node(since(2), since(3, "False"))
+    assert last.ready_until(since(3)) == 9.0
 
 
 def test_when_another_machine_reports_for_a_node_is_remembered_until_the_node_is_gone() -> None:
