@@ -14,7 +14,7 @@ import msgspec
 from proreus.cloudprovider.ports import Key, ports_of
 from proreus.controllers.service.conditions import ELSEWHERE
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER
-from proreus.controllers.service.plan import Memory, doubted
+from proreus.controllers.service.plan import Memory, doubted, withdrawn
 from proreus.kube.objects import Service, key, vip_addresses
 
 BY_ADDRESS = "address"
@@ -105,6 +105,18 @@ class Holders:
         """Tell what the function `is_contested` does, by the memory of all clouds."""
         memory = ChainMap(*(known for known, _ in self._members.values()))
         return is_contested(service, self._showing, memory)
+
+    def gives_up(self, service: Service) -> bool | None:
+        """Tell the same where the address leaves the status if so.
+
+        It is another one's then, and proves no more what is to be deleted with the Service.
+        """
+        found = self.is_contested(service)
+        for memory, _ in self._members.values() if found else ():
+            known = memory.get(key(service))
+            if known is not None and known.ref.uid == service.metadata.uid:
+                memory[key(service)] = doubted(withdrawn(known))
+        return found
 
     def given(self, before: Memory, given: Memory) -> None:
         """Note that a Service was just ensured, and have those looked at that ask for its ports.

@@ -9,7 +9,7 @@ from typing import Final
 
 from proreus.controllers.environment import Environment
 from proreus.controllers.service.answers import Change, status_patch
-from proreus.controllers.service.contested import Holders
+from proreus.controllers.service.contested import Contested, Holders
 from proreus.controllers.service.intake import Classes, wants
 from proreus.controllers.service.writer import ServiceWriter
 from proreus.kube.objects import Service, key
@@ -31,10 +31,10 @@ async def run(env: Environment, writer: ServiceWriter, holders: Holders, classes
     due: asyncio.Queue[str] = asyncio.Queue()
     busy: set[str] = set()
 
-    def is_due(one: Service | None) -> bool:
+    def is_due(one: Service | None, tells: Contested = holders.is_contested) -> bool:
         if one is None or not one.status.load_balancer.ingress:
             return False
-        return wants(one, classes) and holders.is_contested(one) is True
+        return wants(one, classes) and tells(one) is True
 
     def on_service(_: Service | None, new: Service | None) -> None:
         if new is not None and key(new) not in busy and is_due(new):
@@ -46,7 +46,9 @@ async def run(env: Environment, writer: ServiceWriter, holders: Holders, classes
         while is_due(services.get(name)):
             outcome = await writer.write_present(
                 name,
-                lambda one: Change(status=status_patch(one, ingress=() if is_due(one) else None)),
+                lambda one: Change(
+                    status=status_patch(one, ingress=() if is_due(one, holders.gives_up) else None)
+                ),
             )
             if outcome.written is not None:
                 await services.wait_seen(name, outcome.written)

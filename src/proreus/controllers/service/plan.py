@@ -240,7 +240,7 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
             memory, last=fingerprint(verb.desired), written={}, condition=ELSEWHERE
         )
     if not isinstance(answer, Ensured):
-        return _withdrawn(memory) if withdraws(answer) else memory
+        return withdrawn(memory) if withdraws(answer) else memory
     written = dict(answer.annotations)
     if isinstance(verb, UpdateHosts):
         written = {**memory.written, **written}
@@ -284,7 +284,7 @@ def confirmed_delete(
         service: The Service as it was before the call, if there still was one.
     """
     if isinstance(answer, Pending) and answer.withdrawn:
-        return msgspec.structs.replace(_withdrawn(memory), missing_since=None), answer
+        return msgspec.structs.replace(withdrawn(memory), missing_since=None), answer
     if isinstance(answer, Pending) or answer == Done():
         return msgspec.structs.replace(memory, missing_since=None), answer
     points = memory.ref.last_ingress
@@ -369,7 +369,7 @@ def _shows(service: Service, memory: Memory) -> bool:
     )
 
 
-def _withdrawn(memory: Memory) -> Memory:
+def withdrawn(memory: Memory) -> Memory:
     """Return the memory without the address, which leaves the status."""
     ref = msgspec.structs.replace(memory.ref, last_ingress=())
     return msgspec.structs.replace(memory, ref=ref, withdrawn=True)

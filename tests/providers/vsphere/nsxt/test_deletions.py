@@ -1,9 +1,12 @@
 """A manager's Services on NSX-T beside those of another cluster that has no other name."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
+from proreus.cloudprovider import CloudProvider
 from proreus.kube.requests import SERVICES
+from proreus.providers.vsphere.nsxt.balancing.desired import ANNOTATION
 from proreus.testing.memory import MemoryApiServer, Store
 
 from ....controllers.leading import leading  # noqa: TID252 - pytest imports tests by path
@@ -19,11 +22,23 @@ class Shop:
     def __init__(self) -> None:
         self.store = Store()
         ports = [{"port": 80, "nodePort": 30080}]
-        spec = {"type": "LoadBalancer", "ipFamilies": ["IPv4"], "ports": ports}
-        self.store.create(SERVICES, "shop", {"metadata": {"name": "web"}, "spec": spec})
+        self.spec = {"type": "LoadBalancer", "ipFamilies": ["IPv4"], "ports": ports}
+        self.create("web")
 
-    def shown(self) -> list[str]:
-        status = self.store.get(SERVICES, "shop", "web").body.get("status", {})
+    def create(self, name: str, **asks: str) -> None:
+        spec = {**self.spec, **asks}
+        self.store.create(SERVICES, "shop", {"metadata": {"name": name}, "spec": spec})
+
+    def edit(self, **annotations: str) -> None:
+        found = self.store.get(SERVICES, "shop", "web")
+        meta = {**found.metadata, "annotations": annotations}
+        self.store.update(SERVICES, found, {**found.body, "metadata": meta})
+
+    def delete(self, name: str) -> None:
+        self.store.delete(SERVICES, self.store.get(SERVICES, "shop", name), {})
+
+    def shown(self, name: str = "web") -> list[str]:
+        status = self.store.get(SERVICES, "shop", name).body.get("status", {})
         return [one["ip"] for one in status.get("loadBalancer", {}).get("ingress", ())]
 
 
@@ -33,13 +48,8 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_an_address_that_was_withdrawn_proves_nothing_when_the_service_is_deleted(
-    nsxt: Emulator,
-) -> None:
-    """The official manager of a namesake has got it meanwhile, for a Service of that name."""
-    shop, provider = Shop(), cloud(MANAGED + nsxt.config())
-    provider.confirm = 1.0
-    site = LBSite(nsxt, provider)
+@asynccontextmanager
+async def managed(shop: Shop, provider: CloudProvider) -> AsyncIterator[None]:
     async with (
         MemoryApiServer(shop.store) as server,
         leading(
@@ -50,17 +60,50 @@ async def test_an_address_that_was_withdrawn_proves_nothing_when_the_service_is_
             cluster_name=CLUSTER.name,
         ),
     ):
+        yield
+
+
+async def test_an_address_that_was_withdrawn_proves_nothing_when_the_service_is_deleted(
+    nsxt: Emulator,
+) -> None:
+    """The official manager of a namesake has got it meanwhile, for a Service of that name."""
+    shop, provider = Shop(), cloud(MANAGED + nsxt.config())
+    provider.confirm = 1.0
+    site = LBSite(nsxt, provider)
+    async with managed(shop, provider):
         await until(lambda: bool(shop.shown()))
         (address,) = shop.shown()
         for path in site.paths():
             nsxt.remove(path)
         nsxt.fail(Fault("PUT *", status=500, times=1000))
-        found = shop.store.get(SERVICES, "shop", "web")
-        meta = {**found.metadata, "annotations": {"a": "b"}}
-        shop.store.update(SERVICES, found, {**found.body, "metadata": meta})
+        shop.edit(a="b")
         await until(lambda: not shop.shown())
         theirs = site.official(address)
         nsxt.mend()
-        shop.store.delete(SERVICES, shop.store.get(SERVICES, "shop", "web"), {})
+        shop.delete("web")
+        await until(lambda: not shop.store.count(SERVICES))
+    assert theirs <= site.paths()
+
+
+async def test_an_address_that_another_service_had_meanwhile_proves_nothing_either(
+    nsxt: Emulator,
+) -> None:
+    """It left the status for that one, and then the namesake has got it."""
+    shop, provider = Shop(), cloud(MANAGED + nsxt.config())
+    provider.confirm = 1.0
+    site = LBSite(nsxt, provider)
+    nsxt.store.objects["/infra/ip-pools/vips"]["ip_release_delay"] = 0
+    async with managed(shop, provider):
+        await until(lambda: bool(shop.shown()))
+        (address,) = shop.shown()
+        for path in site.paths():
+            nsxt.remove(path)
+        shop.edit(**{ANNOTATION: "that-is-none"})
+        shop.create("api", loadBalancerIP=address)
+        await until(lambda: shop.shown("api") == [address] and not shop.shown())
+        shop.delete("api")
+        await until(lambda: shop.store.count(SERVICES) == 1)
+        theirs = site.official(address)
+        shop.delete("web")
         await until(lambda: not shop.store.count(SERVICES))
     assert theirs <= site.paths()
