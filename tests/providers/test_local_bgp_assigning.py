@@ -130,6 +130,24 @@ async def test_an_address_is_given_once_also_when_the_cloud_config_changes() -> 
         assert await ensure(balancers, service("b")) == [["192.0.2.2"]]
 
 
+async def test_what_was_assigned_is_forgotten_while_another_kind_of_load_balancer_is_in_use() -> (
+    None
+):
+    """What Services show by then was given by others: nobody gets it, and who has it keeps it."""
+    shown = Cache()
+    given = context(shown, node("one", "192.0.2.9"))
+    async with leader(shown, given) as balancers:
+        assert await ensure(balancers, service("moved")) == [["192.0.2.1"]]
+    without = LocalCloud(structs.replace(CONFIG, bgp=BGP()))
+    await without.start(given)
+    await without.close()
+    both = service("moved", "192.0.2.2"), service("theirs", "192.0.2.1")
+    shown.objects = both
+    async with leader(shown, given) as balancers:
+        assert await ensure(balancers, service("new")) == [["192.0.2.3"]]
+        assert await ensure(balancers, *both) == [["192.0.2.2"], ["192.0.2.1"]]
+
+
 async def test_a_new_leader_goes_on_with_what_services_have() -> None:
     async with leader(Cache(service("a", "192.0.2.3"))) as balancers:
         assert await ensure(balancers, service("b")) == [["192.0.2.2"]]

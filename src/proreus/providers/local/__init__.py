@@ -16,7 +16,7 @@ from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.kube.objects import Node
-from proreus.providers.local.bgp.load_balancers import AnnouncedLoadBalancers
+from proreus.providers.local.bgp.load_balancers import AnnouncedLoadBalancers, forget
 from proreus.providers.local.config import GATEWAY_NAME, LocalConfig
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.gateways.standby import LocalStandby
@@ -84,6 +84,8 @@ class LocalCloud(CloudProvider):
                 self._room.meet(context.board)
             await balancers.start()
             self.load_balancers = self._balancers = balancers
+        if not settings.bgp.peers:
+            forget(context)
         watch_pools(settings.address_pools, context.listers["services"])
 
     async def _instances(self, context: "Context") -> LocalInstances:

@@ -38,6 +38,11 @@ _MEMORY: Final[WeakKeyDictionary[Context, tuple[_Taken, _Taken]]] = WeakKeyDicti
 """What was assigned and what was given last in each context, which outlives a provider."""
 
 
+def forget(context: Context) -> None:
+    """Forget what was assigned: from now on something else gives Services their addresses."""
+    _MEMORY.pop(context, None)
+
+
 class AnnouncedLoadBalancers:
     """The capability `LoadBalancers` with BGP. All Services are one group, so that none is quicker.
 
