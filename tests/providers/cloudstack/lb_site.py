@@ -49,6 +49,7 @@ class LBSite(Balancing):
         asked: Mapping[str, str] | None = None,
         uid: str = UID,
         shown: str = "",
+        mode: str | None = None,
         ids: Sequence[str] | None = None,
         namespace: str = "shop",
         cluster: ClusterIdentity = CLUSTER,
@@ -59,7 +60,7 @@ class LBSite(Balancing):
             namespace=namespace,
             uid=uid,
             annotations={PREFIX + name: value for name, value in (asked or {}).items()},
-            ingress=[LoadBalancerIngress(ip=shown)] if shown else [],
+            ingress=[LoadBalancerIngress(ip=shown, ip_mode=mode)] if shown else [],
             **{"ports": ports or (HTTP,), "ip_families": ("IPv4",), **spec},
         )
         ids = self.machines if ids is None else ids

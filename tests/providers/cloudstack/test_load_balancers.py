@@ -763,7 +763,7 @@ async def test_an_address_of_the_status_that_another_has_claimed_since_is_not_us
         ip = "203.0.113.7"
         site.give(ip)
         claimed_by_another(site, ip, tier=tier)
-        answer = await site.made(site.desired(shown=ip))
+        answer = await site.made(site.desired(shown=ip, mode="Proxy"))
         assert answer.ingress[0].ip != ip
         assert not any(one["publicip"] == ip for one in site.rules().values())
 

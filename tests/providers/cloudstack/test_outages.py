@@ -13,6 +13,7 @@ from .emulator.refusals import Refusal
 from .emulator.server import Emulator
 from .lb_site import HTTP, HTTPS, NAME, UID, LBSite, lb_site
 from .site import started
+from .test_load_balancers import forwarded
 
 OTHER_UID = "5e000000-0000-4000-8000-0000000000b2"
 
@@ -72,7 +73,7 @@ async def test_a_service_keeps_an_address_that_it_does_not_name_any_more(
     async with lb_site(emulator) as site:
         id_ = site.give("203.0.113.7")
         await site.made(site.desired(load_balancer_ip="203.0.113.7"))
-        desired = site.desired(HTTPS, shown="203.0.113.7")
+        desired = site.desired(HTTPS, shown="203.0.113.7", mode="Proxy")
         emulator.fail("createLoadBalancerRule")
         assert isinstance(await site.settled(desired), CloudError)
         assert not site.rules()
@@ -88,8 +89,32 @@ async def test_an_address_of_the_status_on_which_others_have_rules_now_is_left_t
         site.give("203.0.113.7")
         theirs = site.desired(uid=OTHER_UID, namespace="bank", load_balancer_ip="203.0.113.7")
         await site.made(theirs)
-        lines = await site.preview(site.desired(HTTPS, shown="203.0.113.7"))
+        lines = await site.preview(site.desired(HTTPS, shown="203.0.113.7", mode="Proxy"))
         assert lines[0].part == "public address 203.0.113.1"
+
+
+@pytest.mark.parametrize("asked", [{}, {"proxy-protocol": "true"}])
+@pytest.mark.parametrize("use", ["official rules", "port forwarding", "nothing yet"])
+async def test_an_address_that_was_acquired_for_a_service_is_theirs_who_acquire_it_next(
+    emulator: Emulator, use: str, asked: dict[str, str]
+) -> None:
+    """Somebody has released it by hand, and the Service never named it; its status shows it."""
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired(asked=asked))).ingress
+        site.world.release(site.address(point.ip)["id"])
+        theirs = site.give(point.ip)
+        if use == "official rules":
+            site.official_rule(theirs, f"a{'0' * 31}-tcp-8080", 8080, 30090)
+        elif use == "port forwarding":
+            forwarded(site, theirs)
+        rules, firewall = dict(site.world.rules), dict(site.world.firewall)
+        next_ = site.desired(asked=asked, shown=point.ip, mode=point.ip_mode)
+        (again,) = (await site.made(next_)).ingress
+        assert again.ip != point.ip
+        there = {id_ for id_, one in site.world.rules.items() if one["publicip"] == point.ip}
+        assert there == rules.keys()
+        assert firewall.items() <= site.world.firewall.items()
+        assert not site.world.tags.get(("PublicIpAddress", theirs))
 
 
 async def test_what_is_in_the_former_project_keeps_a_service_that_has_more_in_the_next(

@@ -8,7 +8,14 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer
-from proreus.providers.cloudstack.balancing.annotations import EVERYONE, NOBODY, PREFIX, Options
+from proreus.kube.objects import IP_MODE_PROXY
+from proreus.providers.cloudstack.balancing.annotations import (
+    EVERYONE,
+    NOBODY,
+    PREFIX,
+    Options,
+    read_options,
+)
 from proreus.providers.cloudstack.balancing.parts import Desired, Network, Rule
 from proreus.providers.cloudstack.machines import GONE, networks_of
 from proreus.providers.cloudstack.names import parsed
@@ -144,6 +151,18 @@ def desired_balancer(
         affinity_seconds=lb.affinity_seconds if network.has_stickiness else None,
         unseen=place.unseen,
     )
+
+
+def shared_before(lb: LoadBalancer) -> frozenset[str]:
+    """Return the addresses in a Service's status that were surely not acquired for it.
+
+    Those are shown with another mode. One that was acquired for it, and that somebody has released,
+    is theirs who acquire it next; with the PROXY protocol both have the same mode.
+    """
+    if read_options(lb.service.metadata.annotations).proxy:
+        return frozenset()
+    points = lb.ref.last_ingress
+    return frozenset(one.ip for one in points if one.ip and one.ip_mode == IP_MODE_PROXY)
 
 
 def check_place(place: Placed) -> None:

@@ -12,7 +12,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.cloudprovider.waits import Working
 from proreus.providers.cloudstack.api import Api, Described
-from proreus.providers.cloudstack.balancing import documents, owners
+from proreus.providers.cloudstack.balancing import desired, documents, owners
 from proreus.providers.cloudstack.balancing.claims import Claims
 from proreus.providers.cloudstack.balancing.parts import (
     Address,
@@ -200,7 +200,7 @@ class Reader:
         if requested:
             return await self._requested(lb, network, claim)
         return (
-            await self._used_before(lb.ref, network, claim)
+            await self._used_before(lb, network, claim)
             or await self._claimed_before(lb.ref, network, claim)
             or await self._free(lb.ref, network)
         )
@@ -277,15 +277,14 @@ class Reader:
         # Whatever an old claim says: somebody else has acquired it.
         return Address(ip, id_of(one), is_shared=claim == ip)
 
-    async def _used_before(
-        self, ref: LoadBalancerRef, network: Network, claim: str
-    ) -> Address | None:
-        """Return the address in the Service's status if somebody else has acquired it.
+    async def _used_before(self, lb: LoadBalancer, network: Network, claim: str) -> Address | None:
+        """Return the address in the Service's status if somebody else had acquired it before.
 
         The Service named it once, and names it no more. Its last rule is gone, such as where the
         next one could not be made, and with it all that says so; but the status does.
         """
-        for ip in sorted({one.ip for one in ref.last_ingress} - {"", claim}):
+        ref = lb.ref
+        for ip in sorted(desired.shared_before(lb) - {claim}):
             for one in await self._named(ip, network.zone):
                 is_held = one.get("state") not in {documents.FREE, _GOING} and not one.get(
                     "isstaticnat"
