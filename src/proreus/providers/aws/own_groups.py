@@ -101,6 +101,21 @@ def _having(**fields: object) -> Callable[[Any], Any]:
     return lambda before: with_group(before, msgspec.structs.replace(before.group, **fields))
 
 
+def _made_for(cluster_uid: str, name: str, group: Group | None) -> Group | None:
+    """Return the group of that name unless it was made for another cluster. Pure.
+
+    Raises:
+        CloudError: It was.
+    """
+    if group is None or group.tags.get(MARK_CLUSTER_UID, cluster_uid) == cluster_uid:
+        return group
+    raise CloudError(
+        f"the security group {group.id} has the name for this Service, {name}, but its tag"
+        f" {MARK_CLUSTER_UID} names another cluster: delete the group if that cluster is gone,"
+        " or else let the clusters use VPCs of their own"
+    )
+
+
 async def users_of_groups(api: "Api", beside: str) -> Mapping[str, Sequence[str]]:
     """Return the names of all classic load balancers but one, by their security groups.
 
@@ -134,14 +149,7 @@ class OwnGroups:
         Raises:
             CloudError: AWS does not answer, or the group was made for another cluster.
         """
-        group = await self._find(name)
-        if group is None or group.tags.get(MARK_CLUSTER_UID, ref.cluster.uid) == ref.cluster.uid:
-            return group
-        raise CloudError(
-            f"the security group {group.id} has the name for this Service, {name}, but its tag"
-            f" {MARK_CLUSTER_UID} names another cluster: delete the group if that cluster is gone,"
-            " or else let the clusters use VPCs of their own"
-        )
+        return _made_for(ref.cluster.uid, name, await self._find(name))
 
     async def _find(self, name: str) -> Group | None:
         found = await self._api.pages(
@@ -178,18 +186,20 @@ class OwnGroups:
         return step.after
 
     async def _create(self, parameters: Mapping[str, Any]) -> Group:
+        tags = tags_of(parameters["TagSpecifications"][0])
         try:
             answer = await self._api.call(
                 "ec2", "CreateSecurityGroup", VpcId=self._vpc, **parameters
             )
         except Refused as error:
-            # Made by an attempt whose answer was lost.
+            # Made by an attempt whose answer was lost, or by a copy of this cluster.
             name = parameters["GroupName"]
             found = await self._find(name) if error.code == _DUPLICATE else None
             if found is None:
                 raise
+            _made_for(tags.get(MARK_CLUSTER_UID, ""), name, found)
             return found
-        return Group(answer["GroupId"], tags=tags_of(parameters["TagSpecifications"][0]))
+        return Group(answer["GroupId"], tags=tags)
 
     async def foresee_let_go(
         self, group: Group | None, hosts: HostGroups | None, beside: str
