@@ -1,6 +1,9 @@
 """What others make in Azure between a pass' reads and its writes: it stays."""
 
 from collections.abc import Callable
+from copy import deepcopy
+
+import pytest
 
 from proreus.cloudprovider import Done, Ensured, Pending
 from proreus.cloudprovider.desired import load_balancer_ref
@@ -133,3 +136,28 @@ async def test_a_private_link_service_that_a_list_lacks_is_not_overwritten(
         assert not isinstance(found["web-1"], Ensured)
         assert "without the marks" in str(found["web-1"])
     assert balancer(azure, "kubernetes-internal") is not None
+
+
+@pytest.mark.parametrize("owner", ["a copy of the cluster", "an operator"])
+async def test_a_public_ip_that_a_list_lacks_is_not_overwritten(
+    azure: Emulator, owner: str
+) -> None:
+    """A copy has Services of the same UIDs; an operator may have taken the marks from his."""
+    nodes = machines(azure)
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service())
+        ((name, made),) = addresses(azure).items()
+        await delete(provider, service())
+        tags = {**made["tags"], "proreus_cluster-uid": "another"}
+        theirs = {**made, "tags": tags if owner.startswith("a copy") else {"team": "web"}}
+        azure.store.put(theirs)
+        before = deepcopy(addresses(azure)[name])
+        azure.unlisted = {before["id"].lower()}
+        found = await answers(provider, nodes, service())
+        assert isinstance(found["web-1"], Pending)
+        assert addresses(azure) == {name: before}
+        assert name in found["web-1"].reason
+        azure.unlisted = set()
+        found = await answers(provider, nodes, service())
+        assert "without the marks" in str(found["web-1"])
+    assert addresses(azure) == {name: before}

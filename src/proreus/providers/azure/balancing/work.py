@@ -84,10 +84,14 @@ class Work:
         is_link, key = isinstance(call, PutLink), call.id.lower()
         known = (state.links if is_link else state.addresses).get(key)
         etag = str(known.get("etag", "")) if known else ""
-        if is_link and known is None:
-            # Its name is a tenant's to choose, and a list may lack somebody else's.
-            await self._check_free(operations.LINK_GET, call.id)
-        operation = operations.LINK_PUT if is_link else operations.PUBLIC_IP_PUT
+        read, operation = (
+            (operations.LINK_GET, operations.LINK_PUT)
+            if is_link
+            else (operations.PUBLIC_IP_GET, operations.PUBLIC_IP_PUT)
+        )
+        if known is None:
+            # A list may lack somebody else's of this name, such as of a copy of the cluster.
+            await self._check_free(read, call.id)
         found = await self._arm.put(operation, call.id, call.document, etag=etag)
         if is_link:
             return lambda now: now.having(links={**now.links, key: found})
