@@ -57,8 +57,11 @@ def ordered(files: Iterable[str], recorded: Mapping[str, float]) -> list[str]:
 
 
 def record(reports: Iterable[pytest.TestReport]) -> None:
-    """Write how long the files took whose tests are reported."""
-    kept = json.dumps(seconds(reports), indent=1, sort_keys=True)
+    """Write how long the files took whose tests are reported; those of other rings stay."""
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+    root = RECORDED.parents[1]
+    there = {file: took for file, took in recorded.items() if (root / file).exists()}
+    kept = json.dumps(there | seconds(reports), indent=1, sort_keys=True)
     RECORDED.write_text(kept + "\n", encoding="utf-8")
 
 

@@ -179,7 +179,7 @@ STAGES: Final = (
         "aws",
         "200 nodes and load balancers of both kinds live on an AWS that fails; every rule holds",
         tests("tests/providers/aws", "--ignore=tests/providers/aws/official", "-k", "not large"),
-        240,
+        400,
         _cloud("aws"),
         ci=True,
     ),
