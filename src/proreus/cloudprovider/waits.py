@@ -107,17 +107,43 @@ class Waits:
         self._waited.pop(uid, None)
 
 
+class Looks:
+    """A memory of since when things were seen to be so, whenever they were looked at.
+
+    A look from long ago does not count: nobody knows what was so since then.
+    """
+
+    def __init__(self, longest: float) -> None:
+        """Begin with no look; after `longest` seconds one counts no more."""
+        self._longest = longest
+        self._looks: dict[str, tuple[float, float]] = {}
+
+    def since(self, key: str, now: float) -> float:
+        """Return the time of the first look that counts; now if there is none."""
+        first, last = self._looks.get(key, (now, now))
+        return first if now - last <= self._longest else now
+
+    def note(self, key: str, now: float) -> float:
+        """Note that something is so in a look now; return the time of the first one that counts."""
+        first = self.since(key, now)
+        self._looks[key] = first, now
+        return first
+
+    def forget(self, key: str) -> None:
+        """Forget all looks at something, which is not so any more."""
+        self._looks.pop(key, None)
+
+
 class Twice:
     """A memory of what one look has shown, and what counts only if a second one shows it, too.
 
-    A list may lag behind, or lack a part. A look from long ago is none of the two: nobody knows
-    what was so since then.
+    A list may lag behind, or lack a part.
     """
 
     def __init__(self, confirm: float) -> None:
         """Begin with nothing in doubt; `confirm` seconds lie between the two looks."""
         self._confirm = confirm
-        self._looks: dict[str, tuple[float, float]] = {}
+        self._looks = Looks(LONG + confirm)
 
     def is_sure(self, key: str, *, is_so: bool) -> bool:
         """Tell whether something is so, and was so in a look long enough ago, and ever since.
@@ -127,23 +153,15 @@ class Twice:
             is_so: Whether it is so in this look.
         """
         if not is_so:
-            self._looks.pop(key, None)
+            self._looks.forget(key)
             return False
-        now = asyncio.get_running_loop().time()
-        first, _ = self._recent(key, now)
-        self._looks[key] = first, now
+        self._looks.note(key, asyncio.get_running_loop().time())
         return self.was_sure(key)
 
     def was_sure(self, key: str) -> bool:
         """Tell whether something was surely so when it was looked at last."""
         now = asyncio.get_running_loop().time()
-        first, _ = self._recent(key, now)
-        return now - first >= self._confirm
-
-    def _recent(self, key: str, now: float) -> tuple[float, float]:
-        """Return when something was first and last seen to be so; now if that is long ago."""
-        first, last = self._looks.get(key, (now, now))
-        return (first, last) if now - last <= LONG + self._confirm else (now, now)
+        return now - self._looks.since(key, now) >= self._confirm
 
 
 class Missed:

@@ -2,10 +2,10 @@
 
 What is written whole would lose what the write does not name, if it is there all the same. Azure
 Resource Manager copies what it knows between regions, so that another region may answer 404 for a
-while. A look from long ago says nothing of the time since then.
+while.
 """
 
-from proreus.cloudprovider.waits import LONG
+from proreus.cloudprovider.waits import LONG, Looks
 
 
 class Absences:
@@ -19,12 +19,12 @@ class Absences:
         """
         self._confirm = confirm
         self._there: set[str] = set()
-        self._missing: dict[str, tuple[float, float]] = {}
+        self._missing = Looks(LONG)
 
     def shown(self, name: str) -> None:
         """Note that a resource is there, or may be: a write has had no clear answer."""
         self._there.add(name)
-        self._missing.pop(name, None)
+        self._missing.forget(name)
 
     def deleted(self, name: str) -> None:
         """Note that a resource is gone, since it was deleted here."""
@@ -40,8 +40,4 @@ class Absences:
         """
         if name not in self._there and not is_known:
             return 0.0
-        first, last = self._missing.get(name, (now, now))
-        if now - last > LONG:
-            first = now
-        self._missing[name] = first, now
-        return max(self._confirm - (now - first), 0.0)
+        return max(self._confirm - (now - self._missing.note(name, now)), 0.0)

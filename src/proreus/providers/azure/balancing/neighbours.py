@@ -95,15 +95,15 @@ class Neighbours:
         """
 
         async def noted(state: State, step: Step) -> Change:
+            if not isinstance(step.call, PutGroup):
+                return await take(state, step)
             before = dict(self._opened)
-            if isinstance(step.call, PutGroup):
-                self.note(jobs)
+            self.note(jobs)
             try:
                 return await take(state, step)
             except Refused as error:
                 # A failed operation, which has no status, may have opened it all the same.
-                is_denied = 0 < error.status < HTTPStatus.INTERNAL_SERVER_ERROR
-                if is_denied and isinstance(step.call, PutGroup):
+                if 0 < error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                     self._opened = before
                 raise
 
