@@ -1,7 +1,8 @@
 """A Node that was Ready only while the cloud was asked had a machine that ran: it stays."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -66,6 +67,17 @@ def test_a_node_that_was_ready_while_the_cloud_was_asked_needs_new_proofs(
     assert (stays and not is_out) is reports
 
 
+@asynccontextmanager
+async def unwatched(server: MemoryApiServer) -> AsyncIterator[None]:
+    """Let no watch of Nodes go on meanwhile, and the API server forget what was until then."""
+    server.inject(Fault(FaultMode.ERROR, "watch", "nodes", count=0))
+    await server.stop()
+    await server.start()
+    yield
+    server.store.forget()
+    server.clear_faults()
+
+
 @pytest.mark.parametrize("wrong", ["gone", "off"])
 @pytest.mark.parametrize("reports", [True, False])
 def test_a_node_that_was_ready_while_no_watch_went_on_needs_new_proofs(
@@ -90,15 +102,11 @@ def test_a_node_that_was_ready_while_no_watch_went_on_needs_new_proofs(
             flags |= {"node_out_of_service_grace": 0.0, "node_deletion_interval": 60.0}
             async with leading(server.url, cloud, LIFECYCLE, **flags):
                 await asyncio.sleep(10)
-                server.inject(Fault(FaultMode.ERROR, "watch", "nodes", count=0))
-                await server.stop()
-                await server.start()
-                if reports:
-                    await made.report("c")
-                    await asyncio.sleep(30)
-                    await made.silence("c")
-                server.store.forget()
-                server.clear_faults()
+                async with unwatched(server):
+                    if reports:
+                        await made.report("c")
+                        await asyncio.sleep(30)
+                        await made.silence("c")
                 await asyncio.sleep(60)
                 machines.change("c")  # the cloud corrects itself
                 await asyncio.sleep(300)
@@ -122,14 +130,10 @@ async def test_a_kubelet_that_was_well_while_no_watch_went_on_may_have_been_unwe
         machines.machines["c"] = NotFound()  # its machine is made anew
         async with leading(server.url, cloud, LIFECYCLE, node_deletion_interval=60.0):
             await asyncio.sleep(10)
-            server.inject(Fault(FaultMode.ERROR, "watch", "nodes", count=0))
-            await server.stop()
-            await server.start()
-            await made.report("c")
-            await asyncio.sleep(30)
-            await made.silence("c")
-            server.store.forget()
-            server.clear_faults()
+            async with unwatched(server):
+                await made.report("c")
+                await asyncio.sleep(30)
+                await made.silence("c")
             await asyncio.sleep(60)
             machines.change("c")  # which the cloud shows by now
             await asyncio.sleep(300)

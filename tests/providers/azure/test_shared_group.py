@@ -234,6 +234,15 @@ async def test_an_additional_address_that_another_cluster_gets_later_keeps_its_p
     assert [one for one in rules(azure).values() if one["access"] == "Deny"] == before
 
 
+def kept(azure: Emulator, group: str) -> tuple[str, dict[str, str]]:
+    """An operator's public address, in a resource group if given, and what names it."""
+    address, there = public_ip(azure, "kept"), {"azure-pip-name": "kept"}
+    if group:
+        seed.move(azure.store, network("publicIPAddresses", "kept"), group)
+        there["azure-load-balancer-resource-group"] = group
+    return address, there
+
+
 @pytest.mark.parametrize(("group", "sees_group"), [("", True), ("ips", True), ("ips", False)])
 @pytest.mark.parametrize("port", [80, 443])
 async def test_an_address_that_is_another_cluster_s_by_now_keeps_its_ports(
@@ -244,12 +253,8 @@ async def test_an_address_that_is_another_cluster_s_by_now_keeps_its_ports(
     The Service names the address' resource group no more, which the role may not show, either.
     """
     nodes = machines(azure, 4)
-    address = public_ip(azure, "kept")
+    address, there = kept(azure, group)
     public_ip(azure, "next")
-    there = {"azure-pip-name": "kept"}
-    if group:
-        seed.move(azure.store, network("publicIPAddresses", "kept"), group)
-        there["azure-load-balancer-resource-group"] = group
     one, edited = service(2, there), service(2, {"azure-pip-name": "next"})
     async with started(azure, known(nodes[:2], [one])) as provider:
         ips = (await ensure(provider, nodes[:2], one))["web-2"]
@@ -269,12 +274,8 @@ async def test_an_address_that_was_withdrawn_keeps_its_ports_once_it_is_another_
 ) -> None:
     """What follows has failed, so the status shows it no more, and its ports were not closed."""
     nodes = machines(azure, 4)
-    address = public_ip(azure, "kept")
+    address, there = kept(azure, group)
     public_ip(azure, "next")
-    there = {"azure-pip-name": "kept"}
-    if group:
-        seed.move(azure.store, network("publicIPAddresses", "kept"), group)
-        there["azure-load-balancer-resource-group"] = group
     one, edited = service(2, there), service(2, {"azure-pip-name": "next"})
     async with started(azure, known(nodes[:2], [one])) as provider:
         ips = (await ensure(provider, nodes[:2], one))["web-2"]

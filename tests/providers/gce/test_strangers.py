@@ -75,11 +75,18 @@ async def test_no_firewall_is_opened_for_the_tag_of_an_instance_that_a_node_name
 
 
 @pytest.mark.parametrize("tags", ["", "node-tags = node\n"])
-@pytest.mark.parametrize("annotations", [{}, {"networking.gke.io/load-balancer-type": "Internal"}])
-async def test_a_node_in_a_zone_that_does_not_exist_keeps_no_service_from_the_others(
-    gce: Gce, annotations: dict[str, str], tags: str
+@pytest.mark.parametrize("annotations", [{}, INTERNAL], ids=["external", "internal"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(f"{ZONES[0][:-1]}zz/node-3", id="a zone that does not exist"),
+        pytest.param(f"{ZONES[0]}/{'x' * 64}", id="a name that no instance can have"),
+    ],
+)
+async def test_a_node_in_a_place_that_cannot_be_keeps_no_service_from_the_others(
+    gce: Gce, place: str, annotations: dict[str, str], tags: str
 ) -> None:
-    liar = objects.node("node-3", f"gce://{PROJECT}/{ZONES[0][:-1]}zz/node-3")
+    liar = objects.node("node-3", f"gce://{PROJECT}/{place}")
     async with balancing(gce, tags, PATIENT) as lbs:
         lb = lbs.desired(lbs.service(annotations=annotations), [*lbs.nodes, liar])
         answer = await lbs.ensured(lb)
@@ -109,18 +116,6 @@ async def test_an_instance_that_a_node_names_falsely_keeps_no_other_out_of_its_g
     members = [one for _, group in gce.world.of(kind) for one in group[field]]
     names = (one["instance"] if isinstance(one, dict) else one for one in members)
     assert sorted(one.rpartition("/")[2] for one in names) == ["node-1", "node-2"]
-
-
-@pytest.mark.parametrize("tags", ["", "node-tags = node\n"])
-@pytest.mark.parametrize("annotations", [{}, INTERNAL], ids=["external", "internal"])
-async def test_a_node_of_a_name_that_no_instance_can_have_keeps_no_service_from_the_others(
-    gce: Gce, annotations: dict[str, str], tags: str
-) -> None:
-    liar = objects.node("node-3", f"gce://{PROJECT}/{ZONES[0]}/{'x' * 64}")
-    async with balancing(gce, tags, PATIENT) as lbs:
-        lb = lbs.desired(lbs.service(annotations=annotations), [*lbs.nodes, liar])
-        answer = await lbs.ensured(lb)
-        assert list(answer.rejected) == ["node-3"]
 
 
 async def test_a_node_that_another_one_names_falsely_comes_into_its_group(gce: Gce) -> None:
