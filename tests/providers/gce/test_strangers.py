@@ -74,6 +74,26 @@ async def test_no_firewall_is_opened_for_the_tag_of_an_instance_that_a_node_name
         assert not (await lbs.ensured(lb)).rejected, "what it has stays"
 
 
+@pytest.mark.parametrize("zone", [ZONES[0], ZONES[2]], ids=["", "alone in its zone"])
+async def test_no_service_takes_a_host_from_the_instance_groups_of_another_one(
+    gce: Gce, zone: str
+) -> None:
+    """They have them in common: the firewall is opened for a host that came in before."""
+    gce.run("old-3", zone=zone, tags=("old",))
+    known = Objects()
+    async with balancing(gce, "", PATIENT, nodes=known) as lbs:
+        nodes = [*lbs.nodes, objects.node("node-3", f"gce://{PROJECT}/{zone}/old-3")]
+        first = lbs.desired(lbs.service(annotations=INTERNAL), nodes)
+        assert not (await lbs.ensured(first)).rejected
+        known.by_key = {one.metadata.name: one for one in nodes}  # most have the Node's name
+        second = lbs.desired(lbs.service(**SECOND, annotations=INTERNAL), nodes)
+        assert not (await lbs.ensured(second)).rejected
+        assert not (await lbs.ensured(first)).rejected
+        assert "/old-3" in str([one["members"] for _, one in gce.world.of("instanceGroups")])
+        for _, rule in gce.world.of("firewalls"):
+            assert rule["targetTags"] == ["node", "old"]
+
+
 @pytest.mark.parametrize("tags", ["", "node-tags = node\n"])
 @pytest.mark.parametrize("annotations", [{}, INTERNAL], ids=["external", "internal"])
 @pytest.mark.parametrize(

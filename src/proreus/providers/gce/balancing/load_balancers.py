@@ -356,16 +356,19 @@ class GCELoadBalancers:
     ) -> dict[str, str]:
         """Return the hosts for which no firewall is opened, and why: others may have their tags.
 
-        What the Service's firewall rule has already stays.
+        What the Service's firewall rule has already stays; so do instances of the instance groups,
+        which the backend services of all Services lead to.
         """
         there: set[str] = set()
         for name in (naming.firewall(lb.ref.name), names_of(lb.ref).own) if tags else ():
             found = await self._observer.find(Kind.FIREWALL, name)
             there.update(found.target_tags if found is not None else ())
+        group = naming.instance_group(self._cluster_id.value())
+        grouped = (await self._observer.groups(group)).grouped() if tags else frozenset[Machine]()
         return {
             node: mistaken(nodes[node], f"the firewall is not opened for its network tag {tag}")
             for node, tag in tags.items()
-            if tag not in there
+            if tag not in there and nodes[node] not in grouped
         }
 
     def _check_subnets(self, desired: Desired, observed: Observed, ref: LoadBalancerRef) -> None:

@@ -36,8 +36,7 @@ def without_strangers(desired: Desired, observed: Observed) -> Observed:
     Google refuses all for one of another subnetwork, or in the group of another load balancer, and
     the first one of a group decides for all others. Those that are in already stay.
     """
-    there = frozenset(one for group in observed.groups().values() for one in group.machines)
-    refused = {one: mistaken(one, _NOT_IN) for one in desired.strange - there}
+    refused = {one: mistaken(one, _NOT_IN) for one in desired.strange - observed.grouped()}
     return msgspec.structs.replace(observed, refused={**observed.refused, **refused})
 
 
@@ -63,11 +62,10 @@ def endpoint_steps(desired: Desired, observed: Observed) -> Iterator[Step]:
     if desired.subset is None:
         return
     groups = observed.groups()
-    current = frozenset(one for group in groups.values() for one in group.machines)
     zones = by_zone(
         chosen(
             desired.machines - observed.refused.keys(),
-            current,
+            observed.grouped(),
             desired.service,
             local=not desired.shares_check,
         )

@@ -65,6 +65,10 @@ class Observed(msgspec.Struct, frozen=True):
         """Return the groups by zone: instance groups, or groups of endpoints."""
         return {name: one for (_, name), one in self.parts.items() if isinstance(one, Group)}
 
+    def grouped(self) -> frozenset[Machine]:
+        """Return the instances that are in the groups."""
+        return frozenset(one for group in self.groups().values() for one in group.machines)
+
     def with_parts(self, parts: Mapping[Key, Part]) -> "Observed":
         """Return a copy with more parts."""
         return msgspec.structs.replace(self, parts={**self.parts, **parts})
