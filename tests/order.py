@@ -17,6 +17,8 @@ from xdist.scheduler import LoadFileScheduling
 RECORDED = Path(__file__).with_name("durations.json")
 SHORT = 1.0
 """Seconds; what takes less is not recorded."""
+EARLIER = 0.9
+"""The part of the run after which all longer files have begun."""
 
 
 TOGETHER = ("tests/providers/aws/",)
@@ -42,7 +44,8 @@ def sort(items: list[pytest.Item]) -> None:
 def ordered(files: Iterable[str], recorded: Mapping[str, float]) -> list[str]:
     """Return the files, each once, from the longest to the shortest of both halves in turn.
 
-    Both halves take as long, so they come to their ends together.
+    Both halves take as long. That of the longer files comes to its end before the other, since its
+    last ones are long, too, and would leave the workers with one each.
     """
     seconds = {file: recorded.get(file, SHORT / 2) for file in files}
     longest = sorted(seconds, key=lambda file: (-seconds[file], file))
@@ -51,7 +54,7 @@ def ordered(files: Iterable[str], recorded: Mapping[str, float]) -> list[str]:
     spent = 0.0
     for file in longest:
         is_short = spent >= half
-        places[file] = (spent - half * is_short, is_short)
+        places[file] = (spent - half if is_short else spent * EARLIER, is_short)
         spent += seconds[file]
     return sorted(longest, key=places.__getitem__)
 

@@ -8,6 +8,7 @@ are built with Go into the cache, once for each state of their source.
 import argparse
 import asyncio
 import hashlib
+import io
 import json
 import os
 import platform
@@ -16,11 +17,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from proreus.app.cli import main as main_of_proreus
 from proreus.app.webhooks import WEBHOOKS
 from proreus.controllers.table import CONTROLLERS
 from proreus.testing.controlplane import ControlPlaneError
@@ -99,13 +102,10 @@ def printed_roles(*given: str) -> list[dict[str, Any]]:
 
 
 def _printed(*command: str) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "proreus", *command],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return list(yaml.safe_load_all(done.stdout))
+    with redirect_stdout(io.StringIO()) as printed:
+        if code := main_of_proreus(command):
+            raise SystemExit(code)
+    return list(yaml.safe_load_all(printed.getvalue()))
 
 
 def with_leases_of(objects: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:

@@ -1,6 +1,6 @@
 """A contestant does the work of a scenario, on a real API server.
 
-Each has a control plane of its own to be measured, so that one scenario of each is enough for the
+Each has a control plane of its own to be measured, so that the shortest scenario is enough for the
 quick tests.
 """
 
@@ -34,6 +34,7 @@ async def played(name: str, contestant: Contestant) -> dict[str, Figures]:
         return {work: figures async for work, figures in scenario.play(stage)}
 
 
+@pytest.mark.long
 async def test_nodes_are_initialised_and_found_again_after_a_restart() -> None:
     figures = await played("nodes-3", PROREUS)
 

@@ -16,6 +16,14 @@ from .leading import leading
 from .test_hints import HOUR, LIFECYCLE, NODE, Cloud, Cluster
 from .test_lifecycle_alone import OneScope, one_scope
 
+STATES = (
+    InstanceState.RUNNING,
+    *(
+        pytest.param(one, marks=pytest.mark.long)
+        for one in InstanceState
+        if one is not InstanceState.RUNNING
+    ),
+)
 FORMER = "2e8c1f0a-1234-4abc-9234-0123456789ab"
 NEW = "3e8c1f0a-1234-4abc-9234-0123456789ab"
 
@@ -55,7 +63,7 @@ def test_a_node_goes_with_its_instance_unless_another_machine_reports_for_it(
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["tombstone", "absent"])
-@pytest.mark.parametrize("state", list(InstanceState))
+@pytest.mark.parametrize("state", STATES)
 def test_a_node_does_not_go_with_a_former_machine_that_was_kept_for_some_time(
     state: InstanceState, *, is_shown: bool
 ) -> None:
@@ -75,7 +83,7 @@ def test_a_node_does_not_go_with_a_former_machine_that_was_kept_for_some_time(
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["tombstone", "absent"])
-@pytest.mark.parametrize("state", list(InstanceState))
+@pytest.mark.parametrize("state", STATES)
 def test_nor_does_it_where_the_manager_was_restarted_before_that_machine_was_deleted(
     state: InstanceState, *, is_shown: bool
 ) -> None:

@@ -21,6 +21,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Scratch, Path]:
     return scratch, package
 
 
+@pytest.mark.long
 def test_it_is_found_by_its_entry_point_and_keeps_every_rule(
     installed: tuple[Scratch, Path],
 ) -> None:

@@ -115,6 +115,7 @@ def neighbour(gateways: Gateways, address: str) -> str:
     return str(found[0].get("lladdr", "")) if found else ""
 
 
+@pytest.mark.long
 def test_addresses_move_to_the_other_gateway_and_back(gateways: Gateways) -> None:
     owner = "a" if VIP_HERE in gateways.announced("a") else "b"
     other = "b" if owner == "a" else "a"

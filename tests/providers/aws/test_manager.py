@@ -221,6 +221,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
         assert not aws.unspent()
 
 
+@pytest.mark.long
 async def test_nothing_is_left_of_a_life_in_which_aws_throttles_fails_and_forgets(
     control_plane: ControlPlane, aws: StrictAWS, tmp_path: Path
 ) -> None:
