@@ -178,7 +178,14 @@ async def test_wrong_credentials_delete_nothing(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "mode",
-    [FaultMode.MISSING, FaultMode.DROP, FaultMode.ERROR, FaultMode.GARBAGE, FaultMode.CUT_AFTER],
+    [
+        FaultMode.MISSING,
+        FaultMode.ERROR,
+        *(
+            pytest.param(one, marks=pytest.mark.long)
+            for one in (FaultMode.DROP, FaultMode.GARBAGE, FaultMode.CUT_AFTER)
+        ),
+    ],
 )
 async def test_a_cloud_that_finds_no_machine_or_fails_deletes_nothing(
     site: Site, mode: FaultMode

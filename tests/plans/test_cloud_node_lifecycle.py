@@ -1537,8 +1537,8 @@ def test_few_or_many_that_the_cloud_lost_stay_after_a_restart(apply_patch: Apply
 
 
 def test_marks_are_written_at_most_so_many_at_once() -> None:
-    one = fleet(0, 300)
-    one.sightings = {f"up{i}": Sighting(one.at, missing=one.at + 5) for i in range(150)}
+    one = fleet(0, 202)
+    one.sightings = {f"up{i}": Sighting(one.at, missing=one.at + 5) for i in range(101)}
     assert {len(found.marks) for found in one.until(700)} == {0, 100}
 
 

@@ -55,6 +55,9 @@ MARKS: Mapping[str, tuple[dict[str, str], str, tuple[Owner, ...]]] = {
 }  # fmt: skip
 
 
+KINDS = ("", pytest.param("nlb", marks=pytest.mark.long))
+
+
 @pytest.mark.parametrize("name", MARKS)
 def test_marks_name_the_owner(name: str) -> None:
     tags, description, expected = MARKS[name]
@@ -223,7 +226,7 @@ async def test_addresses_of_another_namespace_are_refused_while_nothing_has_them
         assert isinstance(await site.made(mine), Ensured)
 
 
-@pytest.mark.parametrize("kind", ["", "nlb"])
+@pytest.mark.parametrize("kind", KINDS)
 async def test_what_has_no_marks_must_be_listed_where_the_cloud_config_says_so(
     aws: StrictAWS, kind: str
 ) -> None:
@@ -378,7 +381,7 @@ async def test_the_target_group_of_a_cluster_with_the_same_id_is_left_alone(aws:
         assert site.groups() == {}
 
 
-@pytest.mark.parametrize("kind", ["", "nlb"])
+@pytest.mark.parametrize("kind", KINDS)
 async def test_no_rule_is_put_in_the_group_of_a_machine_that_no_node_has(
     aws: StrictAWS, kind: str
 ) -> None:
@@ -408,7 +411,7 @@ async def test_no_rule_is_put_in_the_group_of_a_machine_that_no_node_has(
         site.ec2.delete_tags(Resources=[database], Tags=[{"Key": HERE}])
 
 
-@pytest.mark.parametrize("kind", ["", "nlb"])
+@pytest.mark.parametrize("kind", KINDS)
 async def test_where_instances_have_no_tags_the_only_group_of_each_gets_the_rules(
     aws: StrictAWS, kind: str
 ) -> None:

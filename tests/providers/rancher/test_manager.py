@@ -171,6 +171,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     assert not emulator.ignored
 
 
+@pytest.mark.long
 async def test_nothing_is_left_of_a_life_in_which_rancher_fails_and_loses_answers(
     control_plane: ControlPlane, newest: Emulator, tmp_path: Path
 ) -> None:
