@@ -79,7 +79,7 @@ demo: $(STAMP) ## Show Proreus at work on a real API server and a simulated clou
 	@$(BIN)/$(if $(filter local,$(PROVIDER)),python -m labs.cluster,proreus) demo $(ARGS)
 
 test: $(STAMP) ## Run the inner ring: style, types, contracts, docs, tests but the long ones
-	@echo '== test: nine to eleven minutes on two processors; the first time on a machine ten more,'
+	@echo '== test: nine to ten minutes on two processors; the first time on a machine ten more,'
 	@echo '   to build etcd, kube-apiserver and the programs of charts with Go where they cannot be downloaded'
 	@$(MAKE) --no-print-directory -j2 programs checks
 	@$(MAKE) --no-print-directory pytest
