@@ -291,6 +291,40 @@ async def test_an_address_that_was_withdrawn_keeps_its_ports_once_it_is_another_
     assert open_ports(azure, address) == {"80"}
 
 
+INSIDE = {"azure-load-balancer-internal": "true", "azure-load-balancer-ipv4": "10.0.0.200"}
+
+
+@pytest.mark.parametrize("may_ask", [True, False])
+@pytest.mark.parametrize("how", ["shown", "withdrawn", "deleted"])
+async def test_an_inner_address_that_is_another_cluster_s_by_now_keeps_its_ports(
+    azure: Emulator, how: str, *, may_ask: bool
+) -> None:
+    """No public IP tells who has it; the role may not let the manager ask the network."""
+    nodes = machines(azure, 4)
+    address = INSIDE["azure-load-balancer-ipv4"]
+    one = service(2, INSIDE, **RANGES)
+    edited = service(2, {**INSIDE, "azure-load-balancer-ipv4": "10.0.0.201"}, **RANGES)
+    if not may_ask:
+        assert azure.actions is not None
+        azure.actions.remove("Microsoft.Network/virtualNetworks/checkIpAddressAvailability/read")
+    async with started(azure, known(nodes[:2], [one])) as provider:
+        assert await ensure(provider, nodes[:2], one) == {"web-2": [address]}
+        azure.faults.append(Fault("PUT", "networkSecurityGroups", status=400, code="BadRequest"))
+        found = (await answers(provider, nodes[:2], showing(edited, [address])))["web-2"]
+        assert isinstance(found, CloudError)
+        assert found.disowns
+        theirs = service(7, INSIDE, **RANGES)
+        assert await other_service(azure, nodes[2:], theirs) == address
+        if how == "withdrawn":
+            await ensure(provider, nodes[:2], edited)
+        elif how == "deleted":
+            await delete(provider, edited)
+    if how == "shown":
+        async with started(azure, known(nodes[:2], [edited])) as provider:
+            await ensure(provider, nodes[:2], showing(edited, [address]))
+    assert open_ports(azure, address) == {"80"}
+
+
 @pytest.mark.parametrize("port", [80, 443])
 async def test_a_public_ip_that_was_given_to_another_cluster_keeps_its_ports(
     azure: Emulator, port: int

@@ -157,6 +157,14 @@ class Arm:
         found = await self._rest.find(self._request(operation, "GET", id_, query), Resource)
         return None if found is None else _checked(operation, found)
 
+    async def ask(self, operation: Operation, id_: str, query: Mapping[str, str]) -> Resource:
+        """Ask something about a resource; the answer is none.
+
+        Raises:
+            CloudError: The request failed; the module `errors` says what each error means.
+        """
+        return await self._rest.call(self._request(operation, "GET", id_, query), Resource)
+
     async def listed(
         self, operation: Operation, id_: str, query: Mapping[str, str] | None = None
     ) -> list[Resource]:

@@ -77,6 +77,7 @@ LOAD_BALANCER: Final = "loadBalancers"
 SECURITY_GROUP: Final = "networkSecurityGroups"
 ROUTE_TABLE: Final = "routeTables"
 LINK: Final = "privateLinkServices"
+NET: Final = "virtualNetworks"
 
 VM_GET: Final = _of(COMPUTE, VM, "get")
 VM_LIST: Final = _of(COMPUTE, VM, "list")
@@ -105,6 +106,7 @@ LINK_LIST: Final = _of(NETWORK, LINK, "list")
 LINK_PUT: Final = _of(NETWORK, LINK, "put")
 LINK_DELETE: Final = _of(NETWORK, LINK, "delete")
 LINK_CONNECTION_DELETE: Final = _of(NETWORK, f"{LINK}/privateEndpointConnections", "delete")
+ADDRESS_CHECK: Final = _of(NETWORK, f"{NET}/checkIpAddressAvailability", "get")
 ROUTE_TABLE_GET: Final = _of(NETWORK, ROUTE_TABLE, "get")
 ROUTE_TABLE_PUT: Final = _of(NETWORK, ROUTE_TABLE, "put")
 GRAPH_QUERY: Final = _of(RESOURCE_GRAPH, "resources", "query")
@@ -120,6 +122,7 @@ OPERATIONS: Final[Mapping[Use, tuple[Operation, ...]]] = {
         LOAD_BALANCER_PUT, LOAD_BALANCER_DELETE, SECURITY_GROUP_GET, SECURITY_GROUP_PUT, NIC_LIST,
         NIC_PUT, SCALE_SET_GET, SCALE_SET_LIST, SCALE_SET_PUT, SCALE_SET_VM_GET, SCALE_SET_VM_PUT,
         VM_GET, VM_LIST, LINK_GET, LINK_LIST, LINK_PUT, LINK_DELETE, LINK_CONNECTION_DELETE,
+        ADDRESS_CHECK,
     ),
     Use.ROUTES: (ROUTE_TABLE_GET, ROUTE_TABLE_PUT),
     Use.VOLUMES: (DISK_GET,),

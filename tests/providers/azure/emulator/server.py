@@ -253,6 +253,9 @@ class Emulator:
     ) -> tuple[int, Any, dict[str, str]]:  # fmt: skip
         if pools.is_pool(place.kind) and not place.is_list:
             return self._pool(method, place, content)
+        if method == "GET" and place.kinds[-1].lower() == "checkipaddressavailability":
+            net = place.path.rpartition("/")[0]
+            return 200, self.store.availability(net, request.query["ipAddress"]), {}
         if method == "GET":
             return (
                 200,

@@ -104,6 +104,20 @@ class Store:
             str(one) for one in itertools.islice(net.hosts(), 3, None) if str(one) not in taken
         )
 
+    def availability(self, net: str, address: str) -> Resource:
+        """Whether nothing has a private address of a network."""
+        found = ipaddress.ip_address(address)
+        prefixes = [
+            ipaddress.ip_network(prefix)
+            for subnet in self.below(f"{net}/subnets")
+            for prefix in subnet["properties"]["addressPrefixes"]
+        ]
+        if not any(found in one for one in prefixes):
+            text = f"Private static IP address {address} does not belong to the range of any subnet"
+            raise invalid("PrivateIPAddressNotInAnySubnet", text)
+        is_free = address not in dict(self._private_addresses())
+        return {"available": is_free, "availableIPAddresses": [], "isPlatformReserved": False}
+
     def _private_addresses(self) -> Iterator[tuple[str, str]]:
         for one in self.of.values():
             properties = one["properties"]

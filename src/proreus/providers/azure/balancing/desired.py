@@ -86,11 +86,15 @@ class Place(msgspec.Struct, frozen=True):
         name = config.security_group_name
         return self.network_id(group, "networkSecurityGroups", name) if name else ""
 
-    def subnet_id(self, name: str) -> str:
-        """Return the id of a subnet of the cluster's network."""
+    def net_id(self) -> str:
+        """Return the id of the cluster's network."""
         config = self.config
         group = config.vnet_resource_group or config.resource_group
-        return self.network_id(group, "virtualNetworks", f"{config.vnet_name}/subnets/{name}")
+        return self.network_id(group, "virtualNetworks", config.vnet_name)
+
+    def subnet_id(self, name: str) -> str:
+        """Return the id of a subnet of the cluster's network."""
+        return f"{self.net_id()}/subnets/{name}"
 
     def address_group(self, options: Options) -> str:
         """Return the resource group of a Service's public addresses."""

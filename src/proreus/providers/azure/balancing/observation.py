@@ -29,6 +29,8 @@ MOST_ALONE: Final = 20
 """Machines, or addresses, that are asked for by themselves because a list lacks them."""
 _MALFORMED: Final = frozenset({"InvalidResourceGroup", "InvalidSubscriptionId"})
 """Codes of what a place cannot be called."""
+_OF_NO_SUBNET: Final = "PrivateIPAddressNotInAnySubnet"
+"""The code of an address that nothing in the network can have."""
 
 
 class Observer:
@@ -68,7 +70,9 @@ class Observer:
             self._vm_sets(jobs),
             self._links(jobs),
         )
-        elsewhere = await self._elsewhere(jobs, addresses) if group is not None else frozenset()
+        elsewhere = frozenset[str]()
+        if group is not None:
+            elsewhere = await self._elsewhere(jobs, addresses, balancers)
         return State(
             dict(zip(place.balancers, balancers, strict=True)),
             addresses,
@@ -124,21 +128,51 @@ class Observer:
         return known | await self._each(operations.PUBLIC_IP_GET, missing)
 
     async def _elsewhere(
-        self, jobs: Iterable[Job], known: Mapping[str, Resource]
+        self,
+        jobs: Iterable[Job],
+        known: Mapping[str, Resource],
+        balancers: Iterable[Resource | None],
     ) -> frozenset[str]:
+        """Return the former addresses of Services that something else has, or may have, by now."""
+        frontends = (one for each in balancers for one in listed(each, "frontendIPConfigurations"))
+        there = {part(one, "ipAddress") for one in known.values()}
+        there |= {part(one, "privateIPAddress") for one in frontends}
+        former = {
+            ip
+            for job in jobs
+            for ip in (job.before if job.lb is not None else job.left)
+            if ip and ip not in job.options.additional
+        } - there
+        public = {ip for ip in former if ip_address(ip).is_global}
+        outside, inside = await asyncio.gather(
+            self._public_elsewhere(public), self._taken(former - public)
+        )
+        return outside | inside
+
+    async def _taken(self, addresses: set[str]) -> frozenset[str]:
+        """Return the addresses that something in the network has, or may have.
+
+        Without the right to ask nothing tells who has one.
+        """
+        asking = (
+            attempt(
+                self._arm.ask,
+                operations.ADDRESS_CHECK,
+                f"{self._scene.place.net_id()}/CheckIPAddressAvailability",
+                {"ipAddress": ip},
+            )
+            for ip in addresses
+        )
+        answers = zip(addresses, await asyncio.gather(*asking), strict=True)
+        return frozenset(ip for ip, answer in answers if _may_be_taken(answer))
+
+    async def _public_elsewhere(self, shown: set[str]) -> frozenset[str]:
         """Return the addresses of former public IPs that something else has, or may have, by now.
 
         A Service names the resource group of such a one no more, so all groups are asked. Without
         the right to that nothing tells who has it.
         """
         place = self._scene.place
-        shown = {
-            ip
-            for job in jobs
-            for ip in (job.before if job.lb is not None else job.left)
-            if ip and ip_address(ip).is_global
-            if ip not in job.options.additional
-        } - {str(part(one, "ipAddress") or "") for one in known.values()}
         if not shown:
             return frozenset()
         all_groups = f"/subscriptions/{place.config.network_subscription}{_NETWORK}"
@@ -244,6 +278,19 @@ class Observer:
         hosts = (host for job in jobs if job.lb is not None for host in job.lb.hosts)
         found = (machine_id(host.provider_id) for host in hosts)
         return {one.resource for one in found if one is not None}
+
+
+def _may_be_taken(answer: Resource | CloudError) -> bool:
+    """Tell whether something may have an address, by Azure's answer about it.
+
+    Raises:
+        CloudError: Azure may tell soon.
+    """
+    if isinstance(answer, Refused):
+        return answer.code != _OF_NO_SUBNET
+    if isinstance(answer, CloudError) and not isinstance(answer, Unauthenticated):
+        raise answer
+    return isinstance(answer, CloudError) or answer.get("available") is not True
 
 
 def _group(machine: str) -> str:

@@ -160,8 +160,8 @@ class State(msgspec.Struct, frozen=True):
             letters, where there are several load balancers of a kind; without machines whose id
             names the set.
         links: Private link services.
-        elsewhere: Addresses that Services show or have left, and that public IPs of other resource
-            groups have which are something else's, or may be.
+        elsewhere: Addresses that Services show or have left, and that are something else's, or may
+            be: of public IPs of other resource groups, or of the network.
     """
 
     balancers: Mapping[str, Resource | None] = {}

@@ -161,11 +161,8 @@ def _pool(
     }
     if same and known == set(by_address):
         return {}
-    config = scene.place.config
-    group = config.vnet_resource_group or config.resource_group
-    net = scene.place.network_id(group, "virtualNetworks", config.vnet_name)
     return {
-        "virtualNetwork": {"id": net},
+        "virtualNetwork": {"id": scene.place.net_id()},
         ADDRESSES: [
             {"name": node, "properties": {"ipAddress": address}}
             for address, node in sorted(by_address.items(), key=lambda pair: pair[1])
