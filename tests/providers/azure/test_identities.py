@@ -65,6 +65,36 @@ async def test_a_machine_of_another_service_comes_into_no_pool(
     assert len(pool["backendIPConfigurations"]) == 1
 
 
+@pytest.mark.parametrize("more", [{}, {"loadBalancerBackendPoolConfigurationType": "nodeIP"}])
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_machine_of_the_node_s_name_in_another_group_comes_into_no_pool(
+    azure: Emulator, more: dict[str, Any], *, alone: bool
+) -> None:
+    """Such as another cluster's, whose machines are called alike."""
+    start = machines if alone else set_machines
+    theirs = start(azure, 2)[1]
+    id_ = seed.twin(azure.store, theirs.spec.provider_id.removeprefix("azure://"), "others")
+    nodes = start(azure, 3)
+    forged = msgspec.structs.replace(
+        nodes[1],
+        spec=msgspec.structs.replace(nodes[1].spec, provider_id=f"azure://{id_}"),
+        status=theirs.status,
+    )
+    before = {key: one["etag"] for key, one in azure.store.of.items() if "/others/" in key}
+    address = theirs.status.addresses[0].address
+    nodes[1] = forged
+    async with started(azure, context(nodes=nodes), **more) as provider:
+        found = await rejected(provider, nodes)
+        assert list(found) == [forged.metadata.name]
+        assert "the resource group others" in found[forged.metadata.name]
+    now = {key: one["etag"] for key, one in azure.store.of.items() if "/others/" in key}
+    assert before == now
+    assert address not in everything_open(azure)
+    listed = {"tenants": {"allow": ["*=others"]}}
+    async with started(azure, context(nodes=nodes), **more, **listed) as provider:
+        assert await rejected(provider, nodes) == {}
+
+
 async def test_machines_come_into_pools_by_any_of_their_names(azure: Emulator) -> None:
     """That of the resource, that of the computer, and a domain name that begins with one."""
     ids = [seed.machine(azure.store, name, set_="flex") for name in ("flex_1", "node-2", "node-3")]

@@ -188,6 +188,26 @@ async def test_a_node_that_claims_another_cluster_s_machine_closes_nothing(azure
         assert all("30080" in open_ports(azure, one) for one in inside)
 
 
+async def test_a_node_that_names_a_machine_of_its_name_in_another_group_closes_nothing(
+    azure: Emulator,
+) -> None:
+    """Another cluster's machines may be called alike."""
+    at_nodes = {"azure-disable-load-balancer-floating-ip": "true"}
+    theirs = machines(azure, 2)[1]
+    id_ = seed.twin(azure.store, theirs.spec.provider_id.removeprefix("azure://"), "others")
+    spec = msgspec.structs.replace(theirs.spec, provider_id=f"azure://{id_}")
+    theirs = msgspec.structs.replace(theirs, spec=spec)
+    await other_service(azure, [theirs], service(7, at_nodes))
+    address = theirs.status.addresses[0].address
+    assert open_ports(azure, address) == {"30080"}
+    nodes = machines(azure, 3)
+    nodes[1] = theirs
+    async with started(azure, known(nodes, [])) as provider:
+        for labels in ({}, at_nodes):
+            await ensure(provider, nodes, service(2, labels, HTTPS))
+            assert open_ports(azure, address) == {"30080"}
+
+
 async def test_what_a_pass_that_failed_has_opened_is_its_service_s(azure: Emulator) -> None:
     nodes = machines(azure)
     one = service(1, {ADDITIONAL: GLOBAL})

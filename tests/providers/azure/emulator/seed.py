@@ -206,6 +206,22 @@ def remove_machine(store: Store, id_: str) -> None:
     store.delete(id_)
 
 
+def twin(store: Store, machine: str, group: str) -> str:
+    """Move a machine, or its scale set, with its interface: another of its name may be made."""
+    machine = str(store.of[machine.lower()]["id"])
+    if "/virtualMachineScaleSets/" in machine:
+        set_, sign, end = machine.partition("/virtualMachines/")
+        return f"{move(store, set_, group)}{sign}{end}"
+    nic = str(
+        store.of[machine.lower()]["properties"]["networkProfile"]["networkInterfaces"][0]["id"]
+    )
+    there, card = move(store, machine, group), move(store, nic, group)
+    network_ = store.of[there.lower()]["properties"]["networkProfile"]
+    network_["networkInterfaces"][0]["id"] = card
+    store.of[card.lower()]["properties"]["virtualMachine"]["id"] = there
+    return there
+
+
 def move(store: Store, id_: str, group: str) -> str:
     """Move a machine or a scale set with all below it to another resource group; return its id.
 

@@ -17,6 +17,7 @@ from proreus.cloudprovider.errors import (
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound
 from proreus.cloudprovider.load_balancers import Host
 from proreus.cloudprovider.lookups import attempt
+from proreus.cloudprovider.ownership import EVERY_NAMESPACE
 from proreus.kube.objects import Node, NodeSpec, ObjectMeta
 from proreus.providers.azure.api import Arm, Resource
 from proreus.providers.azure.balancing.annotations import FAMILIES
@@ -60,12 +61,19 @@ class Identities:
         Raises:
             CloudError: Azure does not tell what a machine is called.
         """
-        found = await self._addressed(jobs, state, scene)
+        beside = namesakes(scene)
+        found = await self._addressed(jobs, state, scene, beside)
         if scene.place.config.pools is not PoolType.NODE_IP:
             now = self._arm.context.uptime()
             self._proven = {one: at for one, at in self._proven.items() if now - at < KEPT}
-            moving = _moving(jobs, state, scene) - self._proven.keys()
-            asked = {one for one in moving if one[1].resource not in state.refused}
+            joining, leaving = _moving(jobs, state, scene)
+            found |= {name: beside[name] for name, _ in joining if name in beside}
+            moving = set(filter(_is_unproven, joining | leaving)) - self._proven.keys()
+            asked = {
+                (name, id_)
+                for name, id_ in moving
+                if name not in found and id_.resource not in state.refused
+            }
             found |= await self._named(asked, now)
         return state.having(strangers=found)
 
@@ -82,18 +90,22 @@ class Identities:
                 self._proven[name, id_] = now
         return strangers
 
-    async def _addressed(self, jobs: Sequence[Job], state: State, scene: Scene) -> dict[str, str]:
+    async def _addressed(
+        self, jobs: Sequence[Job], state: State, scene: Scene, beside: Mapping[str, str]
+    ) -> dict[str, str]:
         """Return why addresses are not those of Nodes' machines, by the Nodes' names."""
         now = self._arm.context.uptime()
         self._addresses = {one: at for one, at in self._addresses.items() if now - at < KEPT}
         wanted: dict[str, set[str]] = {}
         named: dict[str, Node] = {}
+        strangers = {}
         for host, address in _opening(jobs, state, scene):
-            if (host.node, host.provider_id, address) not in self._addresses:
+            if host.node in beside:
+                strangers[host.node] = beside[host.node]
+            elif (host.node, host.provider_id, address) not in self._addresses:
                 wanted.setdefault(host.node, set()).add(address)
                 spec = NodeSpec(provider_id=host.provider_id)
                 named[host.node] = Node(metadata=ObjectMeta(name=host.node), spec=spec)
-        strangers = {}
         nodes = list(named.values())
         for start in range(0, len(nodes), BATCH):
             part_ = nodes[start : start + BATCH]
@@ -187,29 +199,56 @@ def refusal_of(name: str, names: Collection[str]) -> str:
     return ""
 
 
-def _moving(jobs: Sequence[Job], state: State, scene: Scene) -> set[tuple[str, MachineId]]:
-    """Return the hosts in no pool yet, and the nodes in one that are no hosts.
+def namesakes(scene: Scene) -> dict[str, str]:
+    """Return why machines in another resource group than most may be others', by Node. Pure.
 
-    Those are left out whose machines' ids have their names.
+    Names are unique in a group only: those of another cluster may be called alike. Where half of
+    the Nodes' machines are outside of the cluster's group, that says nothing.
     """
+    config, known = scene.place.config, dict[str, str]()
+    for resource, name in scene.nodes.items():
+        if (id_ := machine_id(f"{PREFIX}{resource}")) is not None:
+            known[name] = id_.group
+    own = config.resource_group.lower()
+    other = {
+        name: group
+        for name, group in known.items()
+        if group != own and not config.tenants.lists(EVERY_NAMESPACE, (group,))
+    }
+    return {
+        name: f"its machine is in the resource group {group}, while most are in {own}, where others"
+        f" may have their names: if it is the node's, give *={group} in tenants of the cloud-config"
+        for name, group in (other.items() if 2 * len(other) < len(known) else ())
+    }
+
+
+_Machines = set[tuple[str, MachineId]]
+"""Machines, each with the name of its Node."""
+
+
+def _moving(jobs: Sequence[Job], state: State, scene: Scene) -> tuple[_Machines, _Machines]:
+    """Return the hosts in no pool yet, and the nodes in one that are no hosts."""
     own = {scene.place.balancer_id(name).lower() for name in scene.place.balancers}
     pools = (one for pool, one in state.members.items() if pool.partition("/backend")[0] in own)
     there = frozenset[str]().union(*pools)
     if all(job.lb is None for job in jobs):
-        return set()
-    nodes = {(name, one) for one, name in scene.nodes.items() if one in there}
+        return set(), set()
+    joining = _Machines()
+    leaving = {(name, one) for one, name in scene.nodes.items() if one in there}
     for job in jobs:
         for host in job.lb.hosts if job.lb is not None else ():
             id_ = machine_id(host.provider_id)
             if id_ is None or host.node in scene.excluded:
                 continue
             if id_.resource in there:
-                nodes.discard((host.node, id_.resource))
+                leaving.discard((host.node, id_.resource))
             else:
-                nodes.add((host.node, id_.resource))
-    found = set()
-    for name, resource in nodes:
-        id_ = machine_id(f"{PREFIX}{resource}")
-        if id_ is not None and (id_.set or refusal_of(name.lower(), {id_.name})):
-            found.add((name, id_))
-    return found
+                joining.add((host.node, id_))
+    found = ((name, machine_id(f"{PREFIX}{one}")) for name, one in leaving)
+    return joining, {(name, id_) for name, id_ in found if id_ is not None}
+
+
+def _is_unproven(one: tuple[str, MachineId]) -> bool:
+    """Tell whether a machine's id does not have the name of its Node."""
+    name, id_ = one
+    return bool(id_.set or refusal_of(name.lower(), {id_.name}))

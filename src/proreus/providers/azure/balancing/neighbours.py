@@ -20,7 +20,7 @@ from proreus.providers.azure.api import Arm
 from proreus.providers.azure.balancing.additional import merged, opening
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
 from proreus.providers.azure.balancing.guard import destinations
-from proreus.providers.azure.balancing.identities import KEPT
+from proreus.providers.azure.balancing.identities import KEPT, namesakes
 from proreus.providers.azure.balancing.index import index
 from proreus.providers.azure.balancing.parts import Job, Opening, Scene, State
 from proreus.providers.azure.balancing.steps import PutGroup, Step
@@ -52,15 +52,19 @@ class Neighbours:
         """Return the facts with those addresses of nodes in rules that are surely the nodes'.
 
         A kubelet can claim any address for its Node, and any machine: so Azure must show the
-        address at the machine, and the machine must have the Node's name. Azure is only asked about
-        addresses in rules, and about each again once the answer is older than `KEPT`.
+        address at the machine, and the machine must have the Node's name and be where most are
+        (`namesakes`). Azure is only asked about addresses in rules, and about each again once the
+        answer is older than `KEPT`.
         """
         now = self._arm.context.uptime()
         known = {one: at for one, at in self._confirmed.items() if now - at < KEPT}
         named = destinations(state.group)
         pairs: dict[_Pair, str] = {}
         unknown: dict[str, Node] = {}
+        beside = namesakes(scene)
         for node in self._nodes():
+            if node.metadata.name in beside:
+                continue
             for address in {one.address for one in node.status.addresses} & named:
                 pair = node.spec.provider_id, address
                 pairs[pair] = address
