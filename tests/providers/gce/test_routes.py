@@ -261,14 +261,42 @@ async def test_an_instance_with_another_name_than_its_node_keeps_its_blocks(gce:
         assert found["n3"] == ("10.41.0.0/24", "10.42.0.0/24")
 
 
+@pytest.mark.parametrize("zones", ["", "multizone = true"])
+async def test_an_instance_of_the_node_s_name_in_another_zone_keeps_its_blocks(
+    gce: Gce, zones: str
+) -> None:
+    """Such as another cluster's; with several zones it may be the node's."""
+    gce.run("n1", "n2")
+    gce.run("n3", zone=ZONES[1])
+    liar = node_of("n3", ZONES[1])
+    nodes = Objects([node_of("n1"), node_of("n2"), liar])
+    text = config_text(gce).replace("multizone = true", zones or f"local-zone = {ZONES[0]}")
+    async with started(text, context(nodes=nodes)) as provider:
+        assert provider.pod_cidrs is not None
+        if zones:
+            await provider.pod_cidrs.assign(liar, (CIDR,))
+            return
+        with pytest.raises(InvalidRequest, match="n3"):
+            await provider.pod_cidrs.assign(liar, (CIDR,))
+        await provider.pod_cidrs.release(liar, (CIDR,))
+        assert gce.writes() == []
+    tenants = "[Tenants]\nallow = *=n3\n"
+    async with started(f"{text}{tenants}", context(nodes=nodes)) as provider:
+        assert provider.pod_cidrs is not None
+        await provider.pod_cidrs.assign(liar, (CIDR,))
+
+
 def test_names_tell_only_where_most_nodes_have_that_of_their_instance() -> None:
     liar = node("n3", node_of("database").spec.provider_id)
     long = node("n1.example.org", node_of("n1").spec.provider_id)
-    assert is_misnamed(liar, [long, node_of("n2"), liar])
-    assert is_misnamed(liar, [long, node_of("n2")]), "it is gone"
-    assert not is_misnamed(long, [long, node_of("n2"), liar])
-    assert not is_misnamed(liar, [long, liar]), "of two nobody knows"
-    assert not is_misnamed(node("else", "aws:///a/b"), [long])
+    assert is_misnamed(liar, [long, node_of("n2"), liar], ZONES)
+    assert is_misnamed(liar, [long, node_of("n2")], ZONES), "it is gone"
+    assert not is_misnamed(long, [long, node_of("n2"), liar], ZONES)
+    assert not is_misnamed(liar, [long, liar], ZONES), "of two nobody knows"
+    there = node_of("n3", ZONES[1])
+    assert is_misnamed(there, [long, node_of("n2"), there], ZONES[:1])
+    assert not is_misnamed(there, [long, node_of("n2", ZONES[1]), there], ZONES[:1])
+    assert not is_misnamed(node("else", "aws:///a/b"), [long], ZONES)
 
 
 @pytest.mark.parametrize("written", [CIDR, "10.40.1.7/24"])

@@ -1,7 +1,7 @@
 """Read and write provider ids, names, paths and URLs of resources. Pure."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
@@ -90,33 +90,37 @@ def ownership(node: Node, project: str) -> Ownership:
     return ownership_by_id(node, is_here)
 
 
-def is_misnamed(node: Node, nodes: Iterable[KubeObject]) -> bool:
-    """Tell whether a Node names an instance of another name, where most name one of their own.
-
-    A kubelet can name any instance of the project, but it does not choose its Node's name. Where
-    half of the instances have other names than their Nodes, that says nothing.
+def is_misnamed(node: Node, nodes: Iterable[KubeObject], zones: Collection[str]) -> bool:
+    """Tell whether a Node names an instance of another name or place than most do: see `misnamed`.
 
     Args:
         node: The Node, which may be gone.
         nodes: All nodes.
+        zones: The managed zones.
     """
     found = parsed(node.spec.provider_id)
-    if found is None or is_called(found[1], node.metadata.name):
+    if found is None or (is_called(found[1], node.metadata.name) and found[1].zone in zones):
         return False
     others = {one.metadata.uid: one for one in nodes if isinstance(one, Node)}
     every = {**others, node.metadata.uid: node}.values()
-    return any(one.metadata.uid == node.metadata.uid for one in misnamed(every))
+    return any(one.metadata.uid == node.metadata.uid for one in misnamed(every, zones))
 
 
-def misnamed(nodes: Iterable[KubeObject]) -> Sequence[Node]:
-    """Return the Nodes that name an instance of another name, where most name one of their own."""
+def misnamed(nodes: Iterable[KubeObject], zones: Collection[str]) -> Sequence[Node]:
+    """Return the Nodes that name an instance of another name, or in another zone, than most do.
+
+    A kubelet can name any instance of the project, but it does not choose its Node's name, and
+    names are unique in a zone only. Where half of the instances have other names than their Nodes,
+    that says nothing; nor does the zone where half of them are in none that is managed.
+    """
     known = [
         (one, found[1])
         for one in nodes
         if isinstance(one, Node) and (found := parsed(one.spec.provider_id)) is not None
     ]
-    other = [one for one, key in known if not is_called(key, one.metadata.name)]
-    return other if 2 * len(other) < len(known) else ()
+    renamed = [one for one, key in known if not is_called(key, one.metadata.name)]
+    outside = [one for one, key in known if key.zone not in zones]
+    return [one for few in (renamed, outside) if 2 * len(few) < len(known) for one in few]
 
 
 def is_called(key: Machine, node: str) -> bool:

@@ -102,9 +102,9 @@ class GCEPodCIDRs:
         key = self._key(node)
         if key is not None and self._is_strange(node, key):
             raise InvalidRequest(
-                f"the instance {key.name} gets no pod CIDR: its Node is called"
-                f" {node.metadata.name}, while most instances have the name of their Node: if it is"
-                f" the node's, give allow = *={key.name} in [Tenants] of the cloud-config"
+                f"the instance {key} gets no pod CIDR: its Node is called {node.metadata.name},"
+                " while most instances have the name of their Node and are in a managed zone: if it"
+                f" is the node's, give allow = *={key.name} in [Tenants] of the cloud-config"
             )
         described = await self._described(key) if key is not None else None
         if key is None or described is None or not described.network_interfaces:
@@ -160,7 +160,7 @@ class GCEPodCIDRs:
     def _is_strange(self, node: Node, key: Machine) -> bool:
         """Tell whether an instance is taken for none of the cluster's, though its Node names it."""
         is_listed = self._tenants.lists(EVERY_NAMESPACE, (key.name,))
-        return not is_listed and is_misnamed(node, self._nodes.all())
+        return not is_listed and is_misnamed(node, self._nodes.all(), self._place.zones)
 
     def _key(self, node: Node) -> Machine | None:
         found = parsed(node.spec.provider_id)

@@ -69,7 +69,10 @@ def tags_for(
 
 
 def strangers(
-    nodes: Mapping[str, Machine], every: Iterable[KubeObject], tenants: Tenants
+    nodes: Mapping[str, Machine],
+    every: Iterable[KubeObject],
+    tenants: Tenants,
+    zones: Collection[str],
 ) -> frozenset[str]:
     """Return the hosts whose Nodes name their instances by mistake, or by a lie.
 
@@ -79,10 +82,15 @@ def strangers(
         nodes: The hosts.
         every: All Nodes of the cluster.
         tenants: The section that may list instances with other names than their Nodes.
+        zones: The managed zones.
     """
-    own = {machine for node, machine in nodes.items() if is_called(machine, node)}
+    own = {
+        machine
+        for node, machine in nodes.items()
+        if is_called(machine, node) and machine.zone in zones
+    }
     alike = [node for node, machine in nodes.items() if machine not in own]
-    other = {one.metadata.name for one in misnamed(every)} if alike else set[str]()
+    other = {one.metadata.name for one in misnamed(every, zones)} if alike else set[str]()
     return frozenset(
         one
         for one in alike
@@ -93,9 +101,9 @@ def strangers(
 def mistaken(machine: Machine, what: str) -> str:
     """Return in words what follows where a Node may name an instance by mistake."""
     return (
-        f"the instance {machine.name} has another name than its Node, while most have the name of"
-        f" theirs, and {what}: if it is the node's, give allow = *={machine.name} in [Tenants] of"
-        " the cloud-config"
+        f"the instance {machine.name} has another name than its Node, or is in a zone that is not"
+        f" managed, unlike most, and {what}: if it is the node's, give allow = *={machine.name} in"
+        " [Tenants] of the cloud-config"
     )
 
 

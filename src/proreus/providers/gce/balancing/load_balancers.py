@@ -324,7 +324,8 @@ class GCELoadBalancers:
             if failed := [one for one in read.values() if isinstance(one, CloudError)]:
                 raise failed[0]
             tags = {key: tag for key, tag in read.items() if isinstance(tag, str)}
-        strange = strangers(nodes, self._api.context.listers["nodes"].all(), self._config.tenants)
+        every, tenants = self._api.context.listers["nodes"].all(), self._config.tenants
+        strange = strangers(nodes, every, tenants, self._place.zones)
         closed = await self._closed(lb, nodes, others_tags(strange, nodes, tags))
         known = {node: machine for node, machine in nodes.items() if node not in closed}
         chosen, missing = tags_for(known, tags, given)
