@@ -109,7 +109,10 @@ MOVED = {**INSIDE, "azure-load-balancer-ipv4": "10.0.0.99"}
 async def test_no_service_keeps_an_inner_address_beside_the_one_that_it_moves_to(
     azure: Emulator, *, is_moved: bool
 ) -> None:
-    """Azure gives it to others, and nodes would go on sending what comes for it here."""
+    """Azure gives it to others, and nodes would go on sending what comes for it here.
+
+    Naming it does not keep it in the status, either.
+    """
     nodes = machines(azure)
     async with started(azure, known(nodes, [])) as provider:
         (address,) = (await ensure(provider, nodes, service(1, INSIDE)))["web-1"]
@@ -122,6 +125,7 @@ async def test_no_service_keeps_an_inner_address_beside_the_one_that_it_moves_to
         found = await answers(provider, nodes, keeping)
         assert isinstance(found["web-1"], InvalidRequest), found
         assert address in str(found["web-1"])
+        assert found["web-1"].disowns is is_moved
         assert everything(azure) == before
 
 

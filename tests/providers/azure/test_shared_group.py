@@ -315,7 +315,7 @@ INSIDE = {"azure-load-balancer-internal": "true", "azure-load-balancer-ipv4": "1
 
 
 @pytest.mark.parametrize("may_ask", [True, False])
-@pytest.mark.parametrize("how", ["shown", "withdrawn", "deleted"])
+@pytest.mark.parametrize("how", ["shown", "withdrawn", "deleted", "named when it goes"])
 async def test_an_inner_address_that_is_another_cluster_s_by_now_keeps_its_ports(
     azure: Emulator, how: str, *, may_ask: bool
 ) -> None:
@@ -339,6 +339,9 @@ async def test_an_inner_address_that_is_another_cluster_s_by_now_keeps_its_ports
             await ensure(provider, nodes[:2], edited)
         elif how == "deleted":
             await delete(provider, edited)
+        elif how == "named when it goes":
+            named = {**INSIDE, "azure-load-balancer-ipv4": "10.0.0.201", ADDITIONAL: address}
+            await delete(provider, showing(service(2, named, **RANGES), [address]))
     if how == "shown":
         async with started(azure, known(nodes[:2], [edited])) as provider:
             await ensure(provider, nodes[:2], showing(edited, [address]))

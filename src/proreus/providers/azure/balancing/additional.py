@@ -49,7 +49,7 @@ def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Ind
     for job in jobs:
         shown = {point.ip for point in job.ref.last_ingress}
         for address in job.options.additional if job.lb is not None else ():
-            if address in _named_before(job.ref) - taken:
+            if address in named_before(job.ref) - taken:
                 continue
             # What it has already need not be listed, but must be nobody else's.
             tenants = Tenants() if address in shown else scene.place.config.tenants
@@ -72,7 +72,7 @@ def _taken(scene: Scene, known: Index) -> set[str]:
     return found
 
 
-def _named_before(ref: LoadBalancerRef) -> set[str]:
+def named_before(ref: LoadBalancerRef) -> set[str]:
     """Return the additional addresses that a status shows: after the first one of each family."""
     shown = [point.ip for point in ref.last_ingress if point.ip]
     first = {ip_address(one).version: one for one in reversed(shown)}

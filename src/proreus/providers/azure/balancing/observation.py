@@ -137,12 +137,11 @@ class Observer:
         frontends = (one for each in balancers for one in listed(each, "frontendIPConfigurations"))
         there = {part(one, "ipAddress") for one in known.values()}
         there |= {part(one, "privateIPAddress") for one in frontends}
-        former = {
-            ip
-            for job in jobs
-            for ip in (job.before if job.lb is not None else job.left)
-            if ip and ip not in job.options.additional
-        } - there
+        former = set[str]()
+        for job in jobs:
+            named = job.options.additional
+            former |= job.left.union(named) if job.lb is None else job.before.difference(named)
+        former -= {"", *there}
         public = {ip for ip in former if ip_address(ip).is_global}
         outside, inside = await asyncio.gather(
             self._public_elsewhere(public), self._taken(former - public)

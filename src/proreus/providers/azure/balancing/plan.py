@@ -12,7 +12,6 @@ from proreus.providers.azure.balancing import guard, marks
 from proreus.providers.azure.balancing.additional import (
     check_additional,
     given_up,
-    refusal_of,
     strip_of,
 )
 from proreus.providers.azure.balancing.addresses import (
@@ -171,10 +170,8 @@ def _stripped(
         own = known.frontends.get(job.ref.name, ())
         going = {address for one in own if one not in left if (address := one[2])}
         going |= known.used.get(job.ref.name, set()) - {""}
-        going |= {
-            one for one in job.options.additional if not refusal_of(job, one, state, scene, known)
-        }
-        going |= given_up(job, job.left, state, scene, known)
+        former = job.left.union(job.options.additional)
+        going |= given_up(job, former, state, scene, known)
         going |= _departing(job, scene, known)
         if going:
             strips.append(strip_of(job, going, scene, known))

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.providers.azure.balancing.additional import named_before
 from proreus.providers.azure.balancing.claims import asked_ports
 from proreus.providers.azure.balancing.desired import each_port
 from proreus.providers.azure.balancing.index import Index, Opened
@@ -83,8 +85,17 @@ def left_by(
 
 
 def _shown(job: Job) -> set[str]:
-    """Return the addresses that a Service shows, without those of others that it names."""
-    return {point.ip for point in job.ref.last_ingress} - {"", *job.options.additional}
+    """Return the addresses that a Service shows, without those of others that it names.
+
+    The first one of each of its families is none of these, though the Service names it: it is, or
+    was, that of its load balancer.
+    """
+    families = job.lb.families if job.lb is not None else ()
+    others = named_before(job.ref)
+    named = {
+        one for one in job.options.additional if one in others or family_of(one) not in families
+    }
+    return {point.ip for point in job.ref.last_ingress} - {"", *named}
 
 
 def _is_shown_beside(address: str, job: Job, scene: Scene) -> bool:
