@@ -258,6 +258,25 @@ async def test_a_network_of_an_operator_stays_and_others_do_not_wait(own: FRR) -
     assert "network 192.0.2.65/32\n" in own.configuration()
 
 
+@pytest.mark.parametrize("kind", ["vrf", "view"])
+async def test_a_neighbor_of_an_operator_in_another_instance_has_an_address_of_ours(
+    own: FRR, kind: str
+) -> None:
+    """Networks apart may have the same addresses: for that there are VRFs."""
+    other = f"router bgp 64512 {kind} red"
+    lines = (other, "neighbor 10.9.0.1 remote-as 65000", "neighbor 10.9.0.1 password theirs", "end")
+    await taken(own, bgp())
+    own.commands("bgpd", "configure terminal", *lines)
+    before = own.configuration()
+    assert (await apply(own, bgp())) == Applied()
+    assert own.configuration() == before
+    await taken(own, BGP(), ())
+    await taken(own, bgp())
+    shown = own.configuration()
+    assert shown.partition(other)[2].partition("exit\n")[0] in before
+    assert shown.count("neighbor 10.9.0.1 remote-as") == 2
+
+
 async def test_another_as_replaces_ours(own: FRR) -> None:
     await taken(own, bgp())
     await taken(own, bgp(as_=64600))

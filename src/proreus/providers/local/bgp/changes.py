@@ -16,6 +16,8 @@ from proreus.providers.local.bgp.frr import ANNOUNCED, MARK, Line
 _NOISE: Final = ("!", "exit", "exit-address-family")
 _NEIGHBOR: Final = re.compile(r"(?:no )?neighbor (\S+) (.+)")
 _ROUTER: Final = re.compile(r"router bgp (\d+)")
+_APART: Final = re.compile(r"router bgp \S+ (?:vrf|view) ")
+"""Instances of BGP that are none of ours: their neighbors may have the addresses of our own."""
 _NAMED: Final = re.compile(rf"(?:ip|ipv6) prefix-list {MARK}-|route-map {MARK}-|profile {MARK}-")
 _NETWORK: Final = re.compile(rf"network \S+ route-map {ANNOUNCED}")
 _PREFIX: Final = re.compile(r"network (\S+)")
@@ -70,7 +72,7 @@ def hidden(text: str) -> str:
 
 
 def parse(text: str) -> tuple[Line, ...]:
-    """Parse what `show running-config` shows."""
+    """Parse what `show running-config` shows, but for what is `_APART`."""
     found: list[Line] = []
     within: Line = ()
     for row in text.splitlines():
@@ -78,7 +80,8 @@ def parse(text: str) -> tuple[Line, ...]:
         if not line or line.startswith("!") or line in _NOISE:
             continue
         within = (*within[: len(row) - len(row.lstrip())], line)
-        found.append(within)
+        if not _APART.match(within[0]):
+            found.append(within)
     return tuple(found)
 
 
