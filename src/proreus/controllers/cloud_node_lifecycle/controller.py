@@ -34,6 +34,7 @@ from proreus.controllers.cloud_node_lifecycle.outstanding import (
     stands_out,
 )
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
+from proreus.controllers.cloud_node_lifecycle.powered_off import had_power
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Known,
     KnownFor,
@@ -216,7 +217,7 @@ class CloudNodeLifecycleController:
         )
         replies = await asyncio.gather(*(self._ask(question) for question in questions_))
         returning = await self._returning()
-        now = self._env.now()
+        now, at = self._env.now(), loop.time()
         decided = plan.plan(
             self._nodes(now),
             replies,
@@ -224,14 +225,23 @@ class CloudNodeLifecycleController:
             self._policy,
             self._known,
             now=now,
-            at=loop.time(),
+            at=at,
             returning=returning,
         )
         self._memory, self.unknown = decided.memory, frozenset(decided.unknown)
         self._settle()
         self._report(decided, loop.time())
-        for deletion in decided.delete:  # first: nothing is observed again before
-            await self._delete(deletion)
+        await self._carry_out(decided, at)
+
+    async def _carry_out(self, decided: plan.Pass, at: float) -> None:
+        """Write what was decided `at` that time, but nothing that the cloud has denied since.
+
+        Deletions come first, as nothing is observed again before; but other controllers ask the
+        cloud, too, and a write may take long.
+        """
+        for deletion in decided.delete:
+            if not self._known.was_there(deletion.node, at):
+                await self._delete(deletion)
         for node, patch in decided.marks:
             await self._write(node, patch, _MARK)
         for node, patch in decided.refuted:
@@ -240,7 +250,13 @@ class CloudNodeLifecycleController:
             )
         for node, patch in decided.taints:
             await self._write(node, patch, "the shutdown taint")
+        await self._move_pods(decided, at)
+
+    async def _move_pods(self, decided: plan.Pass, at: float) -> None:
+        """Take nodes out of service, and back."""
         for node, patch in decided.out_of_service:
+            if had_power(node, at, self._known):
+                continue
             if await self._write(node, patch, "the taint out-of-service"):
                 metrics.NODES_OUT_OF_SERVICE.inc()
                 self._tell(node, out_of_service.marked(node))

@@ -112,7 +112,7 @@ def powered_off(
             evidence.pop(key, None)
         else:
             entry = evidence.get(key, Evidence())
-            if entry.proved is not None and _had_power(node, entry.proved.first, rules.known):
+            if entry.proved is not None and had_power(node, entry.proved.first, rules.known):
                 entry = Evidence()
             is_doubtful = is_wrong or awake or key in outlasted
             if not is_doubtful and _is_vouched_for(reply, observation):
@@ -132,10 +132,10 @@ def _shows_off(observation: Observation, node: Node, known: Known) -> bool:
     """Tell whether an answer speaks against a node that may be marked, and none is newer."""
     if not _is_off(observation) or not _may_be_marked(node, known):
         return False
-    return not _had_power(node, observation.began, known)
+    return not had_power(node, observation.began, known)
 
 
-def _had_power(node: Node, began: float, known: Known) -> bool:
+def had_power(node: Node, began: float, known: Known) -> bool:
     """Tell whether another call has said otherwise, or the Node was Ready, since `began`."""
     sighting = known.sighting(node)
     is_shown_on = sighting.shown is not None and (sighting.off is None or sighting.off > began)
