@@ -8,6 +8,8 @@ import logging
 import os
 import shutil
 import subprocess
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -338,6 +340,53 @@ async def test_what_two_managers_change_at_one_time_stays_both() -> None:
             for lb, of, cluster in ((first, theirs, OTHER), (second, ours, CLUSTER)):
                 (owned,) = await of.list_owned(cluster)
                 assert owned.fingerprint == of.fingerprint(lb)
+
+
+async def test_a_change_that_goes_on_when_its_verb_has_ended_keeps_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when the manager ends or gets another cloud-config: nobody stops a program that runs."""
+    change, begun = Kernel.change, threading.Event()
+
+    def slow(self: Kernel, *args: Any) -> None:
+        begun.set()
+        time.sleep(0.5)
+        change(self, *args)
+
+    async with manager(OTHER, ALONE) as theirs, manager(CLUSTER, ALONE) as ours:
+        first = web(theirs, OTHER, "theirs")
+        await theirs.ensure([first])
+        monkeypatch.setattr(Kernel, "change", slow)
+        changing = asyncio.create_task(theirs.ensure([with_more(first, "10.9.0.12")]))
+        await asyncio.to_thread(begun.wait)
+        monkeypatch.undo()
+        changing.cancel()
+        second = web(ours, CLUSTER, "ours", asks="10.9.255.2", at="10.9.0.21")
+        await ours.ensure([second])
+        await asyncio.wait({changing})
+        await asyncio.sleep(1)
+        (owned,) = await ours.list_owned(CLUSTER)
+        assert owned.fingerprint == ours.fingerprint(second)
+
+
+async def test_a_program_that_outlives_its_manager_keeps_the_turn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One that is killed in the midst of a change, such as for its memory, leaves `nft` behind."""
+    program = tmp_path / "nft"
+    program.write_text("#!/bin/sh\nexec sleep 2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    turn = Turn()
+    async with turn:
+        running = asyncio.create_task(asyncio.to_thread(Kernel(ALONE).change, [{}], turn.held))
+        await asyncio.sleep(0.5)
+    with pytest.raises(CloudError, match="has been changing the kernel"):
+        async with Turn(patience=0.1):
+            pass
+    await running
+    async with Turn(patience=0.1):
+        pass
 
 
 async def test_a_manager_that_hangs_in_a_change_is_named() -> None:

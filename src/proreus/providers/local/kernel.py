@@ -213,15 +213,17 @@ class Kernel:
             if done.returncode and not all(one.endswith(_GONE) for one in said):
                 raise _refusal("delete routes", done.stderr)
 
-    def change(self, commands: Sequence[Json]) -> None:
+    def change(self, commands: Sequence[Json], held: Sequence[int] = ()) -> None:
         """Change the nftables table, all at once or not at all.
+
+        The program has what is `held` for as long as it runs, also if this process is killed.
 
         Raises:
             CloudError: The kernel refuses.
         """
         if not commands:
             return
-        done = _run(["nft", "-j", "-f", "-"], json.dumps({"nftables": commands}))
+        done = _run(["nft", "-j", "-f", "-"], json.dumps({"nftables": commands}), held)
         if done.returncode:
             raise _refusal(f"change the table {self._gateway.nft_table}", done.stderr)
 
@@ -317,10 +319,13 @@ def _setting(name: str) -> int | None:
         return None
 
 
-def _run(command: Sequence[str], given: str = "") -> "subprocess.CompletedProcess[str]":
+def _run(
+    command: Sequence[str], given: str = "", held: Sequence[int] = ()
+) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(  # noqa: S603 - no shell, and the words are checked ones
-            command, input=given, capture_output=True, text=True, timeout=PATIENCE, check=False
+            command, input=given, capture_output=True, text=True, timeout=PATIENCE, check=False,
+            pass_fds=held,
         )  # fmt: skip
     except FileNotFoundError:
         raise CloudError(

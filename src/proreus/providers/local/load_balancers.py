@@ -302,7 +302,7 @@ class LocalLoadBalancers:
 
     async def _apply(self, state: State, shown: Observed) -> None:
         """Apply a state: first routes, then the rules that use them; deletions in reverse."""
-        kernel = self._kernel
+        kernel, held = self._kernel, self._turn.held
         found = self._work(state, shown)
         if found.makes_device:
             await self._calls.write("make_device", kernel.make_device)
@@ -310,7 +310,7 @@ class LocalLoadBalancers:
             take = partial(kernel.take, found.added, found.settings)
             bear(await self._calls.write("add_routes", take), shown.state)
         if found.commands:
-            await self._calls.write("change_table", lambda: kernel.change(found.commands))
+            await self._calls.write("change_table", lambda: kernel.change(found.commands, held))
         if found.removed:
             await self._calls.write("remove_routes", lambda: kernel.drop(found.removed))
         if found.removes_device:

@@ -1,7 +1,8 @@
 """Take locks that one process of a network namespace has at a time, whatever container it is in.
 
 A lock is the name of an abstract Unix socket (unix(7)): it is the namespace's, as the kernel's
-routes and tables are, and free as soon as its process has ended, however that came.
+routes and tables are, and free as soon as its process has ended, however that came; and with it any
+program that has got the socket to finish a change.
 """
 
 import asyncio
@@ -39,6 +40,11 @@ class Turn:
         self._patience = patience
         self.own = asyncio.Lock()
         self._lock: socket.socket | None = None
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """What a program has to have open that goes on with the turn: the lock's descriptor."""
+        return (self._lock.fileno(),) if self._lock is not None else ()
 
     async def __aenter__(self) -> Self:
         """Wait for the turn.
