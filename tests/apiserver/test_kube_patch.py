@@ -450,7 +450,8 @@ async def test_an_ip_without_mode_gets_one(client: Client, service: Service) -> 
 async def test_a_failed_precondition_of_a_delete_is_a_conflict(
     client: Client, node: Node, wrong: str
 ) -> None:
-    right = {"uid": node.metadata.uid, "resource_version": node.metadata.resource_version}
+    meta = node.metadata
+    right: dict[str, Any] = {"uid": meta.uid, "resource_version": meta.resource_version}
     value = str(uuid4()) if wrong == "uid" else "1"
 
     with pytest.raises(Conflict) as caught:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -159,6 +160,29 @@ async def test_a_gate_that_closes_leaves_the_connection_to_later_writes() -> Non
         await write(client)
 
     assert [len(one) for one in server.requests] == [2]
+
+
+@pytest.mark.parametrize("call", ["DELETE", "PATCH"])
+@pytest.mark.parametrize("ask", [3, 4])  # asked twice for each try
+async def test_a_gate_of_one_write_holds_back_a_later_try_of_it_alone(call: str, ask: int) -> None:
+    answers = iter([*[None] * (ask - 1), RefusedByGate("denied")])
+    put_off = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nContent-Length: 2\r\n\r\n{}"
+    server = Server(put_off, PLAIN)
+
+    def gate() -> None:
+        if error := next(answers):
+            raise error
+
+    async with serving(server) as client:
+        is_patch = call == "PATCH"
+        send = partial(client.patch, patch=CHANGE) if is_patch else partial(client.delete)
+        with pytest.raises(RefusedByGate, match="denied"):
+            await send(NODES, "a", gate=gate)
+        await write(client)
+
+    ((first, second),) = server.requests
+    assert first.startswith(call.encode())
+    assert second.startswith(b"PATCH")
 
 
 async def test_a_write_that_is_cancelled_takes_its_connection_with_it() -> None:

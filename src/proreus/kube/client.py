@@ -154,9 +154,12 @@ class Client:
         patch: Patch,
         namespace: str = "",
         subresource: str = "",
+        *,
+        gate: Gate | None = None,
     ) -> Written:
-        """Change an object or its subresource."""
-        return await self._write(requests.patch(resource, name, patch, namespace, subresource))
+        """Change an object or its subresource, unless this `gate`, too, holds it back."""
+        request = requests.patch(resource, name, patch, namespace, subresource)
+        return await self._write(request, gate)
 
     async def delete(
         self,
@@ -166,10 +169,15 @@ class Client:
         *,
         uid: str = "",
         resource_version: str = "",
+        gate: Gate | None = None,
     ) -> None:
-        """Delete an object, if it still has that uid and version (where given)."""
+        """Delete an object, if it still has that uid and version (where given).
+
+        Nothing is sent once this `gate`, too, holds it back.
+        """
         await self._transport.exchange(
-            requests.delete(resource, name, namespace, uid=uid, resource_version=resource_version)
+            requests.delete(resource, name, namespace, uid=uid, resource_version=resource_version),
+            gate,
         )
 
     async def get_lease(self, namespace: str, name: str) -> dict[str, Any]:
@@ -221,8 +229,8 @@ class Client:
             if not token:
                 return Listing(tuple(items), page.metadata.resource_version)
 
-    async def _write(self, request: Request) -> Written:
-        meta = _decode(request, _WRITTEN, await self._transport.exchange(request)).metadata
+    async def _write(self, request: Request, gate: Gate | None = None) -> Written:
+        meta = _decode(request, _WRITTEN, await self._transport.exchange(request, gate)).metadata
         return Written(meta.uid, meta.resource_version)
 
 

@@ -103,18 +103,21 @@ class Transport:
             self._writes.close()
         await self._session.close()
 
-    async def exchange(self, request: Request) -> bytes:
-        """Return the body of a 2xx answer within `request.timeout`, or raise `KubeError`."""
+    async def exchange(self, request: Request, gate: Gate | None = None) -> bytes:
+        """Return the body of a 2xx answer within `request.timeout`, or raise `KubeError`.
+
+        `gate` is asked before each try of a write, too.
+        """
         deadline = self._time() + request.timeout
         in_flight = False
         may_renew = True
         try:
             async with asyncio.timeout_at(deadline):
                 while True:
-                    await self._admit(request)
+                    await self._admit(request, gate)
                     in_flight = True
                     generation = self._identity.generation
-                    code, body, headers = await self._answer(request)
+                    code, body, headers = await self._answer(request, gate)
                     if _is_good(code):
                         return body
                     in_flight = False
@@ -133,16 +136,18 @@ class Transport:
                 sent=in_flight and not request.read,
             ) from exc
 
-    async def _answer(self, request: Request) -> tuple[int, bytes, Mapping[str, str]]:
+    async def _answer(
+        self, request: Request, gate: Gate | None
+    ) -> tuple[int, bytes, Mapping[str, str]]:
         """Send the request once; return the status, the body and the headers of the answer."""
         if self._writes is not None and not request.read:
-            return await self._write(request, self._writes)
+            return await self._write(request, self._writes, gate)
         response = await self._open(request)
         async with response:
             return response.status, await _body(request, response), response.headers
 
     async def _write(
-        self, request: Request, connections: WriteConnections
+        self, request: Request, connections: WriteConnections, gate: Gate | None
     ) -> tuple[int, bytes, Mapping[str, str]]:
         started = self._time()
         head = connections.head(request.method, _target(request), self._headers(request).items())
@@ -150,6 +155,8 @@ class Transport:
 
         def sent() -> None:
             nonlocal is_sent
+            if gate is not None:
+                gate()
             is_sent = True
 
         try:
@@ -213,13 +220,14 @@ class Transport:
         """Tell whether a 401 came and newer credentials are at hand."""
         return isinstance(error, Unauthorized) and await self._identity.refused(generation)
 
-    async def _admit(self, request: Request) -> None:
+    async def _admit(self, request: Request, gate: Gate | None = None) -> None:
         if self._limiter is not None:
             await self._limiter.acquire()
         if self._time() >= self._identity.valid_until:
             await self._identity.refresh()
-        if self._gate is not None and not request.read:
-            self._gate()
+        for one in (self._gate, gate):
+            if one is not None and not request.read:
+                one()
 
     async def _open(self, request: Request, **options: Any) -> aiohttp.ClientResponse:
         """Send the request; return when the head of the answer is there."""

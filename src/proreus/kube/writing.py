@@ -155,7 +155,7 @@ class WriteConnections:
     async def exchange(
         self, head: bytes, body: bytes, tls: ssl.SSLContext, sent: Callable[[], None]
     ) -> Reply:
-        """Send a request and return the answer; `sent` is called right before.
+        """Send a request and return the answer; `sent` is called right before, and may forbid it.
 
         Raises:
             NotConnected: No connection could be opened.
@@ -164,13 +164,13 @@ class WriteConnections:
         connection = self._take(tls) or await self._connect(tls)
         self._busy.add(connection)
         try:
-            if self._gate is not None:
-                try:
+            try:
+                if self._gate is not None:
                     self._gate()
-                except BaseException:
-                    self._keep(connection, tls)
-                    raise
-            sent()
+                sent()
+            except BaseException:
+                self._keep(connection, tls)
+                raise
             reply = await connection.exchange(
                 b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body)
             )

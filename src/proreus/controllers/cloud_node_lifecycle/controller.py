@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from math import inf
 
 import msgspec
@@ -21,6 +22,7 @@ from proreus.cloudprovider.instances import InstanceAnswer
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle import out_of_service, plan
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
+from proreus.controllers.cloud_node_lifecycle.denials import Denied, unless
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
 from proreus.controllers.cloud_node_lifecycle.outlived import (
     has_run_since,
@@ -50,6 +52,7 @@ from proreus.controllers.environment import Environment
 from proreus.controllers.events import PlannedEvent
 from proreus.controllers.hinted import Hinted
 from proreus.controllers.settings import Settings
+from proreus.kube.connections import Gate
 from proreus.kube.errors import Conflict, NotFound
 from proreus.kube.objects import Node
 from proreus.kube.patch import Patch
@@ -240,8 +243,8 @@ class CloudNodeLifecycleController:
         cloud, too, and a write may take long.
         """
         for deletion in decided.delete:
-            if not self._known.was_there(deletion.node, at):
-                await self._delete(deletion)
+            is_denied = partial(self._known.was_there, deletion.node, at)
+            await self._delete(deletion, unless(is_denied))
         for node, patch in decided.marks:
             await self._write(node, patch, _MARK)
         for node, patch in decided.refuted:
@@ -255,9 +258,8 @@ class CloudNodeLifecycleController:
     async def _move_pods(self, decided: plan.Pass, at: float) -> None:
         """Take nodes out of service, and back."""
         for node, patch in decided.out_of_service:
-            if had_power(node, at, self._known):
-                continue
-            if await self._write(node, patch, "the taint out-of-service"):
+            gate = unless(partial(had_power, node, at, self._known))
+            if await self._write(node, patch, "the taint out-of-service", gate):
                 metrics.NODES_OUT_OF_SERVICE.inc()
                 self._tell(node, out_of_service.marked(node))
         for node, patch in decided.in_service:
@@ -326,11 +328,11 @@ class CloudNodeLifecycleController:
     def _tell(self, node: Node, event: PlannedEvent) -> None:
         self._events.event(ref_of(node), event.type, event.reason, event.message)
 
-    async def _write(self, node: Node, patch: Patch, what: str) -> bool:
+    async def _write(self, node: Node, patch: Patch, what: str, gate: Gate | None = None) -> bool:
         """Write a patch; tell whether it was written."""
         name = node.metadata.name
-        answer = await contained(self._env.client.patch(NODES, name, patch))
-        if isinstance(answer, Conflict | NotFound):
+        answer = await contained(self._env.client.patch(NODES, name, patch, gate=gate))
+        if isinstance(answer, Conflict | NotFound | Denied):
             return False
         if isinstance(answer, Exception):
             klog.error(log, f"Could not change {what}", node=name, err=answer)
@@ -339,15 +341,19 @@ class CloudNodeLifecycleController:
         await self._env.nodes.wait_seen(name, answer)
         return True
 
-    async def _delete(self, deletion: plan.Deletion) -> None:
+    async def _delete(self, deletion: plan.Deletion, gate: Gate) -> None:
         """Delete exactly the Node that was judged; a newer one of its name is judged anew."""
         meta = deletion.node.metadata
         answer = await contained(
             self._env.client.delete(
-                NODES, meta.name, uid=meta.uid, resource_version=meta.resource_version
+                NODES,
+                meta.name,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+                gate=gate,
             )
         )
-        if isinstance(answer, Conflict | NotFound):
+        if isinstance(answer, Conflict | NotFound | Denied):
             return
         if isinstance(answer, Exception):
             klog.error(log, "The node could not be deleted", node=meta.name, err=answer)
