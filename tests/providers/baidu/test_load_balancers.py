@@ -435,6 +435,46 @@ async def test_a_given_load_balancer_keeps_the_address_of_its_owner_if_another_o
         assert (await site.made(desired)).ingress[0].ip == named
 
 
+@pytest.mark.parametrize("is_left", [False, True], ids=["the service goes", "it names none"])
+async def test_a_given_load_balancer_keeps_the_address_of_its_owner_if_that_is_named_too(
+    *, is_left: bool
+) -> None:
+    """Nobody would bind it again, and it is not the Service's to bind to another one."""
+    async with served() as emulator, lb_site(emulator) as site:
+        given = emulator.world.add_balancer(site.subnet, "mine", "of all shops")
+        ip = emulator.world.add_eip("mine", given)
+        desired = site.desired(asked={"load-balancer-id": given}, load_balancer_ip=ip)
+        assert (await site.made(desired)).ingress[0].ip == ip
+        if is_left:
+            answer = await site.settled(site.desired(load_balancer_ip=ip))
+            assert isinstance(answer, InvalidRequest)
+            assert given in str(answer)
+            assert emulator.world.eips[ip]["instanceId"] == given
+            await site.made(site.desired())
+        else:
+            await site.deleted(desired)
+        assert emulator.world.eips[ip]["instanceId"] == given
+        assert emulator.world.balancers[given]["desc"] == "of all shops"
+        assert not site.ports(given)
+
+
+@pytest.mark.parametrize("is_official", [False, True])
+async def test_an_address_that_was_bound_to_a_given_load_balancer_for_its_service_is_unbound(
+    *, is_official: bool
+) -> None:
+    async with served() as emulator, lb_site(emulator) as site:
+        if is_official:
+            given, ip = site.official()
+        else:
+            given, ip = site.world.add_balancer(site.subnet, "mine"), site.world.add_eip("named")
+        shown = ip if is_official else ""
+        asked = {"load-balancer-id": given}
+        desired = site.desired(asked=asked, load_balancer_ip=ip, shown=shown)
+        assert (await site.made(desired)).ingress[0].ip == ip
+        await site.deleted(desired)
+        assert emulator.world.eips[ip]["instanceId"] == ""
+
+
 @virtual_time
 async def test_an_address_that_is_left_is_shown_no_more_while_the_next_one_is_not_there() -> None:
     """Its owner binds it to something else, and nodes would lead the clients of that here."""

@@ -28,7 +28,8 @@ NAMES: Final = NameForm(65, "A-Za-z0-9_/.-")
 _GIVEN, _KEPT = "given", "kept"
 _TEXT: Final = Description(LONGEST, frozenset((_GIVEN, _KEPT)))
 _NOTES: Final = re.compile(
-    r"(?P<text>.*?)(?: service=(?P<service>\S+))?(?: eip=(?P<eip>\S+))?(?: made=(?P<made>\S+))?",
+    r"(?P<text>.*?)(?: service=(?P<service>\S+))?(?: own=(?P<own>\S+))?(?: eip=(?P<eip>\S+))?"
+    r"(?: made=(?P<made>\S+))?",
     re.DOTALL,
 )
 _NOBODY: Final = "-"
@@ -66,6 +67,7 @@ def read_mark(description: str) -> Mark:
         service="" if service == _NOBODY else service,
         is_given=_GIVEN in words,
         is_kept=_KEPT in words,
+        own=notes.get("own") or "",
         eip=notes.get("eip") or "",
         made=notes.get("made") or "",
     )
@@ -81,7 +83,7 @@ def write_mark(mark: Mark) -> str:
     found = _NOTES.fullmatch(mark.text)
     is_alike = found is not None and found["text"] != mark.text
     service = mark.service or (_NOBODY if is_alike else "")
-    notes = (("service", service), ("eip", mark.eip), ("made", mark.made))
+    notes = (("service", service), ("own", mark.own), ("eip", mark.eip), ("made", mark.made))
     shown = "".join(f" {key}={value}" for key, value in notes if value)
     words = [word for word, is_on in ((_GIVEN, mark.is_given), (_KEPT, mark.is_kept)) if is_on]
     proof = " ".join((mark.service_uid, mark.cluster_uid, *words))
@@ -96,6 +98,7 @@ def has_room(mark: Mark) -> bool:
         service_uid="u" * 36,
         is_given=True,
         is_kept=True,
+        own="0" * 15,
         eip="0" * 15,
         made="0" * 30,
     )

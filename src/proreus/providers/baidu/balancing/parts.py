@@ -58,6 +58,7 @@ class Mark(msgspec.Struct, frozen=True):
         service: The namespace/name of that Service; "" where there was no room.
         is_given: Whether a Service has named it, so that it is never deleted.
         is_kept: Whether it stays when the Service is deleted.
+        own: The public address that its owner had bound to it before a Service named it, or "".
         eip: The public address that the official manager has bought for it, or "".
         made: The record of its inputs, or "".
     """
@@ -68,6 +69,7 @@ class Mark(msgspec.Struct, frozen=True):
     service: str = ""
     is_given: bool = False
     is_kept: bool = False
+    own: str = ""
     eip: str = ""
     made: str = ""
 

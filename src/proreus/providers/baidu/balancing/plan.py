@@ -8,7 +8,8 @@ is then.
 * What is not desired goes before what is missing comes, since a port has one listener.
 * An address that is bought bears its tags from the start. It is bound once both are available, and
   released only once nothing holds it, if it is surely the Service's and not paid in advance.
-* A load balancer that stays is emptied; the mark, which says whose it was, goes last.
+* A load balancer that stays is emptied; the mark, which says whose it was, goes last. It keeps the
+  address that its owner had bound to it before the Service named it.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -138,9 +139,20 @@ def _marks(desired: Desired, balancer: Balancer, observed: Observed) -> Iterator
     held = balancer.mark.eip
     eip = held if held in officially else min(officially, default="")
     mark = _mark(desired, balancer, eip)
+    if mark.is_given and not balancer.mark.cluster_uid:
+        mark = replace(mark, own=_own_address(balancer, observed))
     name = balancer.name if mark.is_given else desired.name or balancer.name
     if (name, mark) != (balancer.name, balancer.mark):
         yield steps.update_balancer(balancer, name, replace(mark, made=""))
+
+
+def _own_address(balancer: Balancer, observed: Observed) -> str:
+    """Return the address that its owner has bound to a load balancer that is not in use, or "".
+
+    To one that the Service uses the official manager may have bound the one that the Service names.
+    """
+    bound = observed.bound_to(balancer.id)
+    return "" if bound is None or bound.is_ours or balancer.listeners else bound.ip
 
 
 def _surplus(desired: Desired, balancer: Balancer) -> Iterator[Step]:
@@ -244,17 +256,23 @@ def _departure(spare: Iterable[Balancer], observed: Observed, kept: str) -> tupl
     bound = [one for one in observed.eips if one.holder in ids]
     free = [one for one in observed.eips if one.is_ours and not one.holder and one.ip != kept]
     unsettled = [one for one in (*bound, *free) if one.status in _MOVING]
-    is_given = {one.id: one.mark.is_given for one in spare}
+    marks = {one.id: one.mark for one in spare}
     unbound = [
         steps.unbind_eip(one)
         for one in bound
-        if one not in unsettled and (one.is_ours or one.ip == kept or not is_given[one.holder])
+        if one not in unsettled and _may_unbind(one, marks[one.holder], kept)
     ]
     released = [
         steps.release_eip(one) for one in free if one not in unsettled and one.payment != PREPAID
     ]
     first = (*unbound, *released, *map(_wait_for, unsettled))
     return first or tuple(step for one in spare for step in _farewell(one))
+
+
+def _may_unbind(eip: Eip, mark: Mark, kept: str) -> bool:
+    if eip.is_ours or not mark.is_given:
+        return True
+    return eip.ip == kept != mark.own
 
 
 def _farewell(balancer: Balancer) -> Iterator[Step]:

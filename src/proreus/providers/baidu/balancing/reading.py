@@ -15,7 +15,7 @@ from proreus.kube.objects import KubeObject, vip_addresses
 from proreus.providers.baidu.api import Api, Described
 from proreus.providers.baidu.balancing import documents, owners
 from proreus.providers.baidu.balancing.annotations import PREFIX
-from proreus.providers.baidu.balancing.parts import Balancer, Eip, Observed
+from proreus.providers.baidu.balancing.parts import Balancer, Eip, Mark, Observed
 from proreus.providers.baidu.config import BaiduConfig
 
 _IN_USE: Final = "is bound to {holder}, which is not the Service's load balancer"
@@ -99,7 +99,9 @@ class Reader:
         about = ours if kept is None or kept in ours else [*ours, kept]
         eips = self._eips(addresses, about, ref, wish.address, made)
         if wish.address:
-            self._check_address(ref, wish.address, addresses, about)
+            # One that the Service names no more keeps the address of its owner.
+            own = [one for one in about if one is kept or _mark(one).own != wish.address]
+            self._check_address(ref, wish.address, addresses, own)
         spare = [one for one in ours if one is not kept]
         observed = Observed(
             balancer=await self._whole(kept) if kept is not None else None,
@@ -152,14 +154,12 @@ class Reader:
         """Return the load balancer that the Service should use, if it is there."""
         if wish.balancer:
             return self._named(ref, wish.balancer, listed, verdicts)
-        made_for_it = [
-            one for one in ours if not owners.read_mark(str(one.get("desc") or "")).is_given
-        ]
+        made_for_it = [one for one in ours if not _mark(one).is_given]
         # The one that says what it was made from is the one in use; of others, any.
         return min(
             made_for_it,
             key=lambda one: (
-                not owners.read_mark(str(one.get("desc") or "")).made,
+                not _mark(one).made,
                 not one.get("publicIp"),
                 str(one["blbId"]),
             ),
@@ -179,7 +179,7 @@ class Reader:
             raise InvalidRequest(f"{annotation}: there is no load balancer {id_} in this region")
         if verdicts[id_].is_ours:
             return found
-        mark = owners.read_mark(str(found.get("desc") or ""))
+        mark = _mark(found)
         whose = owners.owners_of(found, ref, self._config.cluster_id)
         if why := refusal(whose, ref, self._config.tenants, (id_,)):
             raise InvalidRequest(f"{annotation}: {id_} cannot be used: {why}")
@@ -245,6 +245,10 @@ class Reader:
         found = documents.balancer(described)
         may_stay = found.mark.stays or not found.mark.cluster_uid
         return await self._whole(described) if may_stay else found
+
+
+def _mark(described: Described) -> Mark:
+    return owners.read_mark(str(described.get("desc") or ""))
 
 
 def missing(made: Made, observed: Observed) -> str:
