@@ -476,6 +476,24 @@ async def test_an_address_that_was_bound_to_a_given_load_balancer_for_its_servic
 
 
 @virtual_time
+async def test_an_address_that_was_released_is_theirs_who_get_it_next() -> None:
+    """Lists need not show what was bought a moment ago, and this one is there: another's by now."""
+    async with served() as emulator, lb_site(emulator) as site:
+        desired = site.desired()
+        while not site.world.eips:
+            await site.wait(await site.ensure(desired))
+        (ip,) = site.world.eips
+        emulator.fail("deleteLoadBalancer")
+        while site.world.eips:
+            answer = (await site.balancers.delete([desired.ref]))[UID]
+        assert isinstance(answer, CloudError)
+        theirs = site.world.eips.pop(site.world.add_eip("theirs"))
+        site.world.eips[ip] = {**theirs, "eip": ip}
+        await site.deleted(desired)
+        assert list(site.world.eips) == [ip]
+
+
+@virtual_time
 async def test_an_address_that_is_left_is_shown_no_more_while_the_next_one_is_not_there() -> None:
     """Its owner binds it to something else, and nodes would lead the clients of that here."""
     async with served() as emulator, lb_site(emulator) as site:

@@ -80,7 +80,8 @@ def eips(
     found = []
     for one in listed:
         ip, holder = str(one["eip"]), by_id.get(str(one.get("instanceId") or ""))
-        is_tagged = owners.has_tags_of(one, ref) or ip in bought
+        is_bought = ip in bought and not owners.tagged_owners(one)
+        is_tagged = is_bought or owners.has_tags_of(one, ref)
         is_free = not one.get("instanceId")
         is_official = ip in recorded and (
             owners.has_official_name(one, ref, cluster_id) if is_free else holder is not None

@@ -117,6 +117,7 @@ class Work:
         try:
             if call.operation in _GONE:
                 await self._api.find(call)
+                self._forget(uid, call.ids[0])
                 return
             answer = await self._api.send(call)
         except Refused as error:
@@ -133,6 +134,12 @@ class Work:
         else:
             return
         self._made[uid] = asyncio.get_running_loop().time() + SHOWN_WITHIN, made
+
+    def _forget(self, uid: str, gone: str) -> None:
+        """Forget a part that was made and is gone: the cloud may give an address to others."""
+        made = self.made(uid)
+        made.eips -= {gone}
+        made.balancer = "" if made.balancer == gone else made.balancer
 
     def done(self, uid: str) -> None:
         """Forget all about a Service that is as desired, or deleted."""
