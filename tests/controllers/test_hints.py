@@ -9,6 +9,7 @@ from typing import Any
 
 from proreus.cloudprovider import CloudError, CloudProvider, Context, Hints, Instance, NotFound
 from proreus.cloudprovider.instances import InstanceAnswer, InstanceState, Ownership
+from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import TAINT_SHUTDOWN, TAINT_UNINITIALIZED, Node, NodeAddress, has_taint
@@ -104,6 +105,11 @@ class Cluster:
     async def report(self, name: str) -> None:
         """Write what a kubelet writes that is well."""
         await self._is_ready(name, "True")
+
+    async def declare_gone(self, name: str) -> None:
+        """Write what an operator writes who knows that a machine is gone."""
+        patch = Patch(PatchType.MERGE, {"metadata": {"annotations": {ANNOTATION_GONE: "true"}}})
+        await self._client.patch(NODES, name, patch)
 
     async def started_on(self, name: str, uuid: str) -> None:
         """Write what a kubelet writes at its start on a machine."""

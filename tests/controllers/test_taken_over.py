@@ -104,6 +104,35 @@ def test_nor_does_it_where_the_manager_was_restarted_before_that_machine_was_del
     assert play() is (state is not InstanceState.RUNNING)
 
 
+@pytest.mark.parametrize(("uuid", "lives"), [(NEW, True), (FORMER, False)])
+def test_an_operators_word_about_a_machine_is_none_about_the_one_that_comes_after_it(
+    uuid: str, *, lives: bool
+) -> None:
+    """The kubelet of that one reports, and is not well yet."""
+
+    @virtual_time
+    async def play() -> tuple[bool, bool]:
+        async with one_scope("a", "b", "c", "d") as (made, lead):
+            await made.started_on("c", FORMER)
+            async with lead(NODE, LIFECYCLE):
+                await asyncio.sleep(HOUR)
+                made.machines.machines["c"] = NotFound()
+                await made.silence("c")
+                await made.declare_gone("c")
+                await asyncio.sleep(20)
+                await made.started_on("c", uuid)
+                await made.fail("c")
+                await asyncio.sleep(HOUR)
+                is_there = "c" in await made.nodes()
+                if is_there:
+                    await made.silence("c")
+                    await made.declare_gone("c")
+                    await asyncio.sleep(HOUR)
+                return is_there, "c" in await made.nodes()
+
+    assert play() == (lives, False)
+
+
 class Hanging(OneScope):
     """A cloud that does not answer for some time."""
 

@@ -1153,7 +1153,8 @@ def test_a_node_that_outlives_its_instance_is_not_deleted_when_it_falls_silent(
             assert found.delete == ()
             assert found.marks == ()
             assert found.held["up0"].hold is Alert.OUTLIVED
-    one.replace(changed(silent, annotations={ANNOTATION_GONE: "true"}))
+    word = {**silent.metadata.annotations, ANNOTATION_GONE: "true"}
+    one.replace(changed(silent, annotations=word))
     assert deleted(one.after(5, TOMBSTONE)) == ["up0"]
 
 

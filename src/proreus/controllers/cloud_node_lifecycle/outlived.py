@@ -15,6 +15,7 @@ from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Rules, key_of
+from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
 from proreus.kube import patch
 from proreus.kube.objects import Node, is_ready
@@ -35,11 +36,16 @@ def outlived(nodes: Iterable[Node], before: Collection[Key], rules: Rules) -> fr
 def outlived_marks(
     nodes: Iterable[Node], found: Collection[Key], rules: Rules
 ) -> Iterator[tuple[Node, Patch]]:
-    """Make the patches that mark such nodes for a later manager, or remove the mark."""
+    """Make the patches that mark such nodes for a later manager, or remove the mark.
+
+    With the mark goes an operator's word: it was about the former machine.
+    """
     for node in nodes:
         is_wanted = key_of(node) in found
         if is_wanted is not is_marked_outlived(node) and _is_judged(node, rules):
-            value = {ANNOTATION_OUTLIVED: "true" if is_wanted else None}
+            value: dict[str, str | None] = {ANNOTATION_OUTLIVED: None}
+            if is_wanted:
+                value = {ANNOTATION_OUTLIVED: "true", ANNOTATION_GONE: None}
             given = patch.annotations(node.metadata.annotations, value)
             yield node, patch.json_patch(node.metadata.uid, given)
 

@@ -31,7 +31,11 @@ from proreus.controllers.cloud_node_lifecycle.memory import (
 )
 from proreus.controllers.cloud_node_lifecycle.out_of_service import held_in_service, ruling_on_power
 from proreus.controllers.cloud_node_lifecycle.outlasting import outlasting_marks
-from proreus.controllers.cloud_node_lifecycle.outlived import outlived, outlived_marks
+from proreus.controllers.cloud_node_lifecycle.outlived import (
+    is_marked_outlived,
+    outlived,
+    outlived_marks,
+)
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Known,
@@ -355,11 +359,12 @@ def _hold(
     """Return the wait that more answers alone will not end, if there is one."""
     if fleet.scope is None:
         return Wait(None, _NO_SCOPE, Alert.NO_SCOPE)
-    if not rules.policy.witnesses or is_declared_gone(node):
+    if not rules.policy.witnesses:
         return None
-    if key_of(node) in fleet.outlived:
+    has_word = is_declared_gone(node)  # from before the mark it is about the former machine
+    if key_of(node) in fleet.outlived and not (has_word and is_marked_outlived(node)):
         return Wait(None, _OUTLIVED, Alert.OUTLIVED)
-    if evidence.tombstone:
+    if has_word or evidence.tombstone:
         return None
     doubt = _doubt(fleet, node, findings, rules)
     return None if doubt is None else Wait(None, doubt[1], doubt[0])
