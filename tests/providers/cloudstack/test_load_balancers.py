@@ -611,6 +611,25 @@ async def test_an_address_that_was_claimed_and_is_anothers_now_is_left_alone(
         assert site.allocated() == {"203.0.113.7"}
 
 
+async def test_a_claim_on_an_address_that_was_released_since_is_no_proof(
+    emulator: Emulator,
+) -> None:
+    """It could not be removed in time; somebody has acquired the address, and has nothing on it."""
+    async with lb_site(emulator) as site:
+        desired = site.desired()
+        (point,) = (await site.made(desired)).ingress
+        claim = {f"{CLAIM}{UID}": f"{CLUSTER.uid}/{point.ip}"}
+        site.world.tags["Network", site.network] = claim
+        emulator.fail("disassociateIpAddress", after_effect=True)
+        answer = (await site.balancers.delete([desired.ref]))[UID]
+        assert isinstance(answer, CloudError), answer
+        assert not site.allocated()
+        site.give(point.ip)
+        await site.deleted(desired)
+        assert site.allocated() == {point.ip}
+        assert not site.world.tags["Network", site.network]
+
+
 @pytest.mark.parametrize("code", [531, 530])
 async def test_where_the_network_cannot_be_tagged_an_address_is_acquired_without_a_claim(
     emulator: Emulator, code: int

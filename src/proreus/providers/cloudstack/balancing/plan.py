@@ -4,7 +4,8 @@ Each round holds steps that need not wait for one another; the next round is pla
 is then.
 
 * An address that is to be acquired is claimed first, by a tag on the network: so one that was
-  acquired by a process which ended before it could mark it is known to be the Service's.
+  acquired by a process which ended before it could mark it is known to be the Service's. The claim
+  goes once the address is marked, and before it is released.
 * What is not desired goes before what is missing comes, since a port of an address has one rule.
   A rule is closed before it goes: while it is there it proves whose its firewall rule is. One whose
   deletion has begun proves nothing: another Service may have its port.
@@ -190,6 +191,11 @@ def deletion(observed: Observed, network: str) -> tuple[Step, ...]:
     if address is not None and address.is_adopted and not address.is_ours:
         # Once the rules are gone nothing would prove whose it is.
         return (MarkAddress(address.id),)
+    if unmarked := tuple(MarkAddress(one.id) for one in observed.spare if not one.is_ours):
+        return unmarked
+    if observed.claim and network:
+        # It would prove that the address is the Service's once that is somebody else's.
+        return (Unclaim(network),)
     closed = (
         *(Close(one.id, in_acl=False) for one in observed.openings),
         *(Close(one.id, in_acl=True) for one in observed.items if one.is_ours),
@@ -199,10 +205,7 @@ def deletion(observed: Observed, network: str) -> tuple[Step, ...]:
     if observed.rules:
         return tuple(Wait(one.id) if one.is_going else DropRule(one.id) for one in observed.rules)
     last = (address,) if address is not None and address.is_ours else ()
-    gone = tuple(_departure(one) for one in (*observed.spare, *last))
-    if gone:
-        return gone
-    return (Unclaim(network),) if observed.claim and network else ()
+    return tuple(_departure(one) for one in (*observed.spare, *last))
 
 
 def _acquisition(desired: Desired, address: Address | None, claim: str) -> Step:

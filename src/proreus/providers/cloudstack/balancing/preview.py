@@ -71,11 +71,16 @@ def _addressed(
             return replace(observed, claim="")
         case Acquire(wanted):
             return replace(observed, address=Address(wanted or ip, id_), claim=wanted or ip)
-        case MarkAddress():
-            return replace(observed, address=kept and replace(kept, is_ours=True))
+        case MarkAddress(marked):
+            spare = tuple(_marked(one, marked) for one in observed.spare)
+            return replace(observed, address=kept and _marked(kept, marked), spare=spare)
     left = tuple(one for one in observed.spare if one.id != step.id)
     is_kept = kept is not None and kept.id != step.id
     return replace(observed, spare=left, address=kept if is_kept else None)
+
+
+def _marked(one: Address, id_: str) -> Address:
+    return replace(one, is_ours=one.is_ours or one.id == id_)
 
 
 def _rules(rules: tuple[Rule, ...], step: Step, id_: str) -> Iterator[Rule]:

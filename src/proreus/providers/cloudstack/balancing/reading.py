@@ -107,7 +107,7 @@ class Reader:
                 else ()
             ),
             items=tuple(await self._items(lb.ref, acl) if network.acl else ()),
-            spare=tuple([await self._spare(one, rules) for one in spare]),
+            spare=tuple([await self._spare(lb.ref, one, rules) for one in spare]),
         )
 
     async def observe_rest(
@@ -140,7 +140,7 @@ class Reader:
             claim=claim,
             openings=tuple(one for address, one in openings if (address, one.key) in keys),
             items=tuple([one for one in await self._items(ref, {}) if one.is_ours]),
-            spare=tuple([await self._spare(one, rules) for one in own.values()]),
+            spare=tuple([await self._spare(ref, one, rules) for one in own.values()]),
         )
         return observed, network
 
@@ -358,9 +358,10 @@ class Reader:
             return False
         return await self._claims.is_proof(ref, network, str(one["ipaddress"]))
 
-    async def _spare(self, one: Described, rules: list[Rule]) -> Address:
+    async def _spare(self, ref: LoadBalancerRef, one: Described, rules: list[Rule]) -> Address:
         is_shared = documents.is_kept(one) or bool(await self.users(id_of(one), rules))
-        return Address(str(one["ipaddress"]), id_of(one), is_ours=True, is_shared=is_shared)
+        is_ours = owners.has_tags_of(one, ref)  # or claimed
+        return Address(str(one["ipaddress"]), id_of(one), is_ours=is_ours, is_shared=is_shared)
 
     async def _own(self, ref: LoadBalancerRef) -> list[Described]:
         found = await self._addresses(_tag(MARK_SERVICE_UID, ref.uid))
