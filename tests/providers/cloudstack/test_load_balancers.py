@@ -366,6 +366,33 @@ async def test_an_address_of_another_namespace_is_refused_while_it_is_free(
         assert (await site.made(own)).ingress[0].ip == ip
 
 
+@pytest.mark.parametrize("why", ["acquired", "named", "used by others", "same namespace"])
+async def test_an_address_that_the_official_manager_acquired_for_another_namespace_is_refused(
+    emulator: Emulator, why: str
+) -> None:
+    """That Service has not been looked at yet, so its address has no mark."""
+    ip, known, site = "203.0.113.7", Objects(), LBSite(emulator)
+    async with started(emulator, services=known) as site.provider:
+        id_ = site.give(ip)
+        site.official_rule(id_, f"{NAME}-tcp-80", 80, 30080)
+        own = site.desired(shown=ip, load_balancer_ip=ip if why == "named" else "")
+        if why == "used by others":
+            site.official_rule(id_, "api", 6443, 6443)
+        namespace = "shop" if why == "same namespace" else "bank"
+        asked: dict[str, Any] = {"namespace": namespace, "load_balancer_ip": ip}
+        theirs = site.desired(HTTPS, uid=OTHER_UID, **asked)
+        known.by_key = {"shop/web": own.service, f"{namespace}/other": theirs.service}
+        answer = await site.settled(theirs)
+        assert isinstance(answer, InvalidRequest if why == "acquired" else Ensured), answer
+        if why != "acquired":
+            return
+        assert "it belongs to the Service shop/" in str(answer)
+        assert set(site.rules()) == {f"{NAME}-tcp-80"}
+        await site.made(own)
+        await site.deleted(own)
+        assert site.is_empty()
+
+
 @pytest.mark.parametrize("is_last", [False, True])
 async def test_an_address_that_another_service_shows_is_not_chosen_while_it_is_free(
     emulator: Emulator, *, is_last: bool

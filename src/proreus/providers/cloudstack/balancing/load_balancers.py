@@ -128,7 +128,7 @@ class CloudStackLoadBalancers:
         self._ports = Ports(services)
         self._inputs = (config.tenants,)
         claims = Claims(api, services)
-        self._reader = Reader(api, config.tenants, claims)
+        self._reader = Reader(api, config.tenants, claims, services)
         self._hosts = Recent(machines.by_id)
         self._works = Works(api)
         self._missed = Missed(confirm)

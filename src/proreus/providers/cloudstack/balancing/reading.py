@@ -8,11 +8,14 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.cloudprovider.waits import Working
+from proreus.kube.objects import KubeObject
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import desired, documents, owners
+from proreus.providers.cloudstack.balancing.adoption import Adoption
 from proreus.providers.cloudstack.balancing.claims import Claims
 from proreus.providers.cloudstack.balancing.parts import (
     Address,
@@ -29,11 +32,14 @@ _GOING = "Releasing"
 class Reader:
     """A reader of load balancers and their parts."""
 
-    def __init__(self, api: Api, tenants: Tenants, claims: Claims) -> None:
-        """Keep the client of CloudStack, what Services may name, and the reader of claims."""
+    def __init__(
+        self, api: Api, tenants: Tenants, claims: Claims, services: Lister[KubeObject]
+    ) -> None:
+        """Keep the client, what Services may name, the reader of claims, and all Services."""
         self._api = api
         self._tenants = tenants
         self._claims = claims
+        self._adoption = Adoption(self.users, self._addresses, services)
         self._reserved: dict[str, str] = {}
 
     async def rules(self, ref: LoadBalancerRef) -> list[Described]:
@@ -133,7 +139,7 @@ class Reader:
             for one in await self._openings(address)
         ]
         of_rules = sorted({one.address for one in rules} - own.keys())
-        adopted = [await self._adopted(ref, rules, address) for address in of_rules]
+        adopted = [await self._adoption.adopted(ref, rules, address) for address in of_rules]
         observed = Observed(
             rules=tuple(rules),
             address=next((one for one in adopted if one is not None), None),
@@ -217,7 +223,7 @@ class Reader:
         for one in own:
             if id_of(one) == id_:
                 return Address(str(one["ipaddress"]), id_, is_ours=True)
-        adopted = await self._adopted(ref, rules, id_)
+        adopted = await self._adoption.adopted(ref, rules, id_)
         if adopted is not None:
             return adopted
         found = await self._addresses({"id": id_})
@@ -226,25 +232,6 @@ class Reader:
                 f"CloudStack shows the rule {rules[0].id}, but not its public address {id_}"
             )
         return Address(str(found[0]["ipaddress"]), id_)
-
-    async def _adopted(self, ref: LoadBalancerRef, rules: list[Rule], id_: str) -> Address | None:
-        """Return the address that the official manager has surely acquired for a Service.
-
-        Its rules are named by the Service's UID and lack our marks, the Service's status shows it,
-        and the Service does not name it: the official manager would release such an address.
-        """
-        there = [one for one in rules if one.address == id_]
-        if not there or ref.service is None or any(one.is_marked for one in there):
-            return None
-        found = await self._addresses({"id": id_})
-        ip = str(found[0]["ipaddress"]) if found else ""
-        shown = {one.ip for one in ref.last_ingress}
-        if not ip or ip not in shown or ip == ref.service.spec.load_balancer_ip:
-            return None
-        is_others = documents.is_kept(found[0]) or owners.owners_of(found[0])
-        if is_others or await self.users(id_, rules):
-            return None
-        return Address(ip, id_, is_adopted=True)
 
     async def _requested(self, lb: LoadBalancer, network: Network, claim: str) -> Address:
         ip = lb.requested_address
@@ -272,7 +259,8 @@ class Reader:
             raise InvalidRequest(
                 f"spec.loadBalancerIP: {ip} is not an address of the nodes' network {network.id}"
             )
-        if why := why or refusal(owners.owners_of(one), lb.ref, self._tenants, names):
+        whose = owners.owners_of(one) or await self._adoption.by_others(lb.ref, id_of(one))
+        if why := why or refusal(whose, lb.ref, self._tenants, names):
             raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
         # Whatever an old claim says: somebody else has acquired it.
         return Address(ip, id_of(one), is_shared=claim == ip)
