@@ -348,6 +348,18 @@ async def test_nodes_take_nothing_from_what_others_have_at_the_address_of_a_refu
         assert [point.ip_mode for point in own.ingress] == [None]
 
 
+async def test_what_was_made_by_hand_is_known_as_that_whatever_it_is_called(
+    emulator: Emulator,
+) -> None:
+    """The Service has named its address once, and keeps that."""
+    async with lb_site(emulator) as site:
+        api = site.by_hand("api-tcp-6443", port=6443, protocol="TCP")
+        ip = api["virtualIps"][0]["address"]
+        await site.made(site.desired(load_balancer_ip=ip))
+        answer = await site.made(site.desired(shown=(ip,)))
+        assert [(point.ip, point.ip_mode) for point in answer.ingress] == [(ip, "Proxy")]
+
+
 @pytest.mark.parametrize("mode", ["VIP", "Proxy"])
 async def test_a_named_address_that_a_former_version_has_shown_is_shown_anew_after_a_restart(
     emulator: Emulator, mode: str

@@ -16,7 +16,7 @@ from proreus.providers.rackspace.balancing.parts import Key
 
 LONGEST: Final = 256
 """Characters of a value of metadata."""
-_NAME: Final = re.compile(r"a[0-9A-Za-z]{0,31}-(tcp|udp)-\d+")
+_NAME: Final = re.compile(r"a[0-9a-f]{31}-(tcp|udp)-\d+")
 
 
 def name_of(ref: LoadBalancerRef, key: Key) -> str:
@@ -27,6 +27,7 @@ def name_of(ref: LoadBalancerRef, key: Key) -> str:
 def has_our_form(name: str) -> bool:
     """Tell whether a load balancer's name has the form of ours, so that it is worth a request.
 
+    That is one with a UID, which nobody gives by hand.
     One that somebody has renamed is found when its Service is ensured, and named again.
     """
     return _NAME.fullmatch(name) is not None
