@@ -366,7 +366,7 @@ async def test_an_address_of_another_namespace_is_refused_while_it_is_free(
         assert (await site.made(own)).ingress[0].ip == ip
 
 
-@pytest.mark.parametrize("why", ["acquired", "named", "used by others", "same namespace"])
+@pytest.mark.parametrize("why", ["acquired", "named", "used by others", "same namespace", "shown"])
 async def test_an_address_that_the_official_manager_acquired_for_another_namespace_is_refused(
     emulator: Emulator, why: str
 ) -> None:
@@ -380,6 +380,7 @@ async def test_an_address_that_the_official_manager_acquired_for_another_namespa
             site.official_rule(id_, "api", 6443, 6443)
         namespace = "shop" if why == "same namespace" else "bank"
         asked: dict[str, Any] = {"namespace": namespace, "load_balancer_ip": ip}
+        asked |= {"shown": ip} if why == "shown" else {}
         theirs = site.desired(HTTPS, uid=OTHER_UID, **asked)
         known.by_key = {"shop/web": own.service, f"{namespace}/other": theirs.service}
         answer = await site.settled(theirs)

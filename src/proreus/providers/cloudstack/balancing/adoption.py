@@ -59,12 +59,16 @@ class Adoption:
             return None
         return Address(ip, id_, is_adopted=True)
 
-    async def by_others(self, ref: LoadBalancerRef, id_: str) -> list[Owner]:
+    async def by_others(self, ref: LoadBalancerRef, id_: str, ip: str) -> list[Owner]:
         """Return the Service of another namespace for which an address was surely acquired.
+
+        A Service whose status shows it goes on using it, also where its last rule is gone.
 
         Raises:
             CloudError: CloudStack gives no usable answer.
         """
+        if any(point.ip == ip for point in ref.last_ingress):
+            return []
         there = [one for one in await self._users(id_, ()) if not owners.owners_of(one)]
         found = []
         for one in self._services.all() if there else ():

@@ -259,7 +259,7 @@ class Reader:
             raise InvalidRequest(
                 f"spec.loadBalancerIP: {ip} is not an address of the nodes' network {network.id}"
             )
-        whose = owners.owners_of(one) or await self._adoption.by_others(lb.ref, id_of(one))
+        whose = owners.owners_of(one) or await self._adoption.by_others(lb.ref, id_of(one), ip)
         if why := why or refusal(whose, lb.ref, self._tenants, names):
             raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
         # Whatever an old claim says: somebody else has acquired it.
