@@ -167,9 +167,14 @@ def test_next_steps_in_a_tier_of_a_vpc(
          Observed(rules=(MADE,), address=Address("1.1.1.1", "ip", is_adopted=True)), "",
          (MarkAddress("ip"),)),
         ("and released", Observed(address=replace(IP, is_adopted=True)), "", (Release("ip"),)),
-        ("addresses last", Observed(spare=(Address("9.9.9.9", "old"),), claim="9.9.9.9"), "n",
+        ("what is only claimed is marked",
+         Observed(spare=(Address("9.9.9.9", "old"),), claim="9.9.9.9"), "n",
+         (MarkAddress("old"),)),
+        ("then the claim goes",
+         Observed(spare=(Address("9.9.9.9", "old", is_ours=True),), claim="9.9.9.9"), "n",
+         (Unclaim("n"),)),
+        ("addresses last", Observed(spare=(Address("9.9.9.9", "old", is_ours=True),)), "n",
          (Release("old"),)),
-        ("then the claim", Observed(claim="9.9.9.9"), "n", (Unclaim("n"),)),
         ("a given address stays", Observed(address=replace(IP, is_ours=False)), "", ()),
     ],
 )  # fmt: skip
@@ -292,10 +297,11 @@ def test_each_step_of_a_deletion_is_the_last_of_its_kind() -> None:
             observed = after(observed, step)
     assert rounds == [
         (MarkAddress("ip"),),
+        (MarkAddress("old"),),
+        (Unclaim("n"),),
         (Close("f", in_acl=False), Close("i", in_acl=True)),
         (DropRule("r"), DropRule("s")),
         (HandOver("old"), Release("ip")),
-        (Unclaim("n"),),
     ]
 
 
