@@ -11,11 +11,13 @@ import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.hints import Hints
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
@@ -23,6 +25,7 @@ from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
 from proreus.controllers.environment import Environment
 from proreus.controllers.last_ready import following
 from proreus.controllers.settings import Settings
+from proreus.kube.connections import Gate
 from proreus.kube.objects import Condition, Node
 from proreus.kube.patch import Op, Patch
 from proreus.testing import objects
@@ -180,7 +183,7 @@ class World:
         return Environment(
             client=cast("Any", _Client(self)),
             provider=cast("Any", _Provider(self.instances)),
-            context=cast("Any", None),
+            context=cast("Any", SimpleNamespace(hints=Hints())),
             cluster=cast("Any", None),
             nodes=cast("Any", self._nodes),
             services=cast("Any", None),
@@ -559,11 +562,14 @@ class _Client:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def delete(self, _: object, name: str, *, uid: str, **__: object) -> None:
+    async def delete(self, _: object, name: str, *, uid: str, gate: Gate, **__: object) -> None:
+        gate()
         await asyncio.sleep(0.002)
         self._world.delete(name, uid)
 
-    async def patch(self, _: object, name: str, patch: Patch) -> None:
+    async def patch(self, _: object, name: str, patch: Patch, *, gate: Gate | None = None) -> None:
+        if gate is not None:
+            gate()
         await asyncio.sleep(0.002)
         self._world.write(name, patch)
 
