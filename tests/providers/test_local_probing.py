@@ -1,6 +1,6 @@
 """What probes of the provider `local` prove where machines are in several networks."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 
@@ -9,6 +9,7 @@ import pytest
 from proreus.cloudprovider import Instance, InstanceAnswer, InstanceState, NotFound
 from proreus.kube.objects import Node
 from proreus.providers.local import LocalCloud
+from proreus.providers.local.addresses import Hop
 from proreus.providers.local.config import (
     Gateway,
     InstancesConfig,
@@ -16,6 +17,8 @@ from proreus.providers.local.config import (
     Probing,
     Unreachable,
 )
+from proreus.providers.local.instances import LocalInstances
+from proreus.providers.local.inventory import Defaults
 
 from .local_site import context, node
 from .traffic import CLIENT, NODES, Lab, run
@@ -66,3 +69,75 @@ async def test_machines_are_not_gone_whose_network_is_sought_behind_another_netw
     said = await of_silent(node("silent", ONE, is_ready=False), node("beside", CLIENT))
     assert isinstance(said, Instance), said
     assert said.state is InstanceState.UNKNOWN
+
+
+class Routes:
+    """The ways by which machines are reached, which answer only by their own."""
+
+    CABLE, ROUTER = (3, ""), (2, "192.0.2.254")
+
+    def __init__(self) -> None:
+        self.ways: dict[str, Hop] = {"10.1.0.1": self.CABLE, "198.51.100.1": self.ROUTER}
+        self.right = dict(self.ways)
+
+    async def find(self, addresses: Collection[str]) -> Mapping[str, Hop]:
+        return {one: self.ways[one] for one in addresses if one in self.ways}
+
+    async def probe(self, addresses: Sequence[str]) -> bool:
+        return any(self.ways.get(one) == self.right.get(one, ()) for one in addresses)
+
+    def instances(self) -> LocalInstances:
+        settings = Probing(ports=(22,), threshold=1, unreachable=Unreachable.GONE)
+        return LocalInstances(None, Defaults(), self.probe, settings, ways=self.find)
+
+
+FAR = node("far", "198.51.100.1")
+RACK = node("rack", "10.1.0.1")
+SILENT = node("rack", "10.1.0.1", is_ready=False)
+
+
+async def said_of_rack(instances: LocalInstances, rack: Node) -> InstanceAnswer:
+    return (await instances.describe([rack, FAR]))["rack"]
+
+
+@pytest.mark.parametrize("is_noticed", [True, False], ids=["while Ready", "later"])
+async def test_machines_whose_cable_is_out_are_not_gone_while_nodes_beyond_the_router_answer(
+    *, is_noticed: bool
+) -> None:
+    """Whoever configures the interface takes its addresses and routes along."""
+    routes = Routes()
+    instances = routes.instances()
+    await said_of_rack(instances, RACK)
+    routes.ways["10.1.0.1"] = Routes.ROUTER
+    for _ in range(2 * is_noticed):
+        await said_of_rack(instances, RACK)
+    for _ in range(3):
+        said = await said_of_rack(instances, SILENT)
+        assert isinstance(said, Instance), said
+        assert said.state is InstanceState.UNKNOWN
+    routes.ways["10.1.0.1"] = Routes.CABLE
+    found = await said_of_rack(instances, SILENT)
+    assert isinstance(found, Instance)
+    assert found.state is InstanceState.RUNNING
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+async def test_a_machine_that_has_answered_by_another_way_is_gone_when_it_is_silent_there(
+    *, is_ready: bool
+) -> None:
+    """Such as after it was moved to another network of the gateway, or behind another router."""
+    routes = Routes()
+    instances = routes.instances()
+    await said_of_rack(instances, RACK)
+    routes.ways["10.1.0.1"] = routes.right["10.1.0.1"] = Routes.ROUTER
+    assert isinstance(await said_of_rack(instances, RACK if is_ready else SILENT), Instance)
+    del routes.right["10.1.0.1"]
+    assert await said_of_rack(instances, SILENT) == NotFound()
+
+
+async def test_a_machine_that_a_new_manager_has_not_seen_ready_counts_as_it_is_reached_now() -> (
+    None
+):
+    routes = Routes()
+    routes.ways["10.1.0.1"] = Routes.ROUTER
+    assert await said_of_rack(routes.instances(), SILENT) == NotFound()

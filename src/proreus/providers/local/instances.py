@@ -6,12 +6,8 @@ name. A Node whose machine has got another id, or another system UUID, is anothe
 both are new, as of an entry without an id that is renamed, the address tells.
 """
 
-import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
-
-import msgspec
 
 from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
@@ -27,16 +23,15 @@ from proreus.kube.objects import (
     KubeObject,
     Node,
     NodeAddress,
-    condition,
 )
-from proreus.providers.local.addresses import IP_TYPES, Hop, parse
-from proreus.providers.local.config import Probing, Unreachable
+from proreus.providers.local.addresses import IP_TYPES, parse
+from proreus.providers.local.config import Probing
 from proreus.providers.local.inventory import Defaults, Inventory, Machine, MachineState
+from proreus.providers.local.silence import Probe, Silence, Ways
 
 SCHEME: Final = "local://"
 
 _BATCH: Final = 1000
-_WITNESSES: Final = 3
 _STATES: Final[Mapping[MachineState, InstanceState]] = {
     MachineState.RUNNING: InstanceState.RUNNING,
     MachineState.STOPPED: InstanceState.STOPPED,
@@ -44,10 +39,6 @@ _STATES: Final[Mapping[MachineState, InstanceState]] = {
 }
 _TYPES: Final = ("ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 
-Probe = Callable[[Sequence[str]], Awaitable[bool]]
-"""Whether a machine with these addresses answers."""
-Ways = Callable[[Collection[str]], Awaitable[Mapping[str, Hop]]]
-"""The ways by which addresses are reached, without addresses that lead to this machine."""
 Claims = Collection[str]
 """The names of the machines that have Nodes."""
 
@@ -84,11 +75,8 @@ class LocalInstances:
         """
         self._read = read
         self._defaults = defaults
-        self._probe = probe
-        self._probing = probing
+        self._silence = Silence(probe, probing, ways) if probe is not None else None
         self._nodes = nodes
-        self._ways = ways
-        self._failures: dict[str, tuple[Hashable, int]] = {}
 
     @property
     def batch_size(self) -> int:
@@ -109,97 +97,9 @@ class LocalInstances:
             answers = {
                 node.metadata.name: from_inventory(node, inventory, claims) for node in nodes
             }
-        if self._probe is not None:
-            answers |= await self._probed(self._probe, nodes, answers)
+        if self._silence is not None:
+            answers |= await self._silence.judged(nodes, answers)
         return answers
-
-    async def _probed(
-        self, probe: Probe, nodes: Sequence[Node], answers: Mapping[str, InstanceAnswer]
-    ) -> Mapping[str, InstanceAnswer]:
-        """Probe the machines of nodes that are not Ready; return their answers.
-
-        Some Ready nodes that are reached by the same ways are asked, too: if none of these
-        answers either, our own network or a firewall is in the way, and nothing is said.
-        """
-        running = {
-            node.metadata.name: answer
-            for node in nodes
-            if isinstance(answer := answers[node.metadata.name], Instance)
-            and answer.state is InstanceState.RUNNING
-            and _ips(answer)
-        }
-        suspects = [node for node in nodes if node.metadata.name in running and not _is_ready(node)]
-        silent = {node.metadata.name for node in suspects}
-        for name in running.keys() - silent:
-            self._failures.pop(name, None)
-        if not suspects:
-            return {}
-        ways = await self._ways({address for one in running.values() for address in _ips(one)})
-        asked = witnesses([one for name, one in running.items() if name not in silent], ways)
-        probed = (*(_ips(running[node.metadata.name]) for node in suspects), *asked.values())
-        results = await asyncio.gather(*map(probe, probed))
-        proven = {
-            way for (way, _), lives in zip(asked, results[len(suspects) :], strict=True) if lives
-        }
-        return {
-            node.metadata.name: self._judged(
-                node,
-                found := running[node.metadata.name],
-                lives=lives,
-                is_proof=not proven.isdisjoint(ways.get(one) for one in _ips(found)),
-            )
-            for node, lives in zip(suspects, results, strict=False)
-        }
-
-    def _judged(
-        self, node: Node, found: Instance, *, lives: bool, is_proof: bool
-    ) -> InstanceAnswer:
-        """Count by the Node's name: any kubelet can write another's provider id on its new Node.
-
-        A Node that was Ready meanwhile, also while nobody asked about it, begins a new count.
-        """
-        name, silence = node.metadata.name, _silence(node)
-        if lives:
-            self._failures.pop(name, None)
-            return found
-        if is_proof:
-            before, count = self._failures.get(name, (silence, 0))
-            count = count + 1 if before == silence else 1
-            self._failures[name] = silence, count
-            if count >= self._probing.threshold:
-                return unreachable(found, self._probing.unreachable)
-        return unreachable(found, Unreachable.UNKNOWN)
-
-
-def witnesses(
-    ready: Iterable[Instance], ways: Mapping[str, Hop]
-) -> Mapping[tuple[Hop, int], Sequence[str]]:
-    """Return the addresses of some machines of Ready nodes by their way, and a number. Pure.
-
-    A Node without addresses in the inventory has those that its kubelet names: one that stays on
-    this machine, such as a pod's, answers whatever is wrong with the network of the others.
-    """
-    found: dict[tuple[Hop, int], Sequence[str]] = {}
-    counts: Counter[Hop] = Counter()
-    for one in ready:
-        by_way: dict[Hop, list[str]] = {}
-        for address in _ips(one):
-            if (way := ways.get(address)) is not None:
-                by_way.setdefault(way, []).append(address)
-        for way, several in by_way.items():
-            if counts[way] < _WITNESSES:
-                found[way, counts[way]] = several
-                counts[way] += 1
-    return found
-
-
-def unreachable(found: Instance, meaning: Unreachable) -> InstanceAnswer:
-    """Return the answer for a machine that does not answer probes. Pure."""
-    if meaning is Unreachable.GONE:
-        return NotFound()
-    is_stopped = meaning is Unreachable.STOPPED
-    state = InstanceState.STOPPED if is_stopped else InstanceState.UNKNOWN
-    return msgspec.structs.replace(found, state=state)
 
 
 def from_node(node: Node, defaults: Defaults) -> InstanceAnswer:
@@ -375,21 +275,3 @@ def _matched(node: Node, machine: Machine) -> InstanceAnswer:
         state=_STATES[machine.state],
         self_reported=not is_told,
     )
-
-
-def _is_ready(node: Node) -> bool:
-    ready = condition(node.status.conditions, "Ready")
-    return ready is not None and ready.status == "True"
-
-
-def _silence(node: Node) -> Hashable:
-    """Return what is another value once a Node was Ready."""
-    ready = condition(node.status.conditions, "Ready")
-    return node.metadata.uid, ready.last_transition_time if ready is not None else None
-
-
-def _ips(found: Instance) -> tuple[str, ...]:
-    """Return the addresses to probe: the internal ones if there are any."""
-    every = [address for address in found.addresses if is_address(address.address)]
-    internal = [one for one in every if one.type == "InternalIP"]
-    return tuple(one.address for one in internal or every)

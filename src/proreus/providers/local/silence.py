@@ -1,0 +1,180 @@
+"""Judge machines of Nodes that are not Ready: whether they are silent, or the way to them broken.
+
+What does not answer may be behind a network of ours that is out. So some Ready nodes that are
+reached by the same way are asked, too. And the way must be the one by which the machine was reached
+before: with an interface or a tunnel its routes are lost, and the default router has what comes for
+the machines there; nodes beyond that router answer as ever.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.addresses import is_address
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.instances import Instance, InstanceAnswer, InstanceState, NotFound
+from proreus.cloudprovider.lookups import attempt
+from proreus.kube.objects import Node, condition, is_ready
+from proreus.providers.local.addresses import Hop
+from proreus.providers.local.config import Probing, Unreachable
+
+_WITNESSES: Final = 3
+
+Probe = Callable[[Sequence[str]], Awaitable[bool]]
+"""Whether a machine with these addresses answers."""
+Ways = Callable[[Collection[str]], Awaitable[Mapping[str, Hop]]]
+"""The ways by which addresses are reached, without addresses that lead to this machine."""
+
+
+class Silence:
+    """A judge of silent machines, by probes."""
+
+    def __init__(self, probe: Probe, settings: Probing, ways: Ways) -> None:
+        """Keep what asks machines, and begin to count.
+
+        Args:
+            probe: Asks a machine whether it lives.
+            settings: The settings that say what failed probes mean.
+            ways: Tells by which ways machines are reached.
+        """
+        self._probe = probe
+        self._settings = settings
+        self._ways = ways
+        self._failures: dict[str, tuple[Hashable, int]] = {}
+        self._known: dict[str, Mapping[str, Hop]] = {}
+        """By the names of Nodes: the ways by which the addresses of their machines are reached."""
+
+    async def judged(
+        self, nodes: Sequence[Node], answers: Mapping[str, InstanceAnswer]
+    ) -> Mapping[str, InstanceAnswer]:
+        """Probe the machines of nodes that are not Ready; return their answers.
+
+        A Ready node that is reached by another way than before is asked, too: if it answers, that
+        is its way from now on.
+
+        Raises:
+            CloudError: The kernel does not tell the ways.
+        """
+        running = {
+            node.metadata.name: answer
+            for node in nodes
+            if isinstance(answer := answers[node.metadata.name], Instance)
+            and answer.state is InstanceState.RUNNING
+            and _ips(answer)
+        }
+        suspects = [node for node in nodes if node.metadata.name in running and not is_ready(node)]
+        silent = {node.metadata.name for node in suspects}
+        ready = {name: one for name, one in running.items() if name not in silent}
+        for name in ready:
+            self._failures.pop(name, None)
+        every = {address for one in running.values() for address in _ips(one)}
+        ways = await attempt(self._ways, every) if every else {}
+        if isinstance(ways, CloudError):
+            if suspects:
+                raise ways
+            return {}
+        moved = [name for name, one in ready.items() if self._has_moved(name, one, ways)]
+        for name, one in ready.items():
+            self._note(name, one, ways)
+        asked = witnesses(ready.values(), ways) if suspects else {}
+        names = [*(node.metadata.name for node in suspects), *moved]
+        probed = (*(_ips(running[name]) for name in names), *asked.values())
+        results = await asyncio.gather(*map(self._probe, probed))
+        lives = dict(zip(names, results, strict=False))
+        for name in (one for one in names if lives[one]):
+            self._note(name, running[name], ways, answers=True)
+        proven = {way for (way, _), one in zip(asked, results[len(names) :], strict=True) if one}
+        return {
+            name: self._judged(
+                node,
+                running[name],
+                lives=lives[name],
+                is_proof=not proven.isdisjoint(self._usual(name, running[name], ways).values()),
+            )
+            for node in suspects
+            if (name := node.metadata.name)
+        }
+
+    def _usual(self, name: str, found: Instance, ways: Mapping[str, Hop]) -> Mapping[str, Hop]:
+        """Return the ways to a machine that are not known to have been other ones before."""
+        known = self._known.get(name, {})
+        present = {one: ways[one] for one in _ips(found) if one in ways}
+        return {one: way for one, way in present.items() if known.get(one, way) == way}
+
+    def _has_moved(self, name: str, found: Instance, ways: Mapping[str, Hop]) -> bool:
+        return len(self._usual(name, found, ways)) < sum(one in ways for one in _ips(found))
+
+    def _note(
+        self, name: str, found: Instance, ways: Mapping[str, Hop], *, answers: bool = False
+    ) -> None:
+        """Remember the ways to a machine; that `answers` shows that they are the right ones."""
+        own = _ips(found)
+        present = {one: ways[one] for one in own if one in ways}
+        known = {one: way for one, way in self._known.get(name, {}).items() if one in own}
+        self._known[name] = known | present if answers else present | known
+
+    def _judged(
+        self, node: Node, found: Instance, *, lives: bool, is_proof: bool
+    ) -> InstanceAnswer:
+        """Count by the Node's name: any kubelet can write another's provider id on its new Node.
+
+        A Node that was Ready meanwhile, also while nobody asked about it, begins a new count.
+        """
+        name, silence = node.metadata.name, _silence(node)
+        if lives:
+            self._failures.pop(name, None)
+            return found
+        if is_proof:
+            before, count = self._failures.get(name, (silence, 0))
+            count = count + 1 if before == silence else 1
+            self._failures[name] = silence, count
+            if count >= self._settings.threshold:
+                return unreachable(found, self._settings.unreachable)
+        return unreachable(found, Unreachable.UNKNOWN)
+
+
+def witnesses(
+    ready: Iterable[Instance], ways: Mapping[str, Hop]
+) -> Mapping[tuple[Hop, int], Sequence[str]]:
+    """Return the addresses of some machines of Ready nodes by their way, and a number. Pure.
+
+    A Node without addresses in the inventory has those that its kubelet names: one that stays on
+    this machine, such as a pod's, answers whatever is wrong with the network of the others.
+    """
+    found: dict[tuple[Hop, int], Sequence[str]] = {}
+    counts: Counter[Hop] = Counter()
+    for one in ready:
+        by_way: dict[Hop, list[str]] = {}
+        for address in _ips(one):
+            if (way := ways.get(address)) is not None:
+                by_way.setdefault(way, []).append(address)
+        for way, several in by_way.items():
+            if counts[way] < _WITNESSES:
+                found[way, counts[way]] = several
+                counts[way] += 1
+    return found
+
+
+def unreachable(found: Instance, meaning: Unreachable) -> InstanceAnswer:
+    """Return the answer for a machine that does not answer probes. Pure."""
+    if meaning is Unreachable.GONE:
+        return NotFound()
+    is_stopped = meaning is Unreachable.STOPPED
+    state = InstanceState.STOPPED if is_stopped else InstanceState.UNKNOWN
+    return msgspec.structs.replace(found, state=state)
+
+
+def _silence(node: Node) -> Hashable:
+    """Return what is another value once a Node was Ready."""
+    ready = condition(node.status.conditions, "Ready")
+    return node.metadata.uid, ready.last_transition_time if ready is not None else None
+
+
+def _ips(found: Instance) -> tuple[str, ...]:
+    """Return the addresses to probe: the internal ones if there are any."""
+    every = [address for address in found.addresses if is_address(address.address)]
+    internal = [one for one in every if one.type == "InternalIP"]
+    return tuple(one.address for one in internal or every)
