@@ -58,6 +58,38 @@ async def test_the_virtual_address_of_others_is_refused(
         assert isinstance(await site.ensure(provider, service), Ensured)
 
 
+@pytest.mark.parametrize("by", ["port-id", "spec.loadBalancerIP"])
+async def test_one_of_a_range_of_virtual_addresses_is_refused(site: Balancing, by: str) -> None:
+    """Such as that of MetalLB on the nodes of another cluster, which are let send it as a whole."""
+    site.octavia.subnets[SUBNET]["cidr"] = "10.0.0.0/24"
+    site.wire.ports[0]["allowed_address_pairs"] = [{"ip_address": "10.0.0.240/29"}]
+    service, _ = asking(site, by, "10.0.0.244")
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, service)
+        assert isinstance(answer, InvalidRequest), answer
+        assert by in str(answer)
+        assert "port p-1 has it among its allowed address pairs" in str(answer)
+        assert not site.octavia.of["loadbalancers"]
+        # Who may send everything has no single address.
+        site.wire.ports[0]["allowed_address_pairs"] = [
+            {"ip_address": one} for one in ("0.0.0.0/0", "10.0.0.0/24", "::/0")
+        ]
+        assert isinstance(await site.ensure(provider, service), Ensured)
+
+
+@virtual_time
+async def test_a_service_gets_its_address_in_a_range_again() -> None:
+    """Its load balancer was deleted by hand; the status still shows the address."""
+    address = "10.0.0.244"
+    async with balancing() as site:
+        site.octavia.subnets[SUBNET]["cidr"] = "10.0.0.0/24"
+        site.wire.ports[0]["allowed_address_pairs"] = [{"ip_address": "10.0.0.240/29"}]
+        service = known(site.service({INTERNAL: "true"}, load_balancer_ip=address), address)
+        async with started(site.wire.config()) as provider:
+            answer = await site.ensure(provider, service)
+    assert isinstance(answer, Ensured), answer
+
+
 @pytest.mark.parametrize("is_listed", [True, False])
 @pytest.mark.parametrize("of", ["gateway_ip", "host_routes"])
 @pytest.mark.parametrize("by", ["port-id", "spec.loadBalancerIP"])

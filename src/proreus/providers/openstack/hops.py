@@ -9,6 +9,7 @@ import msgspec
 from proreus.kube.objects import Node
 from proreus.providers.nova.machines import Described, id_of
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Pair = Mapping[str, str]
 """An allowed address pair, as Neutron has it."""
 
@@ -25,7 +26,7 @@ class Hop(msgspec.Struct, frozen=True):
     port: Described
 
 
-def network_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+def network_of(text: str) -> Network:
     """Parse a CIDR as a network."""
     return ipaddress.ip_network(text, strict=False)
 
@@ -102,10 +103,35 @@ def checks_addresses(port: Described) -> bool:
     return port.get("port_security_enabled") is not False and "allowed_address_pairs" in port
 
 
-def answers_for(port: Described, addresses: Collection[str]) -> bool:
-    """Tell whether a port may have one of these addresses beside its own, as virtual ones are."""
+def answers_for(
+    port: Described, addresses: Collection[str], subnets: Iterable[Described] = ()
+) -> bool:
+    """Tell whether a port may have one of these addresses beside its own, as virtual ones are.
+
+    A pair may be a range. One with a whole subnet in it only lets the port send what it likes.
+
+    Args:
+        port: The port.
+        addresses: The addresses.
+        subnets: The subnets of the port's network; without any no range counts.
+    """
     pairs = {str(pair["ip_address"]) for pair in port.get("allowed_address_pairs") or ()}
-    return any(same(pair, address) for pair in pairs for address in addresses)
+    homes = [network_of(str(one["cidr"])) for one in subnets if one.get("cidr")]
+    return any(
+        same(pair, address) or _is_in_range(network_of(address), network_of(pair), homes)
+        for pair in pairs
+        for address in addresses
+    )
+
+
+def _is_in_range(address: Network, pair: Network, homes: Iterable[Network]) -> bool:
+    around = [home for home in homes if _is_within(address, home)]
+    is_part = bool(around) and not any(_is_within(home, pair) for home in around)
+    return is_part and _is_within(address, pair)
+
+
+def _is_within(inner: Network, outer: Network) -> bool:
+    return inner.version == outer.version and inner.subnet_of(outer)  # type: ignore[arg-type]
 
 
 def leads_to(subnet: Described, addresses: Collection[str]) -> bool:

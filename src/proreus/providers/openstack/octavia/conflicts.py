@@ -80,11 +80,12 @@ async def held(
     new = set(addresses).difference(shown)
     if others := _beside(new, nodes):
         return f"it is {others}: give another one"
+    subnets = await reader.subnets("network_id", [network])
     for port in await reader.ports("network_id", [network]):
-        if answers_for(port, addresses):
+        if answers_for(port, addresses) or answers_for(port, new, subnets):
             text = "among its allowed address pairs"
             return f"port {id_of(port)} has it {text}: give another one"
-    for subnet in await reader.subnets("network_id", [network]):
+    for subnet in subnets:
         if leads_to(subnet, addresses):
             text = "by which its machines reach other networks"
             return f"it is that of a router of subnet {id_of(subnet)}, {text}: give another one"
