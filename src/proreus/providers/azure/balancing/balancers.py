@@ -190,7 +190,7 @@ def _inner_spot(
             if reason:
                 raise InvalidRequest(f"the address that is asked for cannot be shared: {reason}")
         return Spot(id_)
-    if asked not in there:
+    if asked and asked not in there:
         check_shown(job, asked, scene, "the address that is asked for")
     is_there = any(name in names for names in there.values())
     if not is_there:

@@ -4,12 +4,15 @@ Nodes send what comes for an address in a Service's spec or status to that Servi
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
+
+import msgspec
 
 from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner, cluster_ips, refusal
+from proreus.cloudprovider.routes import node_of_pods
 from proreus.kube.objects import KubeObject, ObjectMeta, Service
 from proreus.providers.azure.balancing.annotations import PREFIX, additional_in
 from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, ports_by_protocol
@@ -41,18 +44,37 @@ def claims(services: Iterable[KubeObject], jobs: Sequence[Job]) -> Mapping[str, 
 
 
 def check_shown(job: Job, address: str, scene: Scene, what: str) -> None:
-    """Refuse an address inside that another namespace's Service has by its status.
+    """Refuse an address inside that another namespace's Service has, or that is one of pods.
 
-    Nothing has it while the load balancer is made anew.
+    Nothing has that of its status while the load balancer is made anew. Of cluster IPs and pods
+    Azure knows nothing: a subnet may have the same addresses.
 
     Raises:
         InvalidRequest: Another one has it; `what` says for what the Service asks for it.
     """
-    uid = job.ref.cluster.uid
-    owners = [Owner(uid, namespace=one.namespace) for one in _of_others(job, address, scene)]
-    tenants = scene.place.config.tenants
-    if owners and (reason := refusal(owners, job.ref, tenants, (address,))):
+    found = [one for one in _of_others(job, address, scene) if one.is_opened or one.is_inside]
+    reason = _refusal(job, address, scene, found)
+    if not reason and not _is_shown(job, address):
+        node = node_of_pods(ip_network(address), scene.pods)
+        is_listed = scene.place.config.tenants.lists(job.ref.namespace, (address,))
+        reason = f"it is of the pods of the node {node}" if node and not is_listed else ""
+    if reason:
         raise InvalidRequest(f"{what} cannot be had: {reason}")
+
+
+def check_given(job: Job, addresses: Iterable[str], scene: Scene) -> None:
+    """Refuse the cluster IP of another namespace's Service, which Azure has given by itself.
+
+    Raises:
+        InvalidRequest: Another one has it; names the remedy.
+    """
+    for address in map(plain_address, addresses if job.options.internal else ()):
+        found = [one for one in _of_others(job, address, scene) if one.is_inside]
+        if reason := _refusal(job, address, scene, found):
+            raise InvalidRequest(
+                f"{address}, which Azure has given, cannot be had: {reason}: name a subnet with"
+                " addresses that Services do not have inside the cluster"
+            )
 
 
 def check_ports(job: Job, address: str, scene: Scene) -> None:
@@ -64,7 +86,7 @@ def check_ports(job: Job, address: str, scene: Scene) -> None:
     Raises:
         InvalidRequest: Another one has a port; names it.
     """
-    for claim in _of_others(job, address, scene):
+    for claim in (one for one in _of_others(job, address, scene) if one.is_opened):
         for protocol, port in asked_ports(job):
             if port in claim.asked.get(protocol, ()):
                 raise InvalidRequest(
@@ -80,11 +102,21 @@ def asked_ports(job: Job) -> list[tuple[str, int]]:
 
 
 def _of_others(job: Job, address: str, scene: Scene) -> list[Claim]:
-    """Return the claims of other namespaces whose status shows an address; none if ours does."""
-    if any(point.ip == address for point in job.ref.last_ingress):
+    """Return what other namespaces have at an address; nothing if ours shows it already."""
+    if _is_shown(job, address):
         return []
-    claims = scene.claims.get(address, ())
-    return [one for one in claims if one.is_opened and one.namespace != job.ref.namespace]
+    return [one for one in scene.claims.get(address, ()) if one.namespace != job.ref.namespace]
+
+
+def _is_shown(job: Job, address: str) -> bool:
+    return any(point.ip == address for point in job.ref.last_ingress)
+
+
+def _refusal(job: Job, address: str, scene: Scene, found: Iterable[Claim]) -> str:
+    """Return why a Service may not have an address at which others have something, or ""."""
+    owners = [Owner(job.ref.cluster.uid, namespace=one.namespace) for one in found]
+    tenants = scene.place.config.tenants
+    return refusal(owners, job.ref, tenants, (address,)) if owners else ""
 
 
 def denies_at_nodes(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bool:
@@ -123,13 +155,15 @@ def _is_true(meta: ObjectMeta, annotation: str) -> bool:
 
 def _of(service: Service) -> Iterator[tuple[str, Claim]]:
     spec, status = service.spec, service.status.load_balancer
-    shown = set(map(plain_address, (*cluster_ips(service), *spec.external_ips)))
+    inside = set(map(plain_address, cluster_ips(service)))
+    shown = inside | set(map(plain_address, spec.external_ips))
     shown |= {plain_address(point.ip) for point in status.ingress}
     asked = {*additional_in(service)} if spec.type == "LoadBalancer" else set[str]()
     opened = {plain_address(point.ip) for point in status.ingress}
     for address in (shown | asked) - {"", "None"}:
-        is_opened = address in opened
-        yield address, _claim(service, is_shown=address in shown, is_opened=is_opened)
+        is_opened, is_inside = address in opened, address in inside
+        claim = _claim(service, is_shown=address in shown, is_opened=is_opened)
+        yield address, msgspec.structs.replace(claim, is_inside=is_inside)
 
 
 def _claim(service: Service, *, is_shown: bool, is_opened: bool) -> Claim:

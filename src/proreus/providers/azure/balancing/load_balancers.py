@@ -39,6 +39,7 @@ from proreus.providers.azure.balancing.annotations import (
     read_options,
 )
 from proreus.providers.azure.balancing.balancers import spots
+from proreus.providers.azure.balancing.claims import check_given
 from proreus.providers.azure.balancing.desired import is_of
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.identities import Identities
@@ -263,6 +264,7 @@ class AzureLoadBalancers:
         answers: dict[str, EnsureAnswer] = {}
         for job in jobs:
             found = ingress(job, state, where)
+            check_given(job, found, scene)
             if job.lb is None or len(found) < len(job.lb.families):
                 answers[job.ref.uid] = Pending(_LATER, "Azure has given no address yet")
                 continue

@@ -53,6 +53,7 @@ class Claim(msgspec.Struct, frozen=True):
         denies: Whether the Service asks that others than its clients are denied.
         is_opened: Whether its status shows the address, which so was opened for it; its spec and
             annotations can name a node's.
+        is_inside: Whether it is one of the Service's cluster IPs.
     """
 
     base: str
@@ -62,6 +63,7 @@ class Claim(msgspec.Struct, frozen=True):
     is_shown: bool = True
     denies: bool = False
     is_opened: bool = False
+    is_inside: bool = False
 
 
 class Had(msgspec.Struct, frozen=True):
