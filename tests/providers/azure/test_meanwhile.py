@@ -138,6 +138,33 @@ async def test_a_private_link_service_that_a_list_lacks_is_not_overwritten(
     assert balancer(azure, "kubernetes-internal") is not None
 
 
+@pytest.mark.parametrize("by", ["made anew", "taken over"])
+async def test_a_private_link_service_that_is_somebody_else_s_by_now_stays(
+    azure: Emulator, by: str
+) -> None:
+    """All private endpoints of its consumers would go with it."""
+    nodes, ranges = machines(azure), ("192.0.2.0/24",)
+    asking = service(1, {**LINKED, SUBNET: "apps"}, load_balancer_source_ranges=ranges)
+    other = f"{network('loadBalancers', 'theirs')}/frontendIPConfigurations/theirs"
+
+    def take() -> None:
+        ((_, link),) = links(azure).items()
+        frontend = {"loadBalancerFrontendIpConfigurations": [{"id": other}]}
+        properties = {**link["properties"], **(frontend if by == "made anew" else {})}
+        azure.store.put({**link, "tags": {"team": "payments"}, "properties": properties})
+
+    async with started(azure) as provider:
+        assert provider.load_balancers is not None
+        await ensure(provider, nodes, asking)
+        done = before_first(azure, "PUT", "/networkSecurityGroups/nsg", take)
+        ref = load_balancer_ref(asking, CLUSTER)
+        answer = (await provider.load_balancers.delete([ref]))[ref.uid]
+    assert done
+    assert [one["tags"] for one in links(azure).values()] == [{"team": "payments"}]
+    # Azure takes away no frontend that has one.
+    assert isinstance(answer, Done) is (by == "made anew"), answer
+
+
 @pytest.mark.parametrize("owner", ["a copy of the cluster", "an operator"])
 async def test_a_public_ip_that_a_list_lacks_is_not_overwritten(
     azure: Emulator, owner: str

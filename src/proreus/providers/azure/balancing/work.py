@@ -11,6 +11,8 @@ from proreus.cloudprovider.refused import ErrorBody, Reason, Refused, cloud_erro
 from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource, Waiting
 from proreus.providers.azure.balancing import marks
+from proreus.providers.azure.balancing.documents import named_ids
+from proreus.providers.azure.balancing.links import FRONTENDS
 from proreus.providers.azure.balancing.memberships import (
     model_interfaces,
     model_pools,
@@ -77,7 +79,7 @@ class Work:
                 case DeleteAddress() as call:
                     await self._delete_address(state, call)
                 case DeleteLink() as call:
-                    await self._delete_link(call)
+                    await self._delete_link(state, call)
             return step.after
 
     async def _put(self, state: State, call: PutAddress | PutLink) -> Change:
@@ -140,7 +142,19 @@ class Work:
             raise _changed(operations.PUBLIC_IP_DELETE, text)
         await self._arm.delete(operations.PUBLIC_IP_DELETE, call.id)
 
-    async def _delete_link(self, call: DeleteLink) -> None:
+    async def _delete_link(self, state: State, call: DeleteLink) -> None:
+        """Delete a private link service, unless it is another one than when it was observed.
+
+        Raises:
+            Refused: It has other tags, or another frontend: observe again.
+            CloudError: Azure refuses, or does not answer.
+        """
+        found = await self._arm.find(operations.LINK_GET, call.id)
+        if found is None:
+            return
+        if _whose(found) != _whose(state.links.get(call.id.lower()) or {}):
+            text = f"{call.id} has other tags, or another frontend, by now"
+            raise _changed(operations.LINK_DELETE, text)
         for name in call.connections:
             at = f"{call.id}/privateEndpointConnections/{name}"
             await self._arm.delete(operations.LINK_CONNECTION_DELETE, at)
@@ -251,6 +265,11 @@ def _parts(balancer: Resource | Mapping[str, Any]) -> set[tuple[str, str]]:
         if isinstance(found, list)
         for one in found
     }
+
+
+def _whose(link: Resource | Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Return what says whose a private link service is: its tags, and its frontend."""
+    return marks.tags(link), named_ids(link, FRONTENDS)
 
 
 _NO_ADDRESS: Final = "its network interface has no address of the family"
