@@ -103,6 +103,20 @@ async def test_a_route_of_another_program_is_left_alone(
     assert ip(family, "route", "show", address) == before
 
 
+@pytest.mark.parametrize("device", ["here", "lo"])
+@pytest.mark.parametrize("address", ["10.9.255.1", "fd00:9::100"])
+async def test_the_gateway_s_own_address_is_left_to_it(device: str, address: str) -> None:
+    """Such as the control plane's virtual one, which who announces it by BGP has on the loopback."""
+    ip("addr", "add", f"{address}/{128 if ':' in address else 32}", "dev", device)
+    async with manager() as ours:
+        family = "IPv6" if ":" in address else "IPv4"
+        lb, asking = web("web", ip_families=(family,)), web("asking", asks=address)
+        answers = await ours.ensure([asking, lb])
+        with pytest.raises(CloudError, match=f"{address} .* is in use by this machine"):
+            raise answers[asking.ref.uid]  # type: ignore[misc]  # an error, or the test fails
+        assert address not in addresses(answers[lb.ref.uid])
+
+
 async def test_an_address_that_is_routed_elsewhere_is_given_to_nobody() -> None:
     for number in (1, 2):
         ip("route", "add", f"10.9.255.{number}", "via", "10.9.0.77")

@@ -48,7 +48,7 @@ class Routed(CloudError):
 class Observed(msgspec.Struct, frozen=True):
     """The kernel's state: tables (None: there is none), routes by family, interfaces.
 
-    `own` are all addresses of the machine, those of the loopback among them.
+    `own` are all addresses of the machine, those of the `loopback` among them.
     """
 
     program: Program | None
@@ -58,6 +58,7 @@ class Observed(msgspec.Struct, frozen=True):
     settings: Mapping[str, int]
     device: bool
     own: frozenset[str] = frozenset()
+    loopback: frozenset[str] = frozenset()
 
     @property
     def state(self) -> State:
@@ -110,7 +111,8 @@ class Kernel:
             each["local"] for link in links for each in link.get("addr_info", ()) if "local" in each
         )
         self._check_apart(ways, state)
-        return Observed(*tables, ways, found, settings, device, own)
+        loopback = network.of_loopback(links)
+        return Observed(*tables, ways, found, settings, device, own, loopback)
 
     def counters(self) -> Mapping[str, tuple[int, int]]:
         """Read packets and bytes of each counter.

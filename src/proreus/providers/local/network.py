@@ -107,11 +107,19 @@ def not_our_device(
     return ""
 
 
-def reach(found: Sequence[Interface], marks: int) -> Reach:
-    """Return the networks and addresses that a machine with these interfaces reaches."""
+def of_loopback(shown: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the addresses of the loopback, such as a virtual one that is announced by BGP."""
+    lo = (one for one in shown if one.get("ifname") == _LOOPBACK)
+    found = (each for one in lo for each in one.get("addr_info", ()))
+    return frozenset(each["local"] for each in found if "local" in each)
+
+
+def reach(found: Sequence[Interface], marks: int, loopback: Collection[str] = ()) -> Reach:
+    """Return what a machine with these interfaces, and addresses of the loopback, reaches."""
     every = [address for one in found for address in one.addresses]
     networks: list[Network] = [address.network for address in every]
-    return Reach(tuple(networks), frozenset(str(address.ip) for address in every), marks)
+    own = {str(address.ip) for address in every}.union(loopback)
+    return Reach(tuple(networks), frozenset(own), marks)
 
 
 def announcing(address: str, found: Sequence[Interface], named: Collection[str]) -> tuple[str, ...]:
