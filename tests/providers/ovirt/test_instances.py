@@ -123,6 +123,10 @@ async def test_a_node_is_not_gone_while_its_kubelet_s_machine_is_there(engine: E
         for told in (former, swapped(former), "", GONE):
             of = node("worker-1", PREFIX + former, uuid=told)
             assert await one(provider, of) == NotFound()
+        for told in (now, swapped(now)):  # a provider id in the other byte order
+            found = await one(provider, node("worker-1", PREFIX + swapped(now), uuid=told))
+            assert isinstance(found, IdentityConflict)
+            assert now in str(found)
         engine.fail("vms.get", 500, skip=1, times=9)
         found = await one(provider, node("worker-1", PREFIX + former, uuid=GONE))
         assert isinstance(found, CloudError)

@@ -4,7 +4,7 @@ import pytest
 
 from labs.vsphere import Fault
 from labs.vsphere.simulator import nic
-from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
 from proreus.cloudprovider.lookups import swapped
 
@@ -239,6 +239,26 @@ async def test_a_node_whose_kubelet_runs_on_a_machine_of_another_uuid_is_not_gon
         assert "delete the Node" in str(found)
         await vcenter.simulator.destroy("a")
         assert await one(provider, known) == NotFound()
+
+
+async def test_a_node_whose_provider_id_has_the_uuid_in_the_other_byte_order_is_not_gone(
+    vcenter: Site,
+) -> None:
+    """As a kubelet gives it whose `--provider-id` is made of what its kernel reports."""
+    await vcenter.simulator.create("a")
+    uuid = vcenter.simulator.uuids["a"]
+    async with started(vcenter.config()) as provider:
+        for reported in (uuid, swapped(uuid)):
+            found = await one(provider, node("a", f"vsphere://{swapped(uuid)}", uuid=reported))
+            assert isinstance(found, IdentityConflict), found
+            assert "delete the Node" in str(found)
+            assert isinstance(
+                await one(provider, node("a", vcenter.id("a"), uuid=reported)), Instance
+            )
+        await vcenter.simulator.destroy("a")
+        for named in (uuid, swapped(uuid)):
+            of = node("a", f"vsphere://{named}", uuid=uuid)
+            assert await one(provider, of) == NotFound()
 
 
 async def test_a_node_goes_on_with_a_new_machine_while_the_former_one_is_off(

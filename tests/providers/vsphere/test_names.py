@@ -48,7 +48,8 @@ def test_other_texts_are_no_provider_ids_of_vsphere(text: str) -> None:
 
 
 def test_a_provider_id_is_all_that_counts() -> None:
-    assert target(node("10.0.0.1", f"vsphere://{UUID}", uuid=REPORTED)) == Target(uuid=UUID)
+    found = target(node("10.0.0.1", f"vsphere://{UUID}", uuid=REPORTED))
+    assert found == Target(uuid=UUID, system_uuids=(REPORTED,))
     assert "spec.providerID" in target(node("n", "vsphere://x")).problem
 
 

@@ -25,12 +25,14 @@ class Target(msgspec.Struct, frozen=True):
         id: The machine's id, from the provider id; if it is given, the other keys find nothing.
         system_uuids: The UUID that the kubelet reports, which is the machine's id, too, in both
             byte orders. Beside `id` only those of another machine.
+        turned: The id in the other byte order, if the kubelet reports that machine.
         name: The Node's name in small letters, which may be the machine's domain name or its name.
         problem: Why there is nothing to look it up by.
     """
 
     id: str = ""
     system_uuids: tuple[str, ...] = ()
+    turned: tuple[str, ...] = ()
     name: str = ""
     problem: str = ""
 
@@ -51,7 +53,9 @@ def target(node: Node) -> Target:
     if node.spec.provider_id:
         id_ = parsed(node.spec.provider_id)
         if id_ is not None:
-            return Target(id=id_, system_uuids=() if id_ in known else known)
+            if id_ not in known:
+                return Target(id=id_, system_uuids=known)
+            return Target(id=id_, turned=tuple(one for one in known if one != id_))
         example = f"{IN_TREE}2e8c1f0a-0000-4000-8000-000000000000"
         return Target(problem=foreign_id(node.spec.provider_id, "oVirt", example))
     return Target(system_uuids=known, name=node.metadata.name.lower())

@@ -15,7 +15,8 @@ class Unproven(msgspec.Struct, frozen=True):
 
     Attributes:
         id: The machine's id.
-        others: The UUIDs, all of one other machine, that the Node's kubelet reports.
+        others: The other ids that the machine of the Node's kubelet may have: the UUIDs that it
+            reports of another one, or the id in the other byte order.
     """
 
     id: str
@@ -84,14 +85,19 @@ def match(target: Target, index: Index, search: str) -> Machine | Unproven | Not
 
 def _missing(target: Target, index: Index) -> Unproven | IdentityConflict:
     """Return the answer about a machine that no search shows."""
-    for uuid in target.system_uuids:
+    others = (*target.system_uuids, *target.turned)
+    for uuid in others:
         if uuid in index.by_id:
-            return IdentityConflict(
-                f"no search shows the machine {target.id} of the provider id, but the one that the"
-                f" kubelet reports, {described(index.by_id[uuid])}: delete the Node, so that it is"
-                " made anew"
-            )
-    return Unproven(target.id, target.system_uuids)
+            return _elsewhere(target.id, index.by_id[uuid])
+    return Unproven(target.id, others)
+
+
+def _elsewhere(id_: str, other: Machine) -> IdentityConflict:
+    return IdentityConflict(
+        f"no search shows the machine {id_} of the provider id, but the one that the kubelet"
+        f" reports, {described(other)}: delete the Node, so that it is made anew, and give its"
+        " kubelet no --provider-id of its own"
+    )
 
 
 def _own(found: Machine | IdentityConflict, target: Target) -> Machine | IdentityConflict:
@@ -124,6 +130,9 @@ def gone(one: Unproven, direct: Mapping[str, Machine | CloudError | None]) -> No
         one: The machine, and the other one on which the Node's kubelet may run.
         direct: The answers at the machines' own URLs.
     """
+    for id_ in one.others:
+        if isinstance(other := direct[id_], Machine):
+            return _elsewhere(one.id, other)
     answers = [absence(id_, direct[id_]) for id_ in (one.id, *one.others)]
     return next((known for known in answers if isinstance(known, CloudError)), NotFound())
 

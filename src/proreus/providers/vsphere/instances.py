@@ -14,7 +14,7 @@ from proreus.cloudprovider.instances import (
     NotFound,
     Ownership,
 )
-from proreus.cloudprovider.lookups import attempt, each, ownership_by_id
+from proreus.cloudprovider.lookups import attempt, each, ownership_by_id, swapped
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, Node
 from proreus.providers.vsphere.addresses import Selection, addresses
@@ -204,8 +204,8 @@ class VSphereInstances:
     ) -> dict[_Key, NotFound | CloudError]:
         """Ask each vCenter in other ways about machines that its inventory lacks.
 
-        Where a Node's kubelet reports another machine, of whose UUIDs `gone` tells, that one must
-        not be there either.
+        Where a Node's kubelet reports other UUIDs, of which `gone` tells, no machine with one of
+        these must be there either.
         """
         if not gone:
             return {}
@@ -216,7 +216,10 @@ class VSphereInstances:
         for key, others in sorted(gone.items()):
             was_seen = key in self._seen
             answer = absence(key[1], proofs, await self._last(key), was_seen=was_seen)
-            of_others = (absence(one, proofs, None, was_seen=False) for one in others)
+            of_others = (
+                absence(one, proofs, None, was_seen=was_seen and one == swapped(key[1]))
+                for one in others
+            )
             known = (one for one in (answer, *of_others) if isinstance(one, CloudError))
             answers[key] = next(known, NotFound())
             if isinstance(answers[key], NotFound):

@@ -19,7 +19,7 @@ class Target(msgspec.Struct, frozen=True):
     Attributes:
         uuid: The BIOS UUID that the provider id names; if it is given, the other keys find nothing.
         system_uuids: The UUID that the kubelet reports, in both byte orders: the swapped one first,
-            as officially. Beside `uuid` only those of another machine.
+            as officially. Beside `uuid` those that differ from it.
         dns_name: The Node's name in small letters, which may be the guest's host name.
         address: The Node's name, if it is an IP address.
         problem: Why there is nothing to look it up by.
@@ -51,7 +51,8 @@ def target(node: Node) -> Target:
     if node.spec.provider_id:
         uuid = parsed(node.spec.provider_id)
         if uuid is not None:
-            return Target(uuid=uuid, system_uuids=() if uuid in known else known)
+            others = tuple(one for one in known if one != uuid)
+            return Target(uuid=uuid, system_uuids=others)
         example = "vsphere://422e4956-ad22-1139-6d72-59cc8f26bc90"
         return Target(problem=foreign_id(node.spec.provider_id, "vSphere", example))
     name = node.metadata.name

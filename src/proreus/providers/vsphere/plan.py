@@ -7,6 +7,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import NotFound
+from proreus.cloudprovider.lookups import swapped
 from proreus.providers.vsphere.machines import Machine, Proof, Snapshot, described
 from proreus.providers.vsphere.names import Target
 from proreus.providers.vsphere.soap import Ref
@@ -24,7 +25,8 @@ class Unproven(msgspec.Struct, frozen=True):
 
     Attributes:
         uuid: The BIOS UUID in the provider id.
-        others: The UUIDs, all of one other machine, that the Node's kubelet reports.
+        others: The other UUIDs that the Node's kubelet reports: of another machine, or that UUID in
+            the other byte order.
     """
 
     uuid: str
@@ -147,7 +149,8 @@ def match(
             names = ", ".join(sorted(described(one.machine) for one in found))
             return IdentityConflict(
                 f"no vCenter shows the machine {target.uuid} of the provider id, but the one that"
-                f" the kubelet reports, {names}: delete the Node, so that it is made anew"
+                f" the kubelet reports, {names}: delete the Node, so that it is made anew, and give"
+                " its kubelet no --provider-id of its own"
             )
     return Unproven(target.uuid, target.system_uuids) if target.uuid else NotFound()
 
@@ -156,7 +159,8 @@ def _strange(one: Match, target: Target) -> str:
     """Return why a machine is another one than the Node's kubelet runs on, or ""."""
     reported, found = target.system_uuids, f"{described(one.machine)} in vCenter {one.vcenter}"
     is_told = bool(target.uuid) and one.machine.power == _ON
-    if not (reported and one.machine.uuid) or one.machine.uuid in reported or is_told:
+    own = {one.machine.uuid, swapped(one.machine.uuid)}
+    if not (reported and one.machine.uuid) or not own.isdisjoint(reported) or is_told:
         return ""
     if target.uuid:
         return (
