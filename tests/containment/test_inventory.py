@@ -1198,6 +1198,29 @@ def test_a_late_answer_undoes_no_newer_one_but_has_shown_the_machine(before: int
     clock.run(scenario())
 
 
+@pytest.mark.parametrize("lands", ["first", "last"])
+def test_an_answer_counts_though_the_node_was_asked_for_again_meanwhile(lands: str) -> None:
+    async def scenario() -> None:
+        bench = Bench(the_cloud())
+        (one,) = group(HERE, 1)
+        began, bench.cloud.latency = now(), 10.0
+        former = asyncio.create_task(bench.get([one], began))
+        await asyncio.sleep(1.0)
+        bench.cloud.latency = 1.0 if lands == "last" else 20.0
+        again = asyncio.create_task(bench.get([one], now()))
+        if lands == "last":
+            bench.cloud.answer = lambda _: GONE
+            await again
+            bench.cloud.answer = lambda _: Instance(provider_id="cloud://w0")
+        await former
+        bench.cloud.answer = lambda _: GONE
+        await again
+        seen = bench.inventory.sighting(one)
+        assert seen == Sighting(shown=began, missing=began + 1.0, until=began + 10.0, ran=began)
+
+    clock.run(scenario())
+
+
 def test_a_late_answer_that_shows_nothing_changes_nothing() -> None:
     async def scenario() -> None:
         bench = Bench(the_cloud())

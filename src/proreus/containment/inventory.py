@@ -40,13 +40,17 @@ FLIGHTS_AT_ONCE: Final = 8
 
 
 class _Flight:
-    """A batch under way: its readers, when it began (None: not yet) and its observations."""
+    """A batch under way: its readers, when it began (None: not yet) and its observations.
+
+    `forgotten` are the uids of nodes that were forgotten meanwhile.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
         self.began: float | None = None
         self.readers = 0
         self.result: dict[Key, Observation] = {}
+        self.forgotten: set[str] = set()
         self.task: asyncio.Task[None] | None = None
 
 
@@ -85,7 +89,8 @@ class Inventory:
         self._claims: dict[str, dict[str, str]] = {}
         self._sweepers = 0
         self._flights: dict[Key, _Flight] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        # With those that were asked for again since, or that nobody waits for any more.
+        self._live: dict[asyncio.Task[None], _Flight] = {}
 
     @property
     def batch_size(self) -> int:
@@ -209,6 +214,8 @@ class Inventory:
         self._batches.forget(uid)
         for waited in [waited for waited in self._flights if waited[0] == uid]:
             del self._flights[waited]
+        for flight in self._live.values():
+            flight.forgotten.add(uid)
 
     def _now(self) -> float:
         return self._clock() if self._clock else asyncio.get_running_loop().time()
@@ -258,8 +265,8 @@ class Inventory:
         slots = asyncio.Semaphore(FLIGHTS_AT_ONCE)
         for flight in flights:
             flight.task = asyncio.create_task(self._fly(flight, slots))
-            self._tasks.add(flight.task)
-            flight.task.add_done_callback(self._tasks.discard)
+            self._live[flight.task] = flight
+            flight.task.add_done_callback(self._live.pop)
             self._flights.update({key(node): flight for node in flight.nodes})
         return flights
 
@@ -276,7 +283,7 @@ class Inventory:
             for flight in flights:
                 flight.readers -= 1
                 if not flight.readers and flight.task and not flight.task.done():
-                    self._take_off(flight)
+                    self._close(flight)
                     flight.task.cancel()
 
     async def _fly(self, flight: _Flight, slots: asyncio.Semaphore) -> None:
@@ -285,18 +292,25 @@ class Inventory:
                 flight.began = self._now()
                 await self._batches.describe(flight.nodes, flight.result)
         finally:
-            self._take_off(flight)
+            self._close(flight)
+            self._keep_all(flight)
 
-    def _take_off(self, flight: _Flight) -> None:
-        """Close a call to new callers; keep its answers, without those of forgotten nodes."""
+    def _close(self, flight: _Flight) -> None:
+        """Close a call to new callers."""
         for node in flight.nodes:
             if self._flights.get(key(node)) is flight:
                 del self._flights[key(node)]
-                if key(node) in flight.result:
-                    self._keep(node, flight.result[key(node)])
-            else:
-                # Forgotten meanwhile, or asked for again: that flight knows better.
+
+    def _keep_all(self, flight: _Flight) -> None:
+        """Keep the answers of a call, without those of forgotten nodes.
+
+        Also of nodes that were asked for again meanwhile: it may have shown what that one lacks.
+        """
+        for node in flight.nodes:
+            if node.metadata.uid in flight.forgotten:
                 self._batches.forget(node.metadata.uid)
+            elif key(node) in flight.result:
+                self._keep(node, flight.result[key(node)])
 
     def _landed(self, flight: _Flight, node: Node) -> Observation:
         if flight.task:
