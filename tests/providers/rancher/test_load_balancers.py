@@ -468,6 +468,27 @@ async def test_what_the_official_manager_has_made_is_kept_and_marked(emulator: E
         assert not site.world.services()
 
 
+async def test_an_external_service_of_another_address_to_which_others_lead_is_left_alone(
+    emulator: Emulator,
+) -> None:
+    """Rancher's manager takes one by its name: it may be of a node of another cluster."""
+    async with lb_site(emulator) as site:
+        theirs = site.desired(HTTPS, uid=OTHER)
+        await site.made(theirs)
+        await official(site)
+        shared = site.externals()["node-1"]
+        shared["externalIpAddresses"] = ["10.9.9.9"]
+        before = dict(shared)
+        led_to = site.served(f"lb-{theirs.ref.name}")
+        async with started(emulator) as site.provider:
+            await site.made(site.desired())
+            assert site.served() == {"80": site.targets(30080)}
+            assert site.served(f"lb-{theirs.ref.name}") == led_to
+            assert await site.deleted(site.desired()) == Done(found=True)
+        assert site.externals()["node-1"] == before
+        assert set(site.externals()) == {"node-1", "node-2"}
+
+
 async def test_an_official_load_balancer_is_deleted_by_the_uid_in_its_name(
     emulator: Emulator,
 ) -> None:

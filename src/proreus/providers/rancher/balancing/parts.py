@@ -107,6 +107,8 @@ class Observed(msgspec.Struct, frozen=True):
         balancer: The Service's load balancer.
         externals: All external services of the stack.
         unused: The ids of this cluster's external services that nobody needs.
+        shared: The ids of external services without marks to which the Service's load balancer and
+            others lead, which may be those of another cluster.
     """
 
     stack: str
@@ -114,3 +116,4 @@ class Observed(msgspec.Struct, frozen=True):
     balancer: Balancer | None = None
     externals: tuple[External, ...] = ()
     unused: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()

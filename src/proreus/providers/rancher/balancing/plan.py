@@ -141,7 +141,7 @@ def _hosts(desired: Desired, observed: Observed) -> list[_Host]:
     The official name may be another node's, since it has no dots, or another cluster's: then the
     name ends with a digest. A service without marks is the official manager's only if the Service's
     load balancer leads to it: it is taken over if its address is this node's, or if no other node
-    has its name.
+    has its name, and no other load balancer leads to it, which may be another cluster's.
     """
     led_to: set[str] = set()
     if observed.balancer is not None:
@@ -163,7 +163,8 @@ def _hosts(desired: Desired, observed: Observed) -> list[_Host]:
         if found is None:
             is_first = namesakes[0] == target
             return _Host(target, name, None) if is_first else _Host(target, second, other)
-        is_clear = found.addresses == (target.address,) or len(namesakes) == 1
+        is_alone = len(namesakes) == 1 and found.id not in observed.shared
+        is_clear = found.addresses == (target.address,) or is_alone
         is_official = found.owner is None and found.id in led_to
         if found.owner == mine or (is_official and is_clear):
             return _Host(target, name, found)

@@ -81,6 +81,7 @@ class Reader:
             balancer=found,
             externals=externals,
             unused=await self.unused(externals, ref.cluster, found.id if found else ""),
+            shared=await self._shared(externals, found) if found is not None else frozenset(),
         )
 
     async def stack(self) -> str:
@@ -154,6 +155,12 @@ class Reader:
             return frozenset()
         spare -= _consumed(await self._api.listed(_MAPS), own)
         return frozenset(spare - await self._led_to(spare, own))
+
+    async def _shared(self, externals: Iterable[External], found: Balancer) -> frozenset[str]:
+        bare = frozenset(one.id for one in externals if one.owner is None) & found.links
+        if not bare:
+            return bare
+        return bare & _consumed(await self._api.listed(_MAPS), found.id)
 
     async def _led_to(self, ids: Collection[str], own: str) -> frozenset[str]:
         """Return those of these external services to which any other load balancer leads after all.
