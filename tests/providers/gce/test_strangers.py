@@ -1,5 +1,7 @@
 """What is somebody else's in the project: another controller's, an operator's, another zone's."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -432,3 +434,25 @@ async def test_an_address_that_is_kept_stays_in_the_status_while_its_rule_cannot
     assert isinstance(answer, CloudError)
     assert not answer.disowns
     assert (await lbs.ensured(lbs.desired(edited))).ingress[0].ip == before
+
+
+@pytest.mark.parametrize(
+    "sections", [PATIENT, "[Client]\noperation-timeout = 50ms\n"], ids=["patient", "impatient"]
+)
+async def test_of_two_namespaces_that_name_one_address_at_once_the_first_one_has_it(
+    gce: Gce, sections: str
+) -> None:
+    """Google lets several rules share a reserved address, and shows who has it only afterwards."""
+    address = "34.10.200.200"
+    async with balancing(gce, "", sections) as lbs:
+        keep(lbs, address)
+        gce.world.latency = 0.15
+        rivals = [
+            lbs.service(load_balancer_ip=address),
+            of_bank(lbs.service((443, "TCP"), load_balancer_ip=address, **SECOND)),  # type: ignore[arg-type]
+        ]
+        answers = await asyncio.gather(
+            *(lbs.ensured(lbs.desired(one)) for one in rivals), return_exceptions=True
+        )
+        assert {type(one) for one in answers} == {Ensured, InvalidRequest}, answers
+        assert len(gce.names("forwardingRules")) == 1

@@ -12,11 +12,8 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.errors import (
-    CloudError,
-    InvalidRequest,
-    RetryAfter,
-)
+from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
+from proreus.cloudprovider.first_come import FirstCome
 from proreus.cloudprovider.identity import MARK_FINGERPRINT, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
@@ -135,6 +132,7 @@ class GCELoadBalancers:
         self._removal = Removal(self._observer, self._applier, self._shared, self._forms)
         self._subnetwork: str | None = place.subnetwork or None
         self._gave_up: set[str] = set()
+        self._first = FirstCome(api.context.uptime)
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose all nodes; IPv6 addresses only where there is a backend service, if wanted."""
@@ -159,7 +157,8 @@ class GCELoadBalancers:
         first = await self._finder.first(lb, options)
         wanted = await self._desired(lb, options, first)
         try:
-            return await self._made(lb, options, wanted, first)
+            with self._first.address(lb):
+                return await self._made(lb, options, wanted, first)
         except CloudError as error:
             find = partial(self._finder.first, lb, options)
             if await self._observer.lacks_shown(wanted[0], lb.ref, self._services, find):
