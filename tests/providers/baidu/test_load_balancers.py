@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from proreus.cloudprovider import Done, Ensured, InvalidRequest, Pending
 from proreus.cloudprovider.errors import CloudError
@@ -560,6 +561,34 @@ async def test_a_load_balancer_that_two_services_name_at_once_becomes_one_servic
         second = [await site.settled(one) for one in both]
         assert [type(one) for one in first] == [type(one) for one in second]
         assert {type(one) for one in first} == {Ensured, InvalidRequest}
+        assert set(site.ports(given)) == ports
+
+
+@virtual_time
+async def test_a_mark_that_comes_late_takes_no_load_balancer_from_the_service_that_has_it() -> None:
+    """Of two that name one at once the first one's request takes longer than the other's work."""
+    emulator, late = Emulator(), [UID]
+    handle = emulator.handle
+
+    async def slowly(request: web.Request) -> web.StreamResponse:
+        content = await request.text()
+        if request.method == "PUT" and late and late[0] in content:
+            late.clear()
+            await asyncio.sleep(5.0)
+        return await handle(request)
+
+    emulator.handle = slowly  # type: ignore[method-assign]
+    async with served(emulator), lb_site(emulator) as site:
+        given = emulator.world.add_balancer(site.subnet, "mine")
+        asked = {"load-balancer-id": given, "load-balancer-internal-vpc": "true"}
+        other = site.desired(HTTPS, asked=asked, uid=OTHER_UID, name="other", namespace="bank")
+        both = [site.desired(HTTP, asked=asked), other]
+        answers = await asyncio.gather(*map(site.settled, both))
+        assert not late
+        assert {type(one) for one in answers} == {Ensured, InvalidRequest}
+        ports = set(site.ports(given))
+        again = [await site.settled(one) for one in both]
+        assert [type(one) for one in answers] == [type(one) for one in again]
         assert set(site.ports(given)) == ports
 
 

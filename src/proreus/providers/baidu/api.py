@@ -76,6 +76,11 @@ class Api:
             tls=configured_tls(ca_file=config.ca_file),
         )
 
+    @property
+    def context(self) -> "Context":
+        """The provider's context."""
+        return self._context
+
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()

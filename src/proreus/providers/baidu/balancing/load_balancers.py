@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
+from proreus.cloudprovider.first_come import FirstCome
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import (
@@ -97,6 +98,7 @@ class BaiduLoadBalancers:
         self._reader = Reader(api, config, services)
         self._hosts = Recent(machines.by_id)
         self._work = Work(api, self._hosts)
+        self._first = FirstCome(api.context.uptime)
         self._missed = Missed(confirm)
         self._left = Missed(confirm)
         self._unused = Twice(confirm)
@@ -171,8 +173,7 @@ class BaiduLoadBalancers:
         next_steps = functools.partial(plan, case.desired)
         take = functools.partial(self._work.take, uid, bare=case.desired.bare)
         if case.is_unmarked:
-            # Another Service that names it may do so at the same time: the last mark counts.
-            await take_round(case.observed, next_steps(case.observed), take)
+            await self._claim(lb, options)
             raise Working("whose mark the load balancer has is read before it is changed")
         with showing_only(lb.ref, _held(case.observed)):
             observed = await converge(case.observed, next_steps, take, before=record.clear)
@@ -189,6 +190,25 @@ class BaiduLoadBalancers:
         await record.keep(f"{made_from}.{shown}", functools.partial(self._write, uid, balancer))
         self._work.done(uid)
         return answer
+
+    async def _claim(self, lb: LoadBalancer, options: Options) -> None:
+        """Mark a load balancer that a Service names, unless another one has done so meanwhile.
+
+        A request may take its time: the mark of one that came second would replace the first one's,
+        which has begun to work by that.
+
+        Raises:
+            Working: Another Service is about to mark it.
+            CloudError: It is another's by now; or the cloud refuses, or does not answer.
+        """
+        take = functools.partial(self._work.take, lb.ref.uid)
+        try:
+            with self._first.begin(lb.ref.uid, options.given):
+                case = await self._case(lb, options)
+                if case.is_unmarked and not case.doubt:
+                    await take_round(case.observed, plan(case.desired, case.observed), take)
+        except RetryAfter as error:
+            raise Working(str(error)) from error
 
     async def _check_account(self) -> None:
         await check_nodes_shown(self._nodes.all(), parsed, self._machines.by_id)
