@@ -414,6 +414,27 @@ async def test_of_two_namespaces_that_name_one_address_at_once_the_first_one_has
         assert len(site.shown()) == 2
 
 
+async def test_an_address_that_another_namespace_has_begun_to_use_is_refused_before_lists_show_it(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        theirs = site.by_hand()
+        site.clb.finish()
+        ip = theirs["virtualIps"][0]["address"]
+        own = site.desired(HTTP, load_balancer_ip=ip)
+        emulator.clb.works = 1000.0
+        assert isinstance(await site.ensure(own), Pending)
+        emulator.clb.unlisted = set(emulator.clb.by_id) - {theirs["id"]}
+        other = "5e000000-0000-4000-8000-000000000002"
+        rival = site.desired(HTTPS, uid=other, namespace="bank", load_balancer_ip=ip)
+        answer = await site.ensure(rival)
+        assert isinstance(answer, InvalidRequest), answer
+        assert "it belongs to the Service shop/web" in str(answer)
+        emulator.clb.unlisted.clear()
+        await site.made(own)
+        assert len(site.clb.alive()) == 2
+
+
 @pytest.mark.parametrize("is_listed", [False, True])
 async def test_an_address_of_another_namespace_is_refused_while_its_load_balancers_are_made_anew(
     emulator: Emulator, *, is_listed: bool

@@ -307,11 +307,23 @@ class RackspaceLoadBalancers:
         ours = {vip.id for one in observed.existing for vip in one.vips}
         if new := {vip.id for vip in of_kind} - ours:
             # Who has another address of that load balancer need not have the one that is named.
-            users = (one for one in listed if not new.isdisjoint(vip.id for vip in vips(one)))
-            await self._check_users(lb, holders, users, {vip.address for vip in of_kind})
+            users = await self._users(lb.ref, new, listed)
+            self._check_users(lb, holders, users, {vip.address for vip in of_kind})
         return frozenset(vip.id for vip in of_kind)
 
-    async def _check_users(
+    async def _users(
+        self, ref: LoadBalancerRef, ids: set[int], listed: Iterable[Described]
+    ) -> list[Described]:
+        """Return the load balancers that have virtual IPs, by their ids, with their metadata.
+
+        Lists may lack what was made for another Service a moment ago.
+        """
+        there = {int(one["id"]) for one in listed if _has_any(one, ids)}
+        made = {id_ for uid, of in self._made.items() if uid != ref.uid for id_ in of}
+        details = (await self._balancers.details(there | made)).values()
+        return [one for one in details if one is not None and _has_any(one, ids)]
+
+    def _check_users(
         self,
         lb: LoadBalancer,
         holders: Iterable[Described],
@@ -319,9 +331,7 @@ class RackspaceLoadBalancers:
         ips: Iterable[str],
     ) -> None:
         """Refuse addresses that a Service may not begin to use, being those of others."""
-        details = (await self._balancers.details(int(one["id"]) for one in users)).values()
-        found = [owner_of(marks_of(one)) for one in details if one is not None]
-        named = [one for one in found if one is not None]
+        named = [owner for one in users if (owner := owner_of(marks_of(one))) is not None]
         # Load balancers with marks may be missing: deleted by hand, and to be made anew.
         for ip in ips:
             named += shown_by_others(ip, lb.ref, self._services.all())
@@ -348,6 +358,11 @@ class RackspaceLoadBalancers:
 def _held(observed: Observed) -> set[str]:
     """Return the addresses that a Service's load balancers have."""
     return {vip.address for one in observed.existing for vip in one.vips}
+
+
+def _has_any(balancer: Described, ids: set[int]) -> bool:
+    """Tell whether a load balancer has one of these virtual IPs."""
+    return any(vip.id in ids for vip in vips(balancer))
 
 
 def _parts(settings: Settings) -> set[str]:
