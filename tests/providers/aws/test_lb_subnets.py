@@ -25,7 +25,13 @@ ZONES = frozenset({"a", "b"})
 
 
 def subnet(id_: str, zone: str = "a", *, public: bool = True, **tags: str) -> Subnet:
-    known = {"ours": CLUSTER.key, "elb": TAG_PUBLIC, "internal": TAG_INTERNAL, "name": "Name"}
+    known = {
+        "ours": CLUSTER.key,
+        "theirs": "kubernetes.io/cluster/other",
+        "elb": TAG_PUBLIC,
+        "internal": TAG_INTERNAL,
+        "name": "Name",
+    }
     return Subnet(
         f"subnet-{id_}", zone, "vpc-1", tags={known[k]: v for k, v in tags.items()}, public=public
     )
@@ -47,6 +53,31 @@ FOUND: dict[str, tuple[tuple[Subnet, ...], dict[str, Any], list[str]]] = {
         (subnet("1", elb="1"), subnet("2", elb="1", ours="owned")),
         {},
         ["2"],
+    ),
+    "none of another cluster": (
+        (subnet("1", elb="1", theirs="owned"), subnet("2", ours="owned")),
+        {},
+        ["2"],
+    ),
+    "none of another cluster, though none is tagged": (
+        (subnet("1", elb="1", theirs="owned"), subnet("2", "b")),
+        {"default": "subnet-2"},
+        ["2"],
+    ),
+    "of another cluster, where it is used": (
+        (subnet("1", elb="1", theirs="owned"), subnet("2", "b", ours="owned")),
+        {"used": {"subnet-1"}},
+        ["1", "2"],
+    ),
+    "shared by another cluster": (
+        (subnet("1", elb="1", theirs="shared"), subnet("2", "b", ours="owned")),
+        {},
+        ["1", "2"],
+    ),
+    "of both": (
+        (subnet("1", elb="1", theirs="owned", ours="shared"),),
+        {},
+        ["1"],
     ),
     "private ones are not for the public": (
         (subnet("1", public=False, ours="owned"), subnet("2", ours="owned")),

@@ -310,6 +310,57 @@ async def test_a_subnet_that_was_marked_since_is_refused_though_a_clock_is_set_b
         assert "it belongs to the Service bank/web" in str(answer)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_load_balancer_gets_no_subnet_of_another_cluster_unasked(
+    aws: StrictAWS, kind: str
+) -> None:
+    """Its subnets for load balancers have the role's tag, and the cluster's own need not."""
+    site = LBSite(aws, kind)
+    ids = site.machines(1)
+    theirs = subnet(site, 90, {ELSEWHERE: "owned", "kubernetes.io/role/elb": "1"})
+    async with started(config_text(aws, site.network.vpc)) as provider:
+        site.provider = provider
+        await site.made(site.desired(ids))
+        assert subnets_in(site) == set(site.network.subnets)
+    async with started(config_text(aws, site.network.vpc, LISTED)) as provider:
+        site.provider = provider
+        named: dict[str, Any] = {"asked": {"subnets": theirs}, "uid": OTHER_UID}
+        other = ServicePort(81, "web", node_port=30081)
+        answer = await site.ensure(site.desired(ids, other, **named))
+        assert isinstance(answer, InvalidRequest)
+        assert f"subnets: {theirs}: the cloud-config does not list it" in str(answer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_load_balancer_keeps_the_subnets_that_it_has(aws: StrictAWS, kind: str) -> None:
+    site = LBSite(aws, kind)
+    ids = site.machines(1)
+    role = {"kubernetes.io/role/elb": "1"}
+    given = subnet(site, 90, role)
+    async with started(config_text(aws, site.network.vpc)) as provider:
+        site.provider = provider
+        desired = site.desired(ids, load_balancer_source_ranges=("198.51.100.0/24",))
+        await site.made(desired)
+        before = subnets_in(site)
+        assert given in before
+        rules = site.rules()
+    site.ec2.create_tags(Resources=[given], Tags=pairs({ELSEWHERE: "owned"}, "")[0]["Tags"])
+    async with started(config_text(aws, site.network.vpc)) as provider:
+        site.provider = provider
+        await site.made(desired)
+        assert (subnets_in(site), site.rules()) == (before, rules)
+
+
+def subnets_in(site: LBSite) -> set[str]:
+    """The subnets of the only load balancer, of whatever kind."""
+    if site.kind:
+        found = site.described()
+        assert found is not None
+        return {zone["SubnetId"] for zone in found["AvailabilityZones"]}
+    (one,) = site.aws.client("elb").describe_load_balancers()["LoadBalancerDescriptions"]
+    return set(one["Subnets"])
+
+
 @pytest.mark.parametrize("kind", ["", "nlb"])
 async def test_no_rule_is_put_in_the_group_of_another_cluster(aws: StrictAWS, kind: str) -> None:
     async with placed(aws, kind=kind) as site:

@@ -2,12 +2,13 @@
 
 Annotated subnets go before found ones. Found are those of the VPC with the cluster's tag, public
 for a public load balancer; of several in a zone the one whose role tag says so, then the one with
-the cluster's tag, then the first by id, as the official manager chooses.
+the cluster's tag, then the first by id, as the official manager chooses. A role tag alone suffices,
+but not on a subnet that is another cluster's.
 """
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -97,6 +98,7 @@ def default_subnets(
     *,
     internal: bool,
     default: str = "",
+    used: Collection[str] = (),
 ) -> tuple[Subnet, ...]:
     """Choose the subnets for a load balancer that names none, by id. Pure.
 
@@ -106,14 +108,20 @@ def default_subnets(
         cluster: The tags by which the cluster's subnets are known.
         internal: Whether the load balancer has no public address.
         default: The id of a subnet to use where none has the cluster's tag.
+        used: The ids of the subnets that it has.
 
     Raises:
         InvalidRequest: No subnet can be used.
     """
     subnets = tuple(subnets)
     role = TAG_INTERNAL if internal else TAG_PUBLIC
-    # A subnet with a role is meant for load balancers, whatever cluster it is tagged for.
-    usable = [subnet for subnet in subnets if cluster.has(subnet.tags) or role in subnet.tags]
+    # A subnet with a role is meant for the load balancers of all, unless it is another cluster's.
+    usable = [
+        one
+        for one in subnets
+        if cluster.has(one.tags)
+        or (role in one.tags and (one.id in used or not cluster.is_anothers(one.tags)))
+    ]
     usable = usable or [subnet for subnet in subnets if subnet.id == default]
     best: dict[str, Subnet] = {}
     for one in sorted(
@@ -168,13 +176,19 @@ class Subnets:
         self._turn = asyncio.Lock()
 
     async def choose(
-        self, names: Sequence[str], *, internal: bool, anew: bool = False
+        self,
+        names: Sequence[str],
+        *,
+        internal: bool,
+        used: Collection[str] = (),
+        anew: bool = False,
     ) -> tuple[Subnet, ...]:
         """Choose the subnets of a load balancer that names these, or none.
 
         Args:
             names: The ids or names of the subnets that it names.
             internal: Whether it has no public address.
+            used: The ids of the subnets that it has.
             anew: Whether all is read again, though it was a moment ago.
 
         Raises:
@@ -190,7 +204,12 @@ class Subnets:
             return named_subnets(names, self._subnets)
         place = self._place
         return default_subnets(
-            self._subnets, self._zones, place.tags, internal=internal, default=place.subnet
+            self._subnets,
+            self._zones,
+            place.tags,
+            internal=internal,
+            default=place.subnet,
+            used=used,
         )
 
     async def _read(self) -> None:

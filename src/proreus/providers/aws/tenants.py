@@ -181,6 +181,7 @@ class Named:
         """Tell whether a subnet is one that Services get without naming any."""
         is_ours = bool(self._cluster.id) and self._cluster.has(subnet.tags)
         is_meant = not {TAG_PUBLIC, TAG_INTERNAL}.isdisjoint(subnet.tags)
+        is_meant = is_meant and not self._cluster.is_anothers(subnet.tags)
         return is_ours or is_meant or subnet.id == self._subnet
 
     def _wrong(

@@ -150,8 +150,9 @@ class ClassicBalancers:
             lb.ref, with_policies=options.proxy_protocol or bool(options.tls_policy)
         )
         is_internal, uid = options.internal, lb.ref.uid
-        subnets = await self._subnets.choose(options.subnets, internal=is_internal)
         there = before.balancer.subnets if before.balancer is not None else frozenset()
+        choose = partial(self._subnets.choose, internal=is_internal, used=there)
+        subnets = await choose(options.subnets)
         doubtful: frozenset[str] = frozenset()
         if not (options.subnets or at_once):
             lacking = there - {one.id for one in subnets}
@@ -159,7 +160,7 @@ class ClassicBalancers:
                 id_ for id_ in there if self._lacking.is_sure(f"{uid}/{id_}", is_so=id_ in lacking)
             }
             if sure:
-                subnets = await self._subnets.choose((), internal=is_internal, anew=True)
+                subnets = await choose((), anew=True)
             doubtful = there - sure - {one.id for one in subnets}
         desired = desired_of(lb, options, self._place, self._settings, subnets)
         if doubtful:

@@ -31,7 +31,13 @@ from proreus.providers.aws.listeners import port_mappings
 from proreus.providers.aws.names import targets_of
 from proreus.providers.aws.network import plan
 from proreus.providers.aws.network.apply import take
-from proreus.providers.aws.network.observe import find_balancer, observe
+from proreus.providers.aws.network.observe import (
+    Described,
+    find_balancer,
+    find_network,
+    observe,
+    subnets_of,
+)
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
     Balancer,
@@ -142,10 +148,13 @@ class NetworkBalancers:
         Raises:
             CloudError: The Service asks for something impossible, or AWS does not answer.
         """
-        subnets = await self._subnets.choose(options.subnets, internal=options.internal)
+        described = await find_network(self._api, lb.ref.name)
+        subnets = await self._subnets.choose(
+            options.subnets, internal=options.internal, used=subnets_of(described)
+        )
         desired = desired_of(lb, options, self._place, self._settings, subnets)
         names = [plan.target_group_name(desired, mapping) for mapping in desired.mappings]
-        observed = await self._observe(lb.ref, names, with_group=self._makes_groups)
+        observed = await self._observe(lb.ref, described, names, with_group=self._makes_groups)
         plan.check(desired, observed)
         await self._named.check(
             lb.ref,
@@ -164,7 +173,9 @@ class NetworkBalancers:
         Raises:
             CloudError: AWS refuses.
         """
-        observed = _without_namesake(await self._observe(ref, ("",), with_group=True), ref)
+        described = await find_network(self._api, ref.name)
+        whole = await self._observe(ref, described, ("",), with_group=True)
+        observed = _without_namesake(whole, ref)
         await converge(observed, plan.delete_steps, partial(take, self._api, self._own_groups))
         if self._hosts is not None:
             await self._hosts.allow(network_access(ref.name, (), frozenset(), self._living))
@@ -173,16 +184,18 @@ class NetworkBalancers:
         return Done(found=observed != Observed())
 
     async def _observe(
-        self, ref: LoadBalancerRef, names: Collection[str], *, with_group: bool
+        self,
+        ref: LoadBalancerRef,
+        described: Described | None,
+        names: Collection[str],
+        *,
+        with_group: bool,
     ) -> Observed:
-        """Read everything that AWS has of a Service; other kinds of load balancers do not count.
+        """Read everything that AWS has of a Service, whose load balancer was found.
 
         Raises:
             CloudError: AWS does not answer, or the load balancer is somebody else's.
         """
-        described = await find_balancer(self._api, ref.name)
-        if described is not None and described["Type"] != NETWORK:
-            described = None
         prefix = plan.target_group_prefix(ref.namespace, ref.service_name)
         observed = await observe(self._api, described, prefix=prefix, names=names)
         observed = ours(observed, ref, self._place)

@@ -12,6 +12,7 @@ from proreus.providers.aws.annotations import TRAFFIC_PORT
 from proreus.providers.aws.identity import tags_of
 from proreus.providers.aws.listeners import HealthCheck
 from proreus.providers.aws.network.parts import Balancer, Listener, Observed, TargetGroup
+from proreus.providers.aws.network.steps import NETWORK
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
@@ -37,6 +38,16 @@ async def find_balancer(api: "Api", name: str) -> Described | None:
         raise
     found: Described = answer["LoadBalancers"][0]
     return found
+
+
+async def find_network(api: "Api", name: str) -> Described | None:
+    """Return the network load balancer of that name; None without one.
+
+    Raises:
+        CloudError: AWS does not answer.
+    """
+    found = await find_balancer(api, name)
+    return found if found is not None and found["Type"] == NETWORK else None
 
 
 async def observe(
@@ -101,6 +112,12 @@ async def tags_by_arn(api: "Api", arns: Sequence[str]) -> dict[str, dict[str, st
         for answer in answers
         for description in answer["TagDescriptions"]
     }
+
+
+def subnets_of(balancer: Described | None) -> frozenset[str]:
+    """Return the ids of the subnets of a load balancer, if there is one. Pure."""
+    zones = balancer["AvailabilityZones"] if balancer is not None else ()
+    return frozenset(str(zone["SubnetId"]) for zone in zones)
 
 
 def balancer_of(balancer: Described, tags: Mapping[str, str]) -> Balancer:
