@@ -1050,16 +1050,26 @@ def test_a_deletion_that_goes_on_after_a_restart_needs_two_observations_too() ->
     )
 
 
-def test_an_address_that_is_withdrawn_is_forgotten_and_leaves_the_status() -> None:
+@pytest.mark.parametrize(
+    ("withdrawn", "reason"),
+    [
+        (Pending(0.0, "deleting", withdrawn=True), "Deleting"),
+        (RetryAfter("deleting", after=1.0).disowning(), "Deleting"),
+        (CloudError("x").disowning(), "DeleteCloudError"),
+    ],
+    ids=["withdrawn", "later", "disowned"],
+)
+def test_an_address_that_is_withdrawn_is_forgotten_and_leaves_the_status(
+    withdrawn: Pending | CloudError, reason: str
+) -> None:
     present = service(deleted=True, ingress=ADDRESS)
     asked = reference(present)
-    withdrawn = Pending(0.0, "deleting", withdrawn=True)
     memory, answer = confirmed_delete(before_call(None, Delete(asked)), withdrawn, 0.0, present)
     assert (memory.ref.last_ingress, answer) == ((), withdrawn)
     change = after_delete(present, answer, NOW, ref=asked)
     assert change.status is not None
     assert change.status.body["status"]["loadBalancer"] == {"ingress": ()}
-    assert change.status.body["status"]["conditions"][0]["reason"] == "Deleting"
+    assert change.status.body["status"]["conditions"][0]["reason"] == reason
     # Whoever is asked next is not told of it, though the cache may show it still.
     bare = service(deleted=True)
     assert decided(bare, memory) == Delete(reference(bare))

@@ -283,7 +283,7 @@ def confirmed_delete(
         now: The time in seconds, on any clock that only goes forward.
         service: The Service as it was before the call, if there still was one.
     """
-    if isinstance(answer, Pending) and answer.withdrawn:
+    if not isinstance(answer, Done) and withdraws(answer):
         return msgspec.structs.replace(withdrawn(memory), missing_since=None), answer
     if isinstance(answer, Pending) or answer == Done():
         return msgspec.structs.replace(memory, missing_since=None), answer
