@@ -82,10 +82,10 @@ def test_what_cannot_be_looked_up_is_told() -> None:
 def test_a_node_is_gone_with_its_machine_and_the_one_on_which_its_kubelet_runs() -> None:
     one = Unproven("a", ("b",))
     assert gone(one, {"a": None, "b": None}) == NotFound()
-    for direct in ({"a": A, "b": None}, {"a": None, "b": B}):
+    for direct, told in (({"a": A, "b": None}, "exists"), ({"a": None, "b": B}, "node-b (b)")):
         found = gone(one, direct)
         assert isinstance(found, CloudError)
-        assert "exists" in str(found)
+        assert told in str(found)
 
 
 def test_only_a_machine_without_a_url_of_its_own_is_gone() -> None:
