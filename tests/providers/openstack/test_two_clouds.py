@@ -80,8 +80,10 @@ class Site:
         return False
 
     async def is_served(self) -> bool:
-        status = self.store.get(SERVICES, "shop", "web").body.get("status", {})
-        return bool(status.get("loadBalancer", {}).get("ingress"))
+        """Whether it has an address, and the annotation that is written after that."""
+        found = self.store.get(SERVICES, "shop", "web")
+        ingress = found.body.get("status", {}).get("loadBalancer", {}).get("ingress")
+        return bool(ingress) and f"{P}load-balancer-id" in found.metadata["annotations"]
 
     async def is_in_west(self) -> bool:
         of = self.west.octavia.of["loadbalancers"]
