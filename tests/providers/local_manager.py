@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from proreus.app import readonly
 from proreus.cloudprovider import ClusterIdentity, Context, Done, Ensured, LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import (
@@ -81,6 +82,15 @@ async def manager(
         yield provider.load_balancers, context
     finally:
         await provider.close()
+
+
+@asynccontextmanager
+async def reader(*addresses: str) -> AsyncIterator[Any]:
+    """The same for a command such as `doctor`, which changes nothing, nor repairs by itself."""
+    provider = LocalCloud(LocalConfig(pools={"default": PoolConfig(addresses=addresses)}))
+    listers = {"services": Nothing(), "nodes": Nothing()}
+    async with readonly.started(provider, CLUSTER, listers, flags={}) as started:
+        yield started.load_balancers
 
 
 def node(name: str) -> Node:
