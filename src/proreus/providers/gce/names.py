@@ -99,7 +99,7 @@ def is_misnamed(node: Node, nodes: Iterable[KubeObject], zones: Collection[str])
         zones: The managed zones.
     """
     found = parsed(node.spec.provider_id)
-    if found is None or (is_called(found[1], node.metadata.name) and found[1].zone in zones):
+    if found is None or is_own(found[1], node.metadata.name, zones):
         return False
     others = {one.metadata.uid: one for one in nodes if isinstance(one, Node)}
     every = {**others, node.metadata.uid: node}.values()
@@ -126,6 +126,11 @@ def misnamed(nodes: Iterable[KubeObject], zones: Collection[str]) -> Sequence[No
 def is_called(key: Machine, node: str) -> bool:
     """Tell whether an instance has the name of a node, which may have a domain."""
     return key.name == instance_name(node)
+
+
+def is_own(key: Machine, node: str, zones: Collection[str]) -> bool:
+    """Tell whether an instance has the name of a node, and is in a managed zone."""
+    return is_called(key, node) and key.zone in zones
 
 
 def path_in(url: str) -> str:

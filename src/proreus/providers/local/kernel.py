@@ -107,11 +107,8 @@ class Kernel:
         routes = self._on_device() if device and not state.balancers else ()
         if problem := network.not_our_device(links, gateway, routes):
             raise CloudError(problem)
-        own = frozenset(
-            each["local"] for link in links for each in link.get("addr_info", ()) if "local" in each
-        )
         self._check_apart(ways, state)
-        loopback = network.of_loopback(links)
+        own, loopback = network.local_addresses(links), network.of_loopback(links)
         return Observed(*tables, ways, found, settings, device, own, loopback)
 
     def counters(self) -> Mapping[str, tuple[int, int]]:

@@ -8,7 +8,7 @@ What is ours is known by the protocol number; nothing else is read or changed.
 """
 
 import ipaddress
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -90,8 +90,8 @@ def not_our_device(
     device, remedy = gateway.device, "set gateway device in the cloud-config to a name that no"
     is_used = any(device in {one.get("master"), one.get("link")} for one in shown)
     for one in shown:
-        local = (each["local"] for each in one.get("addr_info", ()) if "local" in each)
-        own = [each for each in local if not ipaddress.ip_address(each).is_link_local]
+        found = local_addresses((one,))
+        own = [each for each in found if not ipaddress.ip_address(each).is_link_local]
         is_linked = one.get("master") or one.get("link")
         if one.get("ifname") == device and (is_used or is_linked or own):
             return (
@@ -109,9 +109,14 @@ def not_our_device(
 
 def of_loopback(shown: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """Return the addresses of the loopback, such as a virtual one that is announced by BGP."""
-    lo = (one for one in shown if one.get("ifname") == _LOOPBACK)
-    found = (each for one in lo for each in one.get("addr_info", ()))
-    return frozenset(each["local"] for each in found if "local" in each)
+    return local_addresses(one for one in shown if one.get("ifname") == _LOOPBACK)
+
+
+def local_addresses(shown: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return all addresses of these interfaces of `ip -j addr show`."""
+    return frozenset(
+        each["local"] for one in shown for each in one.get("addr_info", ()) if "local" in each
+    )
 
 
 def reach(found: Sequence[Interface], marks: int, loopback: Collection[str] = ()) -> Reach:

@@ -6,8 +6,6 @@ Nodes send what comes for an address in a Service's spec or status to that Servi
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
-import msgspec
-
 from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import default_load_balancer_name
@@ -161,12 +159,18 @@ def _of(service: Service) -> Iterator[tuple[str, Claim]]:
     asked = {*additional_in(service)} if spec.type == "LoadBalancer" else set[str]()
     opened = {plain_address(point.ip) for point in status.ingress}
     for address in (shown | asked) - {"", "None"}:
-        is_opened, is_inside = address in opened, address in inside
-        claim = _claim(service, is_shown=address in shown, is_opened=is_opened)
-        yield address, msgspec.structs.replace(claim, is_inside=is_inside)
+        yield (
+            address,
+            _claim(
+                service,
+                is_shown=address in shown,
+                is_opened=address in opened,
+                is_inside=address in inside,
+            ),
+        )
 
 
-def _claim(service: Service, *, is_shown: bool, is_opened: bool) -> Claim:
+def _claim(service: Service, *, is_shown: bool, is_opened: bool, is_inside: bool) -> Claim:
     meta, ports = service.metadata, service.spec.ports
     words = [RULE_PROTOCOLS.get(one.protocol, "*") for one in ports]
     asked = ports_by_protocol(zip(words, (one.port for one in ports), strict=True))
@@ -179,4 +183,5 @@ def _claim(service: Service, *, is_shown: bool, is_opened: bool) -> Claim:
         is_shown,
         _is_true(meta, _DENIES),
         is_opened,
+        is_inside,
     )

@@ -9,7 +9,7 @@ from proreus.kube.objects import KubeObject
 from proreus.providers.gce.names import (
     Machine,
     instance_path,
-    is_called,
+    is_own,
     misnamed,
     parsed,
     region_of,
@@ -84,11 +84,7 @@ def strangers(
         tenants: The section that may list instances with other names than their Nodes.
         zones: The managed zones.
     """
-    own = {
-        machine
-        for node, machine in nodes.items()
-        if is_called(machine, node) and machine.zone in zones
-    }
+    own = {machine for node, machine in nodes.items() if is_own(machine, node, zones)}
     alike = [node for node, machine in nodes.items() if machine not in own]
     other = {one.metadata.name for one in misnamed(every, zones)} if alike else set[str]()
     return frozenset(
