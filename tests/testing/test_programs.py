@@ -109,7 +109,8 @@ import asyncio, os, sys
 from labs.forks import forked
 from proreus.testing import programs
 async def main():
-    program = await programs.start("http.server", "0", "--bind=127.0.0.1")
+    where = sys.stderr.buffer  # only the id goes to the output
+    program = await programs.start("http.server", "0", "--bind=127.0.0.1", output=where)
     print(program.pid, flush=True)
     await asyncio.sleep(600)
 with forked():
