@@ -11,6 +11,7 @@ from proreus.kube.client import Client
 from proreus.kube.errors import Forbidden, NotFound
 from proreus.kube.objects import ConfigMap, EndpointSlice, KubeObject, Namespace
 from proreus.kube.requests import CONFIG_MAPS, ENDPOINT_SLICES, LABELLED_NAMESPACES
+from proreus.kube.watch import Check, unchecked
 from proreus.runtime import klog
 from proreus.runtime.informer import Informer
 
@@ -36,11 +37,12 @@ class Caches:
         namespaces: The labels of namespaces; None while no provider needs them.
     """
 
-    def __init__(self, client: Client) -> None:
-        """Have no cache yet."""
+    def __init__(self, client: Client, check: Check = unchecked) -> None:
+        """Have no cache yet; `check` is that of each of them."""
         self.slices: Informer[EndpointSlice] | None = None
         self.namespaces: Informer[Namespace] | None = None
         self._client = client
+        self._check = check
         self._start: Callable[[str, Callable[[], Awaitable[None]]], object] | None = None
 
     @property
@@ -63,9 +65,11 @@ class Caches:
         before = self.informers
         if ENDPOINT_SLICES_NEED in needs and self.slices is None:
             by_service = {SLICES_BY_SERVICE: service_keys}
-            self.slices = Informer(self._client, ENDPOINT_SLICES, indexes=by_service)
+            self.slices = Informer(
+                self._client, ENDPOINT_SLICES, indexes=by_service, check=self._check
+            )
         if NAMESPACES_NEED in needs and self.namespaces is None:
-            self.namespaces = Informer(self._client, LABELLED_NAMESPACES)
+            self.namespaces = Informer(self._client, LABELLED_NAMESPACES, check=self._check)
         for one in self.informers:
             if one not in before and self._start is not None:
                 self._start(one.resource.plural, one.run)

@@ -5,12 +5,50 @@ import itertools
 
 from proreus.cloudprovider import ClusterIdentity
 from proreus.kube.client import Client
-from proreus.kube.errors import Forbidden, KubeError
+from proreus.kube.errors import Forbidden, KubeError, NotFound
 from proreus.kube.requests import NAMESPACES
 from proreus.runtime import klog
 from proreus.runtime.backoff import Backoff
 
 log = klog.logger(__name__)
+
+
+class AnotherCluster(KubeError):
+    """The error that the API server of another cluster answers than at the start."""
+
+
+class SameCluster:
+    """The check that the API server is still that of one cluster.
+
+    What another one lacks is not gone from this one, and what it has is not this one's: its API
+    server may have come to the address of ours, as when a name or a virtual address is moved.
+    """
+
+    def __init__(self, client: Client) -> None:
+        """Read with `client`; all is believed until the cluster's `uid` is set."""
+        self.uid = ""
+        self._client = client
+
+    async def check(self) -> None:
+        """Pass if the cluster is the same, or nobody can tell.
+
+        Raises:
+            AnotherCluster: It is another one.
+            KubeError: The API server gives no usable answer.
+        """
+        if not self.uid:
+            return
+        try:
+            found = (await read_identity(self._client, "")).uid
+        except Forbidden:
+            return  # the right may have been taken away since; nothing was refused for that
+        except NotFound:
+            found = "none"
+        if found != self.uid:
+            raise AnotherCluster(
+                f"the API server of another cluster answers: its namespace kube-system has the UID"
+                f" {found}, and not {self.uid}; if this manager is to serve that one, restart it"
+            )
 
 
 async def read_identity(client: Client, cluster_name: str) -> ClusterIdentity:

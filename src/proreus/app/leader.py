@@ -18,7 +18,7 @@ from proreus.app.clouds.plan import UNDECIDED
 from proreus.app.clouds.registry import Registry
 from proreus.app.clouds.several import members_of
 from proreus.app.clouds.undecided import UndecidedCloud
-from proreus.app.cluster_identity import wait_for_identity
+from proreus.app.cluster_identity import SameCluster, wait_for_identity
 from proreus.app.election import Election, Lock
 from proreus.app.member import DRAIN_SECONDS, NAME, RESTART, Flag, Member, Process, cancel
 from proreus.app.options import Options
@@ -75,9 +75,12 @@ class Leader:
             gate=election.check,
         )
         self._client = self._clients.main
-        self._nodes = Informer(self._client, NODES)
-        self._services = Informer(self._client, SERVICES, indexes={BY_ADDRESS: addresses})
-        self._caches = Caches(self._client)
+        self._same = SameCluster(self._client)
+        check = self._same.check
+        self._nodes = Informer(self._client, NODES, check=check)
+        by_address = {BY_ADDRESS: addresses}
+        self._services = Informer(self._client, SERVICES, indexes=by_address, check=check)
+        self._caches = Caches(self._client, check)
         self._caches.need(provider.needs)
         self._events = EventRecorder(
             self._client, host=socket.gethostname(), busy=self._is_busy, now=now
@@ -190,6 +193,7 @@ class Leader:
     async def _begin(self) -> None:
         """Read the cluster's identity, start each cloud and its controllers."""
         cluster = await wait_for_identity(self._client, self._options.cluster_name, RESTART)
+        self._same.uid = cluster.uid
         starting = asyncio.gather(*(member.begin(cluster) for member in self._members))
         winning = asyncio.create_task(self._follow_leases())
         try:

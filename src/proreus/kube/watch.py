@@ -9,7 +9,7 @@ What happens next is decided by `step`, which is pure:
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -36,6 +36,13 @@ class HasMetadata(Protocol):
 
 
 T = TypeVar("T", bound=HasMetadata)
+
+Check = Callable[[], Awaitable[None]]
+"""Raises a KubeError if what the API server says must not be believed now."""
+
+
+async def unchecked() -> None:
+    """Believe the API server."""
 
 
 class Restarted(msgspec.Struct, Generic[T], frozen=True):
@@ -125,9 +132,9 @@ async def watch(
     resource: Resource[T],
     namespace: str = "",
     *,
-    label_selector: str = "",
     field_selector: str = "",
     each: Callable[[T], T] | None = None,
+    check: Check = unchecked,
     backoff: Callable[[int], float],
     on_error: Callable[[Exception], None],
     chance: Callable[[], float] = random.random,
@@ -138,9 +145,9 @@ async def watch(
         client: The client that sends the requests.
         resource: The resource to follow.
         namespace: The namespace; "" means all.
-        label_selector: The selector of objects by labels.
         field_selector: The selector of objects by fields.
         each: As for `Client.list`.
+        check: Awaited after a list, and before a watch goes on; what it raises is a failure.
         backoff: The seconds to wait after so many failures in a row, counted from 0.
         on_error: Called with each failure; the watch goes on from where it was, or lists again.
         chance: Returns a number from 0 to 1, for the length of a watch.
@@ -153,18 +160,18 @@ async def watch(
         try:
             if not state.version:
                 listing = await client.list(
-                    resource, namespace, each=each,
-                    label_selector=label_selector, field_selector=field_selector,
-                )  # fmt: skip
+                    resource, namespace, each=each, field_selector=field_selector
+                )
+                await check()
                 state, event = step(state, Listed(listing.items, listing.resource_version))
                 if event is not None:
                     yield event
-                # The objects that were listed must not live as long as this watch.
-                del listing, event
+                del listing, event  # The objects must not live as long as this watch.
+            else:
+                await check()
             request = requests.watch(
                 resource, namespace, resource_version=state.version,
-                timeout_seconds=_length(chance()),
-                label_selector=label_selector, field_selector=field_selector,
+                timeout_seconds=_length(chance()), field_selector=field_selector,
             )  # fmt: skip
             async with aclosing(client.stream(request)) as lines:
                 async for line in lines:

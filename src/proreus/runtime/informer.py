@@ -20,7 +20,16 @@ from proreus.kube.client import Client, Written
 from proreus.kube.errors import KubeError, NotFound
 from proreus.kube.requests import Resource
 from proreus.kube.sharing import Texts
-from proreus.kube.watch import Applied, Deleted, Event, HasMetadata, Restarted, watch
+from proreus.kube.watch import (
+    Applied,
+    Check,
+    Deleted,
+    Event,
+    HasMetadata,
+    Restarted,
+    unchecked,
+    watch,
+)
 from proreus.runtime import klog, metrics
 from proreus.runtime.backoff import Backoff
 
@@ -89,8 +98,12 @@ class Informer(Generic[T]):
         field_selector: str = "",
         indexes: Mapping[str, Callable[[T], Iterable[str]]] = {},
         backoff: Backoff = WATCH_BACKOFF,
+        check: Check = unchecked,
     ) -> None:
-        """Follow the resource in one namespace or all; `indexes` compute values of objects."""
+        """Follow the resource in one namespace or all; `indexes` compute values of objects.
+
+        What the API server says counts only once `check` has passed.
+        """
         self.resource = resource
         self.generation = 0
         """How many changes the cache has seen."""
@@ -98,6 +111,7 @@ class Informer(Generic[T]):
         self._namespace = namespace
         self._field_selector = field_selector
         self._backoff = backoff
+        self._check = check
         self._objects: dict[str, T] = {}
         self._texts = Texts()
         self._index_functions = dict(indexes)
@@ -202,6 +216,7 @@ class Informer(Generic[T]):
             self._namespace,
             field_selector=self._field_selector,
             each=self._texts.shared,
+            check=self._check,
             backoff=self._backoff.delay,
             on_error=self._on_error,
         )
@@ -254,6 +269,7 @@ class Informer(Generic[T]):
         namespace, _, name = key.rpartition("/")
         obj: T | None
         try:
+            await self._check()
             found = await self._client.get(self.resource, name, namespace)
             obj = self._texts.shared(found, self._objects.get(key))
         except NotFound:

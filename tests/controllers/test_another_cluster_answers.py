@@ -1,0 +1,81 @@
+"""What another cluster lacks, whose API server answers by now, is not gone from this one."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from proreus.cloudprovider import Done, Ensured, LoadBalancer, LoadBalancerRef
+from proreus.kube.objects import LoadBalancerIngress
+from proreus.kube.requests import NODES, SERVICES
+from proreus.testing.clock import virtual_time
+from proreus.testing.memory import MemoryApiServer, Store
+from proreus.testing.objects import service_body
+
+from .leading import EPOCH, Balancers, Cloud, leading
+
+
+class Kept(Balancers):
+    """A cloud that notes what has a load balancer, and of whom one was deleted."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, list[str]] = {}
+        self.deleted: list[str] = []
+
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
+        for one in desired:
+            self.hosts[one.ref.key] = [host.node for host in one.hosts]
+        ingress = (LoadBalancerIngress(ip="192.0.2.1"),)
+        return {one.ref.uid: Ensured(ingress) for one in desired}
+
+    async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
+        self.deleted += [one.key for one in gone]
+        return {one.uid: Done() for one in gone}
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    for _ in range(1000):
+        if is_so():
+            return
+        await asyncio.sleep(1)
+    raise AssertionError("not in 1000 seconds")
+
+
+def join(store: Store, name: str) -> None:
+    spec = {"providerID": f"cloud://{name}"}
+    store.create(NODES, "", {"metadata": {"name": name}, "spec": spec})
+
+
+def another_cluster() -> Store:
+    """Make a cluster that has seen more, so that no watch can go on from an older version."""
+    store = Store(lambda: EPOCH)
+    for number in range(50):
+        join(store, f"other-{number}")
+    store.create(SERVICES, "default", service_body("others"))
+    store.forget()
+    return store
+
+
+async def answer_by(server: MemoryApiServer, store: Store) -> None:
+    await server.stop()
+    server.store = store
+    await server.start()
+
+
+@virtual_time
+async def test_the_api_server_of_another_cluster_takes_no_load_balancer_and_no_host_away() -> None:
+    cloud, store = Kept(), Store(lambda: EPOCH)
+    join(store, "n1")
+    store.create(SERVICES, "default", service_body("web"))
+    async with (
+        MemoryApiServer(store) as server,
+        leading(server.url, Cloud(cloud), "service-lb-controller"),
+    ):
+        await until(lambda: cloud.hosts == {"default/web": ["n1"]})
+        await asyncio.sleep(60)
+        await answer_by(server, another_cluster())
+        await asyncio.sleep(600)
+        assert (cloud.deleted, cloud.hosts) == ([], {"default/web": ["n1"]})
+        join(store, "n2")
+        await answer_by(server, store)
+        await until(lambda: cloud.hosts == {"default/web": ["n1", "n2"]})
+    assert cloud.deleted == []
