@@ -1,12 +1,17 @@
 """What another cluster lacks, whose API server answers by now, is not gone from this one."""
 
 import asyncio
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from proreus.app.cluster_identity import SameCluster, read_identity
+from proreus.app.reload import SecretOrigin
 from proreus.cloudprovider import Done, Ensured, LoadBalancer, LoadBalancerRef
+from proreus.kube.client import Client
+from proreus.kube.config import ClientConfig
 from proreus.kube.objects import LoadBalancerIngress
-from proreus.kube.requests import NODES, SERVICES
+from proreus.kube.requests import NODES, SECRETS, SERVICES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 from proreus.testing.objects import service_body
@@ -45,12 +50,18 @@ def join(store: Store, name: str) -> None:
     store.create(NODES, "", {"metadata": {"name": name}, "spec": spec})
 
 
+def configure(store: Store, text: str) -> None:
+    data = {"config": base64.b64encode(text.encode()).decode()}
+    store.create(SECRETS, "kube-system", {"metadata": {"name": "cloud-config"}, "data": data})
+
+
 def another_cluster() -> Store:
     """Make a cluster that has seen more, so that no watch can go on from an older version."""
     store = Store(lambda: EPOCH)
     for number in range(50):
         join(store, f"other-{number}")
     store.create(SERVICES, "default", service_body("others"))
+    configure(store, "theirs")
     store.forget()
     return store
 
@@ -79,3 +90,16 @@ async def test_the_api_server_of_another_cluster_takes_no_load_balancer_and_no_h
         await answer_by(server, store)
         await until(lambda: cloud.hosts == {"default/web": ["n1", "n2"]})
     assert cloud.deleted == []
+
+
+@virtual_time
+async def test_the_cloud_config_in_a_secret_of_another_cluster_is_not_this_one_s() -> None:
+    store = Store(lambda: EPOCH)
+    configure(store, "ours")
+    async with MemoryApiServer(store) as server, Client(ClientConfig(server=server.url)) as client:
+        same = SameCluster(client)
+        same.uid = (await read_identity(client, "")).uid
+        async with SecretOrigin(client, "kube-system/cloud-config/config", same.check) as origin:
+            await answer_by(server, another_cluster())
+            await asyncio.sleep(600)
+            assert origin.read() == "ours"

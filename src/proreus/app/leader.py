@@ -103,6 +103,7 @@ class Leader:
             flag=self._flag,
             now=now,
             catch_up=self._catch_up,
+            check=check,
             board=board,
         )
         self._members: tuple[Member, ...] = ()

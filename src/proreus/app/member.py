@@ -42,6 +42,7 @@ from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, Sees
 from proreus.kube.errors import KubeError
 from proreus.kube.objects import KubeObject, Node, Service
+from proreus.kube.watch import Check
 from proreus.runtime import klog, metrics
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.events import EventRecorder
@@ -62,7 +63,8 @@ Flag = Callable[[Exception | None], None]
 class Process(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that all clouds of a process share; `flag` makes a readiness check by its name.
 
-    `catch_up` waits until the caches hold what former holders of our leases have written.
+    `catch_up` waits until the caches hold what former holders of our leases have written; `check`
+    raises if another cluster's API server answers.
     """
 
     options: Options
@@ -77,6 +79,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     flag: Callable[[str], Flag]
     now: Callable[[], datetime]
     catch_up: Callable[[], Awaitable[None]]
+    check: Check
     board: Board | None = None
     shared: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -180,7 +183,8 @@ class Member:
     def reloader(self) -> Reloader | None:
         """Return the reloader of the cloud-config; None if there is nothing to follow."""
         options, events = self._process.options, self._process.events
-        whole, about = origin_of(options, self._provider, self._process.clients.main)
+        process = self._process
+        whole, about = origin_of(options, self._provider, process.clients.main, process.check)
         origin = origin_of_member(options, self.name, whole)
         if origin is None:
             return None

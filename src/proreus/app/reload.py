@@ -31,6 +31,7 @@ from proreus.kube.config import ClientConfig
 from proreus.kube.errors import KubeError, NotFound
 from proreus.kube.objects import Secret
 from proreus.kube.requests import LEASES, SECRETS
+from proreus.kube.watch import Check, unchecked
 from proreus.runtime import by_cloud, klog, metrics
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.events import ObjectReference
@@ -111,13 +112,17 @@ class FileOrigin:
 class SecretOrigin:
     """The Secret of `--cloud-config-secret` as source, read by a watch on that one object."""
 
-    def __init__(self, client: Client, place: str) -> None:
-        """Follow a Secret; `place` is namespace/name/key."""
+    def __init__(self, client: Client, place: str, check: Check = unchecked) -> None:
+        """Follow a Secret, as an informer with this `check` does; `place` is namespace/name/key."""
         self.name = place
         self._key, _, self._entry = place.rpartition("/")
         namespace, _, name = self._key.partition("/")
         self._secret = Informer(
-            client, SECRETS, namespace=namespace, field_selector=f"metadata.name={name}"
+            client,
+            SECRETS,
+            namespace=namespace,
+            field_selector=f"metadata.name={name}",
+            check=check,
         )
         self._secret.subscribe(self._on_secret)
         self._event = asyncio.Event()
@@ -190,7 +195,7 @@ class DerivedOrigin:
 
 
 def origin_of(
-    options: Options, provider: CloudProvider, client: Client
+    options: Options, provider: CloudProvider, client: Client, check: Check = unchecked
 ) -> tuple[Origin | None, ObjectReference]:
     """Return where the cloud-config is (None: nothing to follow), and the object of its events."""
     about = ObjectReference(
@@ -202,7 +207,7 @@ def origin_of(
     if options.cloud_config_secret:
         namespace, name, _ = options.cloud_config_secret.split("/")
         about = ObjectReference(SECRETS.api_version, SECRETS.kind, name, namespace)
-        secret = SecretOrigin(client, options.cloud_config_secret)
+        secret = SecretOrigin(client, options.cloud_config_secret, check)
         merged = DerivedOrigin(source_of(options), secret, lambda text: with_file(options, text))
         return (merged if options.merge_cloud_config else secret), about
     if options.cloud_config or provider.watched_files:
