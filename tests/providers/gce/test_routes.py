@@ -118,6 +118,19 @@ async def test_routes_of_others_are_not_listed(gce: Gce) -> None:
     assert other.target is None
 
 
+async def test_routes_of_a_cluster_whose_name_goes_on_with_digits_are_not_listed(gce: Gce) -> None:
+    """Eight of them and the digits of a route's own name looked like a UID with a dash too few."""
+    gce.run("n1")
+    for begin in ("test-1a2b3c4d", "test-1a2b3c4d-5e6f-7a8b"):
+        other = ClusterIdentity(begin, "another-uid")
+        async with started(config_text(gce)) as provider:
+            assert provider.routes is not None
+            made = await provider.routes.apply(other, [], (WANTED,), ())
+        assert made == {WANTED: Done()}
+        assert len(await listed(gce, other)) == 1
+    assert await listed(gce) == []
+
+
 async def test_many_routes_are_listed_on_all_pages(gce: Gce) -> None:
     gce.world.page = 3
     gce.run("n1")

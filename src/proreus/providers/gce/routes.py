@@ -38,7 +38,8 @@ CONCURRENCY: Final = 10
 
 _GONE: Final = "NEXT_HOP_INSTANCE_NOT_FOUND"
 _DIGITS: Final = 32
-_UID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}.*")
+_UID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DIGEST: Final = re.compile(rf"[0-9a-f]{{{_DIGITS}}}")
 _HOP: Final = re.compile(r"projects/([^/]+)/zones/([^/]+)/instances/([^/]+)")
 
 Answer = Done | Pending | CloudError
@@ -74,11 +75,12 @@ def route_name(cluster: str, destination: str, target: str) -> str:
 def is_of_cluster(described: Described, cluster: str, network: str) -> bool:
     """Tell whether a route is a cluster's. Pure."""
     prefix = prefix_of(cluster)
+    end = described.name.removeprefix(prefix)
     return (
         described.description == DESCRIPTION
         and path_in(described.network) == network
         and described.name.startswith(prefix)
-        and _UID.fullmatch(described.name.removeprefix(prefix)) is not None
+        and any(form.fullmatch(end) is not None for form in (_UID, _DIGEST))
     )
 
 
