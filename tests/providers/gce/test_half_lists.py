@@ -1,8 +1,10 @@
 """Lists that lack a zone for a while: load balancers outlive them unchanged."""
 
+import asyncio
+
 import pytest
 
-from proreus.cloudprovider.errors import IdentityConflict
+from proreus.cloudprovider.errors import CloudError, IdentityConflict
 from proreus.testing import objects
 
 from .cloud.server import Gce
@@ -49,3 +51,20 @@ async def test_a_node_takes_no_namesake_while_a_list_lacks_the_zone_of_its_own_i
             gce.world.down = down
             found = await provider.instances.describe(nodes)
             assert all(isinstance(one, IdentityConflict) for one in found.values()), found
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 30])
+async def test_a_node_takes_no_namesake_while_a_list_does_not_show_its_own_instance_yet(
+    gce: Gce, count: int
+) -> None:
+    """Nor would it let go of it: the Node went with the other cluster's machine."""
+    names = [f"worker-{number}" for number in range(count)]
+    gce.run(*names, zone=ZONES[0])
+    async with started(config_text(gce)) as provider:
+        assert provider.instances is not None
+        gce.world.lag = 0.5
+        await asyncio.sleep(gce.world.lag)
+        gce.run(*names, zone=ZONES[1])
+        found = await provider.instances.describe([node(name) for name in names])
+        assert all(isinstance(one, CloudError) for one in found.values()), found
+        assert any(isinstance(one, IdentityConflict) for one in found.values())

@@ -219,14 +219,19 @@ async def test_without_multizone_only_the_own_zone_counts_for_names(gce: Gce) ->
     assert isinstance(found["n2"], Instance)
 
 
-async def test_many_names_cost_one_list(gce: Gce) -> None:
+@pytest.mark.parametrize(("is_multizone", "lists", "reads"), [(True, 2, SAMPLE), (False, 1, 0)])
+async def test_many_names_cost_a_list_and_where_there_are_other_zones_a_look_there(
+    gce: Gce, *, is_multizone: bool, lists: int, reads: int
+) -> None:
     names = [f"n{number}" for number in range(30)]
     gce.run(*names)
-    async with started(config_text(gce)) as provider:
+    extra = f"multizone = {str(is_multizone).lower()}"
+    async with started(config_text(gce, extra)) as provider:
         gce.calls.clear()
         found = await described(provider, *map(node, names))
         assert all(isinstance(one, Instance) for one in found.values())
-        assert gce.calls == ["compute.instances.aggregatedList"]
+        assert gce.calls.count("compute.instances.aggregatedList") == lists
+        assert gce.calls.count("compute.instances.get") == reads == len(gce.calls) - lists
 
 
 async def test_a_name_that_no_instance_can_have_is_absent_without_a_call(gce: Gce) -> None:

@@ -70,8 +70,9 @@ class Reader:
     ) -> Mapping[str, list[Described] | CloudError]:
         """Read instances by name, in all these zones.
 
-        One that a list shows may be another cluster's, and the node's own in a zone that the list
-        lacks: so there it is asked for by itself.
+        One that a list shows may be another cluster's, and the node's own just made, or in a zone
+        that the list lacks: so what the list does not show is asked for as in `by_key`. While it
+        lacks a zone, only there, since a second list would say nothing then.
 
         Raises:
             CloudError: The list could not be read.
@@ -81,12 +82,10 @@ class Reader:
         if len(names) * len(zones) > SINGLES * self._pages:
             listed, ask = await self._list(), self._lacking
         known = {key: one for key, one in listed.found.items() if key.name in keys}
-        left = {
-            key
-            for of_name in keys.values()
-            for key in of_name
-            if key not in known and (key.zone in listed.lacking or known.keys().isdisjoint(of_name))
-        }
+        left = {key for of_name in keys.values() for key in of_name if key not in known}
+        if listed.lacking:
+            there = {key.name for key in known}
+            left = {key for key in left if key.zone in listed.lacking or key.name not in there}
         read = {**known, **await ask(left)}
         return {
             name: _one_of((key for key in of_name if key in read), read)
