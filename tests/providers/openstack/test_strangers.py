@@ -131,13 +131,16 @@ async def test_an_address_that_is_given_up_is_shown_no_more_though_what_follows_
         assert answer.disowns == disowns
 
 
-@pytest.mark.parametrize(("asked", "is_given_up"), [({INTERNAL: "true"}, True), ({}, False)])
+@pytest.mark.parametrize(
+    ("asked", "family", "is_given_up"),
+    [({INTERNAL: "true"}, "IPv4", True), ({}, "IPv4", False), ({}, "IPv6", True)],
+)
 async def test_an_address_is_shown_while_its_load_balancer_is_gone_only_if_it_is_kept(
-    site: Balancing, asked: dict[str, str], *, is_given_up: bool
+    site: Balancing, asked: dict[str, str], family: str, *, is_given_up: bool
 ) -> None:
     """The floating IP stays the Service's, and the port of the former load balancer does not."""
     async with started(site.wire.config(), confirm=0.1) as provider:
-        own = await lives(site, provider, site.service(asked))
+        own = await lives(site, provider, site.service(asked, ip_families=(family,)))
         made = site.octavia.only("loadbalancers")["id"]
         await lives(site, provider, site.service({INTERNAL: "true"}, name="b"))
         site.octavia.remove(made)

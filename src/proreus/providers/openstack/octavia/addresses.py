@@ -1,10 +1,11 @@
 """Give load balancers their floating IPs, and delete these."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange
 from proreus.cloudprovider.lookups import attempt
@@ -15,7 +16,7 @@ from proreus.kube.objects import vip_addresses
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options
-from proreus.providers.openstack.octavia.desired import family_of, of_family
+from proreus.providers.openstack.octavia.desired import family_of, of_family, version_of
 from proreus.providers.openstack.octavia.floating import (
     description,
     goes_with,
@@ -90,7 +91,7 @@ class Addresses:
         return str(floating["floating_ip_address"]) if is_external and floating else address
 
     async def has_left(self, find: Find, missed: Missed, ref: LoadBalancerRef) -> bool:
-        """Tell whether the status shows an IPv4 address that the Service has surely given up.
+        """Tell whether the status shows an address that the Service has surely given up.
 
         Neutron gives it to whoever comes next. What only the status proves is not judged, nor
         anything if Octavia or Neutron does not answer. What the Service names is not given up.
@@ -100,19 +101,43 @@ class Addresses:
             missed: Knows which Services have none.
             ref: The Service.
         """
-        shown = {ip for ip in vip_addresses(ref.last_ingress) if "." in ip}
-        is_gone = missed.is_gone(of_family(ref, "IPv4"))
-        return await attempt(self._lacks, ref, shown, find, is_gone=is_gone) is True
+        shown: dict[str, set[str]] = {}
+        for ip in vip_addresses(ref.last_ingress):
+            shown.setdefault(version_of(ip), set()).add(plain_address(ip))
+        gone = {family for family in shown if missed.is_gone(of_family(ref, family))}
+        return await attempt(self._lacks, ref, shown, find, gone) is True
 
     async def _lacks(
-        self, ref: LoadBalancerRef, shown: set[str], find: Find, *, is_gone: bool
+        self,
+        ref: LoadBalancerRef,
+        shown: Mapping[str, Collection[str]],
+        find: Find,
+        gone: Collection[str],
     ) -> bool:
-        there = [one for one in await find(ref) if family_of(one) == "IPv4"] if shown else []
-        if not (there or is_gone) or not all(owners.is_proven(one, ref) for one in there):
-            return False
+        """Tell whether the Service has given up one of the addresses, by their families.
+
+        Of the families in `gone` it surely has no load balancer where none is found.
+        """
+        every = await find(ref) if shown else ()
+        for family, addresses in shown.items():
+            there = [one for one in every if family_of(one) == family]
+            is_judged = bool(there) or family in gone
+            if is_judged and all(owners.is_proven(one, ref) for one in there):
+                left = set(addresses) - {plain_address(str(one["vip_address"])) for one in there}
+                if await self._has_given_up(ref, left, there):
+                    return True
+        return False
+
+    async def _has_given_up(
+        self, ref: LoadBalancerRef, left: Collection[str], there: Sequence[Described]
+    ) -> bool:
+        """Tell whether one of these addresses is neither a floating IP's of the Service nor named.
+
+        Floating IPs at the ports of its load balancers (`there`) are its own, too.
+        """
         ports = {str(one["vip_port_id"]) for one in there}
-        named = kept_by_name(ref, self._networks.services.all())
-        for address in shown - {str(one["vip_address"]) for one in there}:
+        named = set(map(plain_address, kept_by_name(ref, self._networks.services.all())))
+        for address in left:
             floating = await self._networks.floating({"floating_ip_address": address})
             if (floating or address not in named) and not any(
                 owner(one) is None or is_made_for(one, ref) or str(one.get("port_id")) in ports
