@@ -165,6 +165,33 @@ async def test_an_address_is_shown_while_its_load_balancer_is_gone_only_if_it_is
     assert (anew.ingress != own.status.load_balancer.ingress) == is_given_up
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_a_floating_address_that_somebody_has_moved_is_shown_no_more_though_what_follows_fails(
+    site: Balancing, *, is_named: bool
+) -> None:
+    """Nodes would lead the clients of the machine that has it to the Service."""
+    given: Json = {"id": uuid(901), "floating_ip_address": "203.0.113.50", "port_id": None}
+    asked: dict[str, Any] = {}
+    if is_named:
+        site.octavia.of["floatingips"] = {uuid(901): given}
+        asked = {"load_balancer_ip": "203.0.113.50"}
+    async with started(site.wire.config()) as provider:
+        own = await lives(site, provider, site.service(**asked))
+        (shown,) = own.status.load_balancer.ingress
+        moved, site.octavia.most_floating = site.octavia.only("floatingips"), 1
+        port, moved["port_id"] = moved["port_id"], site.wire.ports[0]["id"]
+        failed = await site.ensure(provider, own)
+        moved["port_id"] = None
+        wrong = known(site.service({f"{P}timeout-client-data": "x"}, **asked), shown.ip)
+        loose = await site.ensure(provider, wrong)
+        moved["port_id"] = port
+        assert (await site.ensure(provider, own)).ingress == own.status.load_balancer.ingress
+    assert isinstance(failed, CloudError)
+    assert failed.disowns
+    assert isinstance(loose, InvalidRequest)
+    assert not loose.disowns
+
+
 async def test_a_service_on_another_ones_load_balancer_shows_its_address_also_while_it_fails(
     site: Balancing,
 ) -> None:

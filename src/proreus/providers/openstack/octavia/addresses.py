@@ -133,15 +133,15 @@ class Addresses:
     ) -> bool:
         """Tell whether one of these addresses is neither a floating IP's of the Service nor named.
 
-        Floating IPs at the ports of its load balancers (`there`) are its own, too.
+        Floating IPs at the ports of its load balancers (`there`) are its own, too, and none that
+        somebody has attached to another port.
         """
         ports = {str(one["vip_port_id"]) for one in there}
         named = set(map(plain_address, kept_by_name(ref, self._networks.services.all())))
         for address in left:
             floating = await self._networks.floating({"floating_ip_address": address})
             if (floating or address not in named) and not any(
-                owner(one) is None or is_made_for(one, ref) or str(one.get("port_id")) in ports
-                for one in floating
+                _may_be_used(one, ref, ports) for one in floating
             ):
                 return True
         return False
@@ -226,6 +226,13 @@ class Addresses:
         for balancer_id, one in found.values():
             with turn.change(balancer_id):
                 await self._networks.take_away(one)
+
+
+def _may_be_used(floating: Described, ref: LoadBalancerRef, ports: Collection[str]) -> bool:
+    """Tell whether a floating IP is at one of these ports, or at none and nobody else's."""
+    if port := str(floating.get("port_id") or ""):
+        return port in ports
+    return owner(floating) is None or is_made_for(floating, ref)
 
 
 def is_to_be_kept(ref: LoadBalancerRef) -> bool:
