@@ -20,7 +20,7 @@ from proreus.kube.objects import ServicePort
 
 from .balancing import INTERNAL, SUBNET, Balancing, P, balancing, by_id, known, lives, previewed
 from .octavia_wire import revise
-from .wire import Json, started, uuid
+from .wire import Json, port, started, uuid
 
 NAME = "kube_service_test_shop_web"
 VIP = "10.0.0.200"
@@ -65,13 +65,13 @@ async def test_a_floating_address_that_somebody_moves_at_that_very_moment_stays(
     inside = site.service({INTERNAL: "true"})
     async with started(site.wire.config()) as provider:
         await site.ensure(provider, site.service())
-        moved, port = site.octavia.only("floatingips"), site.wire.ports[0]["id"]
-        site.wire.meanwhile["floatingip_delete"] = lambda: revise(moved, port_id=port)
+        moved, at = site.octavia.only("floatingips"), site.wire.ports[0]["id"]
+        site.wire.meanwhile["floatingip_delete"] = lambda: revise(moved, port_id=at)
         first = await getattr(site, verb)(provider, inside)
         second = await getattr(site, verb)(provider, inside)
     assert isinstance(first, RetryAfter)
     assert isinstance(second, Ensured if verb == "ensure" else Done)
-    assert site.octavia.only("floatingips")["port_id"] == port
+    assert site.octavia.only("floatingips")["port_id"] == at
 
 
 async def test_a_floating_address_that_somebody_attaches_at_that_very_moment_stays(
@@ -79,14 +79,14 @@ async def test_a_floating_address_that_somebody_attaches_at_that_very_moment_sta
 ) -> None:
     kept: Json = {"id": uuid(901), "floating_ip_address": "203.0.113.50", "port_id": None}
     site.octavia.of["floatingips"] = {uuid(901): kept}
-    port, service = site.wire.ports[0]["id"], site.service(load_balancer_ip="203.0.113.50")
-    site.wire.meanwhile["floatingip_update"] = lambda: revise(kept, port_id=port)
+    at, service = site.wire.ports[0]["id"], site.service(load_balancer_ip="203.0.113.50")
+    site.wire.meanwhile["floatingip_update"] = lambda: revise(kept, port_id=at)
     async with started(site.wire.config()) as provider:
         assert isinstance(await site.ensure(provider, service), RetryAfter)
         answer = await site.ensure(provider, service)
     assert isinstance(answer, InvalidRequest)
-    assert f"attached to port {port}" in str(answer)
-    assert kept["port_id"] == port
+    assert f"attached to port {at}" in str(answer)
+    assert kept["port_id"] == at
 
 
 async def test_a_floating_address_to_be_kept_is_only_detached_when_the_service_becomes_internal(
@@ -179,17 +179,38 @@ async def test_a_floating_address_that_somebody_has_moved_is_shown_no_more_thoug
         own = await lives(site, provider, site.service(**asked))
         (shown,) = own.status.load_balancer.ingress
         moved, site.octavia.most_floating = site.octavia.only("floatingips"), 1
-        port, moved["port_id"] = moved["port_id"], site.wire.ports[0]["id"]
+        home, moved["port_id"] = moved["port_id"], site.wire.ports[0]["id"]
         failed = await site.ensure(provider, own)
         moved["port_id"] = None
         wrong = known(site.service({f"{P}timeout-client-data": "x"}, **asked), shown.ip)
         loose = await site.ensure(provider, wrong)
-        moved["port_id"] = port
+        moved["port_id"] = home
         assert (await site.ensure(provider, own)).ingress == own.status.load_balancer.ingress
     assert isinstance(failed, CloudError)
     assert failed.disowns
     assert isinstance(loose, InvalidRequest)
     assert not loose.disowns
+
+
+async def test_an_internal_address_that_a_machine_has_by_now_is_shown_no_more_though_it_is_named(
+    site: Balancing,
+) -> None:
+    """Somebody has deleted the load balancer, and Neutron lets a machine have the address then."""
+    asked: dict[str, Any] = {"annotations": {INTERNAL: "true"}, "load_balancer_ip": VIP}
+    async with started(site.wire.config(), confirm=0.1) as provider:
+        own = await lives(site, provider, site.service(**asked))
+        site.octavia.remove(site.octavia.only("loadbalancers")["id"])
+        machine = port(uuid(702), uuid(703), VIP)
+        site.wire.ports += [machine, port(uuid(704), uuid(705), VIP, network_id="elsewhere")]
+        site.octavia.most_balancers = 0
+        taken = await site.ensure(provider, own)
+        site.wire.ports.remove(machine)
+        free = await site.ensure(provider, own)
+    assert isinstance(taken, InvalidRequest)
+    assert taken.disowns
+    assert f"{VIP}: port {machine['id']} of a machine has it" in str(taken)
+    assert "Quota" in str(free)
+    assert not free.disowns
 
 
 async def test_a_service_on_another_ones_load_balancer_shows_its_address_also_while_it_fails(

@@ -7,7 +7,7 @@ not everything in a network has a port.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from proreus.cloudprovider.addresses import parsed_address, parsed_network
 from proreus.cloudprovider.listers import Lister
@@ -16,11 +16,14 @@ from proreus.cloudprovider.ownership import cluster_ips
 from proreus.cloudprovider.routes import node_of_pods, pods_by_cidr
 from proreus.kube.objects import KubeObject, Node, Service, key
 from proreus.providers.nova.machines import Described, id_of
-from proreus.providers.openstack.hops import answers_for, asks_at, leads_to
+from proreus.providers.openstack.hops import answers_for, asks_at, leads_to, same
 from proreus.providers.openstack.names import parsed
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
 Listers = Mapping[str, Lister[Any]]
+_SUBPORT: Final = "trunk:subport"
+_OF_MACHINES: Final = ("compute:", _SUBPORT)
+"""How Neutron's words begin for what has the port of a machine."""
 
 
 async def lookalike(reader: Reader, listers: Listers, place: Described) -> str:
@@ -92,6 +95,33 @@ async def held(
         if asks_at(subnet, new):
             return f"it is that of a name server of subnet {id_of(subnet)}: give another one"
     return ""
+
+
+async def machine_at(reader: Reader, network: str, address: str) -> str:
+    """Return which port of a machine has an address in a network; "" for none.
+
+    Neutron gives an address that a load balancer has left to whoever comes next.
+
+    Args:
+        reader: The reader of ports.
+        network: The network; "" if it is not known.
+        address: The address.
+
+    Raises:
+        CloudError: Neutron gives no usable answer.
+    """
+    ports = await reader.ports("network_id", [network] if network else (), more=("device_owner",))
+    for port in ports:
+        is_machines = str(port.get("device_owner") or "").startswith(_OF_MACHINES)
+        addresses = (str(one["ip_address"]) for one in port.get("fixed_ips") or ())
+        if is_machines and any(same(one, address) for one in addresses):
+            return f"port {id_of(port)} of a machine has it: give another one"
+    return ""
+
+
+def is_in_use(port: Described) -> bool:
+    """Tell whether something has a port; of one in a trunk Neutron names no device."""
+    return bool(port.get("device_id")) or port.get("device_owner") == _SUBPORT
 
 
 async def _others(reader: Reader, listers: Listers, subnet: Described) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
@@ -15,7 +16,7 @@ from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import revision_of
 from proreus.providers.openstack.names import foreign_project, parsed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
-from proreus.providers.openstack.octavia.conflicts import held, lookalike
+from proreus.providers.openstack.octavia.conflicts import held, is_in_use, lookalike, machine_at
 from proreus.providers.openstack.octavia.floating import (
     description,
     descriptions,
@@ -31,7 +32,6 @@ _VERSIONS = {"IPv4": 4, "IPv6": 6}
 _NETWORKS = ("network-id", "floating-network-id")
 _FOR_ALL = ("shared", "router:external")
 """What is true of networks that other projects may use."""
-_SUBPORT = "trunk:subport"
 _FLOATING_SUBNET = "floating-subnet-id"
 _PLACES = ("network-id", "subnet-id", "port-id")
 """The annotations that say where a load balancer stands."""
@@ -242,7 +242,7 @@ class Networks:
                 problem = refusal(owners, lb.ref, self._tenants, (id_,))
                 if not problem and not self._tenants.lists(lb.ref.namespace, (id_,)):
                     problem = await self._foreign(name, described)
-                if not problem and _is_in_use(described):
+                if not problem and is_in_use(described):
                     user = described.get("device_owner") or "a device"
                     problem = f"port {id_} is in use by {user}: give a free port"
                 if not problem and name == "port-id":
@@ -264,9 +264,14 @@ class Networks:
 
         Raises:
             InvalidRequest: It is a virtual address of somebody's port, a router's or a name
-                server's, or that of another namespace's Service.
+                server's, or that of another namespace's Service; or the status shows it, and a
+                machine has it by now.
             CloudError: Neutron gives no usable answer.
         """
+        shown = {plain_address(point.ip) for point in lb.ref.last_ingress}
+        is_shown = plain_address(address) in shown
+        if is_shown and (problem := await machine_at(self._reader, network, address)):
+            raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}").disowning()
         if self._tenants.lists(lb.ref.namespace, (address,)):
             return
         others = shown_by_others(address, lb.ref, self.services.all())
@@ -393,8 +398,3 @@ def _unchanged(floating: Described) -> Iterator[int | None]:
             raise
         text = f"somebody else has changed floating IP {floating.get('floating_ip_address')}"
         raise RetryAfter(f"{text}: it is read again", after=1.0) from error
-
-
-def _is_in_use(described: Described) -> bool:
-    """Tell whether something has a port; of one in a trunk Neutron names no device."""
-    return bool(described.get("device_id")) or described.get("device_owner") == _SUBPORT
