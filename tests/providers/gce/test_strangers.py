@@ -331,6 +331,26 @@ async def test_a_reserved_address_that_somebody_has_given_to_others_is_shown_no_
     assert taken.disowns
 
 
+async def test_an_internal_address_that_a_machine_has_by_now_is_shown_no_more_by_who_names_it(
+    lbs: Balancing,
+) -> None:
+    """No reservation shows it: Google says so where it refuses the forwarding rule."""
+    address = await lbs.make(annotations=INTERNAL)
+    named = lbs.desired(shown(lbs.service(annotations=INTERNAL, load_balancer_ip=address), address))
+    lbs.gce.run("taker")
+    with lbs.gce.world.lock:
+        lbs.gce.world.drop(RULE)
+        (nic,) = lbs.gce.world.objects[lbs.gce.machine("taker")]["networkInterfaces"]
+        former, nic["networkIP"] = nic["networkIP"], address
+    taken = await lbs.answer(named)
+    assert isinstance(taken, CloudError)
+    assert "already being used" in str(taken)
+    assert taken.disowns
+    with lbs.gce.world.lock:
+        nic["networkIP"] = former
+    assert (await lbs.ensured(named)).ingress[0].ip == address
+
+
 SUBSETS = f"{PATIENT}[LoadBalancer]\nsubsetting = true\n"
 NOWHERE = {**INTERNAL, SUBNET_OF: "nowhere"}
 

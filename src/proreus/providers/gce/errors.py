@@ -13,6 +13,8 @@ from proreus.cloudprovider.requests import Answer
 
 EXISTS: Final = "alreadyExists"
 IN_USE: Final = frozenset({"resourceInUseByAnotherResource", "resourceInUse"})
+ADDRESS_IN_USE: Final = frozenset({"ipInUseByAnotherResource", "IP_IN_USE_BY_ANOTHER_RESOURCE"})
+"""Something else has the address that a forwarding rule is to have: a machine, or another rule."""
 NOT_READY: Final = "resourceNotReady"
 FORBIDDEN: Final = "forbidden"
 NOT_FOUND: Final = "notFound"

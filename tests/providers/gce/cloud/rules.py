@@ -173,11 +173,22 @@ def _check_address(world: World, body: Resource) -> None:
         range_ = subnet["ipv6CidrRange" if is_v6(address) else "ipCidrRange"]
         if ipaddress.ip_address(address.partition("/")[0]) not in ipaddress.ip_network(range_):
             raise invalid("resource.IPAddress", address, "It is outside of the subnetwork.")
+    if is_internal and any(_has(one, address, body) for _, one in world.of("instances")):
+        why = f"IP '{address}' is already being used by another resource."
+        raise ApiError(409, "IP_IN_USE_BY_ANOTHER_RESOURCE", why)
     shares = not is_internal or (reserved is not None and reserved.get("purpose") == SHARED)
     for other in rules_with(world, address, body):
         if not shares or other["IPProtocol"] == body["IPProtocol"]:
             why = f"IP '{address}' is already being used by another resource."
             raise ApiError(409, "IP_IN_USE_BY_ANOTHER_RESOURCE", why)
+
+
+def _has(instance: Resource, address: str, body: Resource) -> bool:
+    """Whether an instance has an address in the subnetwork of a rule."""
+    return any(
+        nic.get("networkIP") == address and nic["subnetwork"] == body["subnetwork"]
+        for nic in instance.get("networkInterfaces", [])
+    )
 
 
 def backend_service(world: World, path: str, body: Resource) -> Resource:

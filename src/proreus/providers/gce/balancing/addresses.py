@@ -4,15 +4,17 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from proreus.cloudprovider.addresses import family_of
-from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, kept_by_name, refusal, shown_by_others
+from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import KubeObject
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.annotations import SUBNET
 from proreus.providers.gce.balancing.desired import Desired
 from proreus.providers.gce.balancing.parts import EXTERNAL, INTERNAL, IPV6, Address, Kind, Rule
 from proreus.providers.gce.balancing.steps import Observed, without
+from proreus.providers.gce.errors import ADDRESS_IN_USE
 from proreus.providers.gce.names import last_part, path_in
 
 PREFIX: Final = 96
@@ -132,6 +134,18 @@ def lacks_shown(
     lost = {one.address for one in observed.reserved.values() if _others(one, desired)}
     kept = (kept | kept_by_name(ref, services)) - lost
     return not (used | kept).issuperset(desired.last_addresses)
+
+
+def is_taken(error: CloudError, desired: Desired, first: Rule | None) -> bool:
+    """Tell whether Google says that something else has the address that a Service names and shows.
+
+    No reservation shows an internal one of a machine. While the Service's own first forwarding rule
+    has it, others may only be in the way of the second one.
+    """
+    asked = desired.requested_address
+    is_in_use = isinstance(error, Refused) and error.code in ADDRESS_IN_USE
+    has_it = first is not None and first.ip == asked
+    return is_in_use and not has_it and asked in desired.last_addresses
 
 
 def is_still_free(desired: Desired, reserved: Address | None) -> bool:

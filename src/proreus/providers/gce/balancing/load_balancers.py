@@ -39,6 +39,7 @@ from proreus.providers.gce.balancing.addresses import (
     check,
     check_other_scheme,
     check_subnetworks,
+    is_taken,
 )
 from proreus.providers.gce.balancing.annotations import (
     Options,
@@ -161,7 +162,10 @@ class GCELoadBalancers:
                 return await self._made(lb, options, wanted, first)
         except CloudError as error:
             find = partial(self._finder.first, lb, options)
-            if await self._observer.lacks_shown(wanted[0], lb.ref, self._services, find):
+            is_left = is_taken(error, wanted[0], first) or await self._observer.lacks_shown(
+                wanted[0], lb.ref, self._services, find
+            )
+            if is_left:
                 self._gave_up.add(lb.ref.uid)
                 raise error.disowning() from error.__cause__
             raise
