@@ -331,6 +331,26 @@ async def test_a_reserved_address_that_somebody_has_given_to_others_is_shown_no_
     assert taken.disowns
 
 
+async def test_an_address_that_is_not_reserved_any_more_is_shown_no_more_by_who_names_it(
+    lbs: Balancing,
+) -> None:
+    """Outside, Google gives it to any project, and shows nobody who has it."""
+    address = "34.10.200.200"
+    keep(lbs, address)
+    assert await lbs.make(load_balancer_ip=address) == address
+    named = lbs.desired(shown(lbs.service(load_balancer_ip=address), address))
+    with lbs.gce.world.lock:
+        lbs.gce.world.drop(RULE)
+        for path in [path for path, _ in lbs.gce.world.of("addresses")]:
+            lbs.gce.world.drop(path)
+    gone = await lbs.answer(named)
+    assert isinstance(gone, InvalidRequest)
+    assert "it is not reserved" in str(gone)
+    assert gone.disowns
+    keep(lbs, address)
+    assert (await lbs.ensured(named)).ingress[0].ip == address
+
+
 async def test_an_internal_address_that_a_machine_has_by_now_is_shown_no_more_by_who_names_it(
     lbs: Balancing,
 ) -> None:

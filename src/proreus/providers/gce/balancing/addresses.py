@@ -125,14 +125,16 @@ def lacks_shown(
 ) -> bool:
     """Tell whether a Service's status shows an address that nothing keeps for it.
 
-    Whoever comes next may get it from Google. What the Service names nobody else may name, so that
-    stays until another one shows it, or Google shows who else has it.
+    Whoever comes next may get it from Google. Inside, nobody else may name what the Service names,
+    so that stays until another one shows it, or Google shows who else has it. Outside, a Service
+    can have only what is reserved, and what is not may be any project's.
     """
     used = {one.ip for one in observed.rules()}
     held = (one for one in observed.parts.values() if isinstance(one, Address))
     kept = {one.address for one in (*held, *observed.reserved.values())}
     lost = {one.address for one in observed.reserved.values() if _others(one, desired)}
-    kept = (kept | kept_by_name(ref, services)) - lost
+    named = kept_by_name(ref, services) if desired.internal else set[str]()
+    kept = (kept | named) - lost
     return not (used | kept).issuperset(desired.last_addresses)
 
 
