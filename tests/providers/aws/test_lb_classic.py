@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proreus.cloudprovider import CloudError, Done, InvalidRequest, Pending
+from proreus.cloudprovider import CloudError, Done, InvalidRequest, Pending, Unauthenticated
 from proreus.cloudprovider.identity import MARK_SERVICE_UID
 from proreus.kube.objects import LoadBalancerIngress, ServicePort
 from proreus.providers.aws.classic.plan import PROXY_POLICY
@@ -410,6 +410,11 @@ async def test_rules_of_others_stay_while_something_else_has_the_own_group(
         machine = site.ec2.create_network_interface(SubnetId=site.network.subnets[0], Groups=[own])
         id_ = machine["NetworkInterface"]["NetworkInterfaceId"]
         asked = site.desired(ids, asked={"security-groups": seen.new_group("given")})
+        # Such as by a clock that is wrong for a moment: that says nothing of who has the group.
+        aws.fail("DescribeNetworkInterfaces", code="RequestExpired", status=400)
+        answer = await (site.ensure(asked) if is_given else site.delete(desired))
+        assert seen.rules(database)
+        assert isinstance(answer, Unauthenticated)
         answer = await (site.ensure(asked) if is_given else site.delete(desired))
         assert seen.rules(database)
         assert isinstance(answer, Pending)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.errors import CloudError, InvalidRequest, Unauthenticated
 from proreus.cloudprovider.load_balancers import Done
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.routes import Route
@@ -225,6 +225,10 @@ async def test_a_blackhole_to_what_others_have_and_is_not_available_now_is_not_l
             "10.244.1.0/24": (f"aws:///us-east-1a/{ours}", True),
             "10.244.2.0/24": (f"aws:///us-east-1a/{parted}", True),
         }
+        # Such as by a clock that is wrong for a moment.
+        aws.fail("DescribeNetworkInterfaces", code="RequestExpired", status=400)
+        with pytest.raises(Unauthenticated):
+            await listed(provider, ours)
         # The rights of the official manager: it does not look at interfaces.
         aws.fail("DescribeNetworkInterfaces", code="UnauthorizedOperation", status=403)
         assert await listed(provider, ours) == found | {"10.244.9.0/24": (None, True)}

@@ -12,7 +12,7 @@ from proreus.cloudprovider.instances import Instance
 from proreus.cloudprovider.metrics import REGISTRY
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.refused import Refused
-from proreus.providers.aws.errors import translated
+from proreus.providers.aws.errors import LacksRight, translated
 
 from ..surroundings import Clock  # noqa: TID252 - pytest imports tests by path
 from .site import PATIENT, Network, config_text, context, node_of, started
@@ -143,7 +143,7 @@ def client_error(
         (client_error("RequestLimitExceeded", status=503), Throttled),
         (client_error("Throttling"), Throttled),
         (client_error("Whatever", status=429), Throttled),
-        (client_error("UnauthorizedOperation", status=403), Unauthenticated),
+        (client_error("UnauthorizedOperation", status=403), LacksRight),
         (client_error("AuthFailure", status=401), Unauthenticated),
         (client_error("ExpiredToken"), Unauthenticated),
         (client_error("InvalidInstanceID.NotFound"), Refused),

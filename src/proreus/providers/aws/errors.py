@@ -45,6 +45,8 @@ AUTHENTICATION = frozenset(
     }
 )
 """Codes of credentials that are wrong or lack a right."""
+RIGHTS = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
+"""Those of a right that the credentials lack, which is so until somebody gives it to them."""
 # EC2 appends kilobytes that only a right of its own can decode; and where a signature is wrong, AWS
 # repeats what was signed, with the session's token.
 _APPENDED = re.compile(
@@ -52,6 +54,13 @@ _APPENDED = re.compile(
     r"|The (?:Canonical String|String-to-Sign|canonical string)\b).*",
     re.DOTALL,
 )
+
+
+class LacksRight(Unauthenticated):
+    """The error when the credentials lack a right.
+
+    Others, such as of a token that has ended or a clock that is wrong, say nothing of rights.
+    """
 
 
 def translated(call: str, error: Exception) -> CloudError:
@@ -90,12 +99,14 @@ def _answered(call: str, response: Mapping[str, Any]) -> CloudError:
     full = _APPENDED.sub("", str(error_fields.get("Message", "")))
     reason = None if status == HTTPStatus.TOO_MANY_REQUESTS else _reason(code)
     after = str(metadata.get("HTTPHeaders", {}).get("retry-after", ""))
-    return cloud_error(
+    error = cloud_error(
         call,
         status,
         ErrorBody(code, full, reason),
         after=float(after) if after.isdecimal() else None,
     )
+    is_right = isinstance(error, Unauthenticated) and code in RIGHTS
+    return LacksRight(str(error)) if is_right else error
 
 
 def _reason(code: str) -> Reason:

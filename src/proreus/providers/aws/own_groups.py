@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from proreus.cloudprovider.errors import CloudError, Unauthenticated
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.firewalls import RuleRefusal, delete_group
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, PartChange
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import PlannedCall
 from proreus.providers.aws.calls import Call, missing, send
+from proreus.providers.aws.errors import LacksRight
 from proreus.providers.aws.groups import HostGroups, apply_change, rules_part_changes
 from proreus.providers.aws.identity import pairs_of, tags_of
 from proreus.providers.aws.rules import Change, Rule, changed, rule_part_changes, rules_of
@@ -251,7 +252,7 @@ class OwnGroups:
             found = await self._api.pages(
                 "ec2", "DescribeNetworkInterfaces", "NetworkInterfaces", Filters=filters
             )
-        except Unauthenticated:
+        except LacksRight:
             return ()  # the official manager needs no such right
         own = (f"ELB {beside}", f"ELB net/{beside}/")
         return [

@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from proreus.cloudprovider.errors import CloudError, InvalidRequest, Unauthenticated
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.lookups import in_parts
@@ -19,6 +19,7 @@ from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.routes import Holders, Route, network_of
 from proreus.kube.objects import Node
 from proreus.providers.aws.api import Api
+from proreus.providers.aws.errors import LacksRight
 from proreus.providers.aws.identity import TAG_LEGACY, Described, Place, tags_of
 from proreus.providers.aws.instances import MOST_VALUES, by_id
 from proreus.providers.aws.instances import Answer as Found
@@ -187,7 +188,7 @@ class AWSRoutes:
                     Filters=[{"Name": "network-interface-id", "Values": part}],
                 )
             ]
-        except Unauthenticated:
+        except LacksRight:
             # The official manager needs no such right; routes of nodes that are gone have to go.
             return set()
         return {str(one["NetworkInterfaceId"]) for one in found}
@@ -276,7 +277,7 @@ class AWSRoutes:
         """Replace a route; without the right to, delete it and create it anew."""
         try:
             await self._api.call("ec2", "ReplaceRoute", **given)
-        except Unauthenticated:
+        except LacksRight:
             where = {key: one for key, one in given.items() if key != "NetworkInterfaceId"}
             await self._api.call("ec2", "DeleteRoute", **where)
             await self._api.call("ec2", "CreateRoute", **given)
