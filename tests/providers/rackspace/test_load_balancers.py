@@ -435,6 +435,27 @@ async def test_an_address_that_another_namespace_has_begun_to_use_is_refused_bef
         assert len(site.clb.alive()) == 2
 
 
+async def test_an_address_is_another_namespace_s_also_where_only_some_of_its_ports_could_be_made(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        theirs = site.by_hand()
+        site.clb.finish()
+        ip = theirs["virtualIps"][0]["address"]
+        own = site.desired(HTTP, HTTPS, load_balancer_ip=ip)
+        emulator.clb.limit = 2
+        assert isinstance(await site.ensure(own), CloudError)
+        emulator.clb.unlisted = set(emulator.clb.by_id) - {theirs["id"]}
+        emulator.clb.limit = 25
+        other = "5e000000-0000-4000-8000-000000000002"
+        rival = site.desired(HTTPS, uid=other, namespace="bank", load_balancer_ip=ip)
+        answer = await site.ensure(rival)
+        assert isinstance(answer, InvalidRequest), answer
+        assert "it belongs to the Service shop/web" in str(answer)
+        await site.made(own)
+        assert len(site.clb.alive()) == 3
+
+
 @pytest.mark.parametrize("is_listed", [False, True])
 async def test_an_address_of_another_namespace_is_refused_while_its_load_balancers_are_made_anew(
     emulator: Emulator, *, is_listed: bool

@@ -5,7 +5,7 @@ balancer to work for some seconds, in which it takes no other: that is answered 
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Final
@@ -75,6 +75,7 @@ from proreus.providers.rackspace.balancing.plan import (
     is_settled,
     plan,
 )
+from proreus.providers.rackspace.balancing.steps import Step
 from proreus.providers.rackspace.config import RackspaceConfig
 from proreus.providers.rackspace.names import parsed
 
@@ -154,9 +155,8 @@ class RackspaceLoadBalancers:
             return self._waits.answer(lb.ref.uid, working)
         first = plan(case.desired, case.observed)
         with showing_only(lb.ref, _held(case.observed)):
-            observed = await converge(
-                case.observed, lambda now: plan(case.desired, now), self._balancers.take
-            )
+            take = partial(self._take, lb.ref.uid)
+            observed = await converge(case.observed, lambda now: plan(case.desired, now), take)
             check_states(observed)
         if not is_settled(case.desired, observed):
             self._made[lb.ref.uid] = tuple(one.id for one in observed.existing)
@@ -340,6 +340,16 @@ class RackspaceLoadBalancers:
             raise InvalidRequest(
                 f"spec.loadBalancerIP: {lb.requested_address} cannot be used: {why}"
             )
+
+    async def _take(
+        self, uid: str, observed: Observed, step: Step
+    ) -> Callable[[Observed], Observed]:
+        """Take a step; remember at once what it makes, since another step may fail."""
+        after = await self._balancers.take(observed, step)
+        known = {one.id for one in observed.existing}
+        if made := [one.id for one in after(observed).existing if one.id not in known]:
+            self._made[uid] = (*self._made.get(uid, ()), *made)
+        return after
 
     def _forget(self, uid: str) -> None:
         """Forget what is remembered of a Service between two verbs."""
