@@ -348,9 +348,14 @@ async def test_a_machine_that_never_answers_is_what_was_configured_after_some_pr
 
 async def test_ready_nodes_are_not_judged_by_probes() -> None:
     network = Network()
-    (said,) = await states(network, Unreachable.GONE, 1, READY)
-    assert said == {"up": InstanceState.RUNNING}
-    assert network.asked == []
+    for said in await states(network, Unreachable.GONE, 3, READY):
+        assert said == {"up": InstanceState.RUNNING}
+
+
+async def test_machines_of_ready_nodes_are_asked_until_they_have_answered() -> None:
+    network = Network("192.0.2.1")
+    await states(network, Unreachable.GONE, 3, READY, node("mute", "192.0.2.3"))
+    assert sorted(network.asked) == ["192.0.2.1", *["192.0.2.3"] * 3]
 
 
 async def test_probes_prove_nothing_while_no_ready_node_answers_either() -> None:

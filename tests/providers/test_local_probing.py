@@ -1,5 +1,6 @@
-"""What probes of the provider `local` prove where machines are in several networks."""
+"""What probes of the provider `local` prove, also where machines are in several networks."""
 
+import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
@@ -19,6 +20,7 @@ from proreus.providers.local.config import (
 )
 from proreus.providers.local.instances import LocalInstances
 from proreus.providers.local.inventory import Defaults
+from proreus.testing.clock import virtual_time
 
 from .local_site import context, node
 from .traffic import CLIENT, NODES, Lab, run
@@ -141,3 +143,40 @@ async def test_a_machine_that_a_new_manager_has_not_seen_ready_counts_as_it_is_r
     routes = Routes()
     routes.ways["10.1.0.1"] = Routes.ROUTER
     assert await said_of_rack(routes.instances(), SILENT) == NotFound()
+
+
+@virtual_time
+async def test_a_machine_that_does_not_answer_while_its_node_is_ready_is_not_gone_when_that_is_not() -> (
+    None
+):
+    """Such as one whose firewall drops the probes, and whose kubelet has failed."""
+    routes = Routes()
+    routes.ways["10.1.0.1"] = Routes.ROUTER
+    del routes.right["10.1.0.1"]
+    instances = routes.instances()
+    for _ in range(2):
+        await said_of_rack(instances, RACK)
+        await asyncio.sleep(300)
+    for _ in range(3):
+        said = await said_of_rack(instances, SILENT)
+        assert isinstance(said, Instance), said
+        assert said.state is InstanceState.UNKNOWN
+    routes.right["10.1.0.1"] = Routes.ROUTER
+    assert isinstance(await said_of_rack(instances, RACK), Instance)
+    del routes.right["10.1.0.1"]
+    assert await said_of_rack(instances, SILENT) == NotFound()
+
+
+@virtual_time
+async def test_a_machine_that_dies_before_it_was_asked_is_gone_though_its_node_was_ready_a_while() -> (
+    None
+):
+    """A Node is Ready for up to a minute after its machine has died, or as long as is set."""
+    routes = Routes()
+    routes.ways["10.1.0.1"] = Routes.ROUTER
+    del routes.right["10.1.0.1"]
+    instances = routes.instances()
+    for _ in range(4):
+        await said_of_rack(instances, RACK)
+        await asyncio.sleep(60)
+    assert await said_of_rack(instances, SILENT) == NotFound()

@@ -4,6 +4,10 @@ What does not answer may be behind a network of ours that is out. So some Ready 
 reached by the same way are asked, too. And the way must be the one by which the machine was reached
 before: with an interface or a tunnel its routes are lost, and the default router has what comes for
 the machines there; nodes beyond that router answer as ever.
+
+Nor does silence say anything of a machine that did not answer while its Node was Ready, such as
+one whose firewall drops the probes. So Ready nodes' machines are asked, too, until they have
+answered once.
 """
 
 import asyncio
@@ -17,10 +21,16 @@ from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, InstanceState, NotFound
 from proreus.cloudprovider.lookups import attempt
+from proreus.cloudprovider.waits import Twice
 from proreus.kube.objects import Node, condition, is_ready
 from proreus.providers.local.addresses import Hop
 from proreus.providers.local.config import Probing, Unreachable
 
+MUTE: Final = 240.0
+"""Seconds of silence while its Node is Ready after which a machine's silence says nothing.
+
+A Node whose machine has died is Ready for less than that.
+"""
 _WITNESSES: Final = 3
 
 Probe = Callable[[Sequence[str]], Awaitable[bool]]
@@ -46,6 +56,10 @@ class Silence:
         self._failures: dict[str, tuple[Hashable, int]] = {}
         self._known: dict[str, Mapping[str, Hop]] = {}
         """By the names of Nodes: the ways by which the addresses of their machines are reached."""
+        self._unheard = Twice(MUTE)
+        self._heard: set[str] = set()
+        self._mute: set[str] = set()
+        """The names of Nodes whose machines have answered, and of those whose silence is normal."""
 
     async def judged(
         self, nodes: Sequence[Node], answers: Mapping[str, InstanceAnswer]
@@ -53,7 +67,7 @@ class Silence:
         """Probe the machines of nodes that are not Ready; return their answers.
 
         A Ready node that is reached by another way than before is asked, too: if it answers, that
-        is its way from now on.
+        is its way from now on. So is one of which nobody has heard yet.
 
         Raises:
             CloudError: The kernel does not tell the ways.
@@ -80,19 +94,22 @@ class Silence:
         for name, one in ready.items():
             self._note(name, one, ways)
         asked = witnesses(ready.values(), ways) if suspects else {}
-        names = [*(node.metadata.name for node in suspects), *moved]
+        new = [name for name in ready if name not in self._heard and name not in moved]
+        names = [*(node.metadata.name for node in suspects), *moved, *new]
         probed = (*(_ips(running[name]) for name in names), *asked.values())
         results = await asyncio.gather(*map(self._probe, probed))
         lives = dict(zip(names, results, strict=False))
         for name in (one for one in names if lives[one]):
             self._note(name, running[name], ways, answers=True)
+        self._listen(lives, ready)
         proven = {way for (way, _), one in zip(asked, results[len(names) :], strict=True) if one}
         return {
             name: self._judged(
                 node,
                 running[name],
                 lives=lives[name],
-                is_proof=not proven.isdisjoint(self._usual(name, running[name], ways).values()),
+                is_proof=name not in self._mute
+                and not proven.isdisjoint(self._usual(name, running[name], ways).values()),
             )
             for node in suspects
             if (name := node.metadata.name)
@@ -115,6 +132,16 @@ class Silence:
         present = {one: ways[one] for one in own if one in ways}
         known = {one: way for one, way in self._known.get(name, {}).items() if one in own}
         self._known[name] = known | present if answers else present | known
+
+    def _listen(self, lives: Mapping[str, bool], ready: Collection[str]) -> None:
+        """Remember who has answered, and who surely does not although its Node is Ready."""
+        for name, is_heard in lives.items():
+            if is_heard:
+                self._heard.add(name)
+                self._mute.discard(name)
+            is_unheard = name in ready and name not in self._heard
+            if self._unheard.is_sure(name, is_so=is_unheard):
+                self._mute.add(name)
 
     def _judged(
         self, node: Node, found: Instance, *, lives: bool, is_proof: bool
