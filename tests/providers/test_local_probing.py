@@ -180,3 +180,25 @@ async def test_a_machine_that_dies_before_it_was_asked_is_gone_though_its_node_w
         await said_of_rack(instances, RACK)
         await asyncio.sleep(60)
     assert await said_of_rack(instances, SILENT) == NotFound()
+
+
+BOTH = ("10.1.0.1", "2001:db8::1")
+
+
+@pytest.mark.parametrize("is_sought", [True, False], ids=["cable out", "switch down"])
+async def test_a_machine_is_not_gone_that_never_answers_by_the_way_that_still_works(
+    *, is_sought: bool
+) -> None:
+    """Such as one that drops the probes by IPv6, where IPv4 does not work any more."""
+    routes = Routes()
+    routes.ways[BOTH[1]] = Routes.ROUTER
+    instances = routes.instances()
+    await said_of_rack(instances, node("rack", *BOTH))
+    del routes.right["10.1.0.1"]
+    if is_sought:
+        routes.ways["10.1.0.1"] = Routes.ROUTER
+    silent = node("rack", *BOTH, is_ready=False)
+    for _ in range(3):
+        said = await said_of_rack(instances, silent)
+        assert isinstance(said, Instance), said
+        assert said.state is InstanceState.UNKNOWN

@@ -5,9 +5,9 @@ reached by the same way are asked, too. And the way must be the one by which the
 before: with an interface or a tunnel its routes are lost, and the default router has what comes for
 the machines there; nodes beyond that router answer as ever.
 
-Nor does silence say anything of a machine that did not answer while its Node was Ready, such as
-one whose firewall drops the probes. So Ready nodes' machines are asked, too, until they have
-answered once.
+Nor does silence say anything at an address where the machine did not answer while its Node was
+Ready, such as one whose firewall drops the probes. So Ready nodes' machines are asked, too, until
+they have answered once.
 """
 
 import asyncio
@@ -57,9 +57,10 @@ class Silence:
         self._known: dict[str, Mapping[str, Hop]] = {}
         """By the names of Nodes: the ways by which the addresses of their machines are reached."""
         self._unheard = Twice(MUTE)
-        self._heard: set[str] = set()
+        self._heard: dict[str, frozenset[str]] = {}
+        """By the names of Nodes: the addresses at which their machines have answered."""
         self._mute: set[str] = set()
-        """The names of Nodes whose machines have answered, and of those whose silence is normal."""
+        """The names of Nodes whose machines surely do not answer while they are Ready."""
 
     async def judged(
         self, nodes: Sequence[Node], answers: Mapping[str, InstanceAnswer]
@@ -96,24 +97,34 @@ class Silence:
         asked = witnesses(ready.values(), ways) if suspects else {}
         new = [name for name in ready if name not in self._heard and name not in moved]
         names = [*(node.metadata.name for node in suspects), *moved, *new]
-        probed = (*(_ips(running[name]) for name in names), *asked.values())
+        places = [(name, address) for name in names for address in _ips(running[name])]
+        probed = (*([address] for _, address in places), *asked.values())
         results = await asyncio.gather(*map(self._probe, probed))
-        lives = dict(zip(names, results, strict=False))
-        for name in (one for one in names if lives[one]):
-            self._note(name, running[name], ways, answers=True)
-        self._listen(lives, ready)
-        proven = {way for (way, _), one in zip(asked, results[len(names) :], strict=True) if one}
+        answered = dict.fromkeys(names, frozenset[str]())
+        for (name, address), is_heard in zip(places, results, strict=False):
+            answered[name] |= {address} if is_heard else frozenset()
+        for name in (one for one in names if answered[one]):
+            self._note(name, running[name], ways, answered=answered[name])
+        self._listen(answered, ready)
+        proven = {way for (way, _), one in zip(asked, results[len(places) :], strict=True) if one}
         return {
             name: self._judged(
                 node,
                 running[name],
-                lives=lives[name],
-                is_proof=name not in self._mute
-                and not proven.isdisjoint(self._usual(name, running[name], ways).values()),
+                lives=bool(answered[name]),
+                is_proof=not proven.isdisjoint(self._telling(name, running[name], ways)),
             )
             for node in suspects
             if (name := node.metadata.name)
         }
+
+    def _telling(self, name: str, found: Instance, ways: Mapping[str, Hop]) -> Collection[Hop]:
+        """Return the ways by which a machine would answer if it lived, as far as that is known."""
+        if name in self._mute:
+            return ()
+        usual, heard = self._usual(name, found, ways), self._heard.get(name, frozenset())
+        told = heard.intersection(_ips(found))
+        return {way for one, way in usual.items() if not told or one in told}
 
     def _usual(self, name: str, found: Instance, ways: Mapping[str, Hop]) -> Mapping[str, Hop]:
         """Return the ways to a machine that are not known to have been other ones before."""
@@ -125,19 +136,25 @@ class Silence:
         return len(self._usual(name, found, ways)) < sum(one in ways for one in _ips(found))
 
     def _note(
-        self, name: str, found: Instance, ways: Mapping[str, Hop], *, answers: bool = False
+        self,
+        name: str,
+        found: Instance,
+        ways: Mapping[str, Hop],
+        *,
+        answered: Collection[str] = (),
     ) -> None:
-        """Remember the ways to a machine; that `answers` shows that they are the right ones."""
+        """Remember the ways to a machine; where it has `answered`, they are the right ones."""
         own = _ips(found)
         present = {one: ways[one] for one in own if one in ways}
         known = {one: way for one, way in self._known.get(name, {}).items() if one in own}
-        self._known[name] = known | present if answers else present | known
+        sure = {one: way for one, way in present.items() if one in answered}
+        self._known[name] = present | known | sure
 
-    def _listen(self, lives: Mapping[str, bool], ready: Collection[str]) -> None:
+    def _listen(self, answered: Mapping[str, frozenset[str]], ready: Collection[str]) -> None:
         """Remember who has answered, and who surely does not although its Node is Ready."""
-        for name, is_heard in lives.items():
-            if is_heard:
-                self._heard.add(name)
+        for name, addresses in answered.items():
+            if addresses:
+                self._heard[name] = self._heard.get(name, frozenset()) | addresses
                 self._mute.discard(name)
             is_unheard = name in ready and name not in self._heard
             if self._unheard.is_sure(name, is_so=is_unheard):
