@@ -15,6 +15,7 @@ from .lb_site import HTTP, HTTPS, NAME, UID, LBSite, lb_site
 from .site import started
 from .test_load_balancers import forwarded
 
+JOB = "queryAsyncJobResult"
 OTHER_UID = "5e000000-0000-4000-8000-0000000000b2"
 
 
@@ -215,6 +216,33 @@ async def test_a_job_that_could_not_be_asked_for_once_is_asked_for_again(
             assert isinstance(await site.ensure(desired), Pending)
             emulator.fail("queryAsyncJobResult", 429, "retry after [1] ms", times=4)
             assert isinstance(await site.ensure(desired), Throttled)
+            await asyncio.sleep(1.3)
+            site.world.advance()
+        asked_for = [one["ipaddress"] for name, one in emulator.log if name == "associateIpAddress"]
+        id_ = site.give(asked_for[0])
+        assert isinstance(await site.settled(desired), CloudError)
+        (point,) = (await site.made(desired)).ingress
+        assert (point.ip == asked_for[0]) is bool(asked)
+        assert not site.world.tags.get(("PublicIpAddress", id_))
+        await site.deleted(desired)
+        assert site.allocated() == {asked_for[0]}
+
+
+@pytest.mark.parametrize("asked", ["", "203.0.113.7"])
+async def test_a_job_for_which_a_verb_had_no_time_left_is_asked_for_again(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """It fails then, and somebody acquires the address by hand."""
+    async with lb_site(emulator) as site:
+        desired = site.desired(load_balancer_ip=asked)
+        with monkeypatch.context() as patched:
+            patched.setattr(site.world, "work", failing_late(site))
+            verb = asyncio.create_task(site.ensure(desired))
+            while [name for name, _ in emulator.log[-2:]] != ["associateIpAddress", JOB]:
+                await asyncio.sleep(0.01)
+            verb.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await verb
             await asyncio.sleep(1.3)
             site.world.advance()
         asked_for = [one["ipaddress"] for name, one in emulator.log if name == "associateIpAddress"]

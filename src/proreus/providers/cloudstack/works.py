@@ -48,7 +48,7 @@ class Works:
         """
         left: list[Job] = []
         failed: CloudError | None = None
-        for job in self._open.pop(uid, []):
+        for job in self._open.get(uid, []):
             try:
                 if isinstance(await self._api.result(job), Pending):
                     left.append(job)
@@ -57,8 +57,7 @@ class Works:
             except CloudError as error:
                 left.append(job)
                 failed = error
-        if left:
-            self._open[uid] = left
+        self._keep(uid, left)
         if failed is not None:
             raise failed
         if left:
@@ -74,13 +73,23 @@ class Works:
             CloudError: CloudStack refuses, the job failed, or there is no answer.
         """
         job = await self._api.start(command, parameters)
+        # Remembered from the beginning, since a verb whose time is over is cancelled.
+        self._open.setdefault(uid, []).append(job)
         try:
             answer = await finished(functools.partial(self._api.result, job), patience=PATIENCE)
-        except CloudError as error:
-            if not isinstance(error, Refused):  # with which a job has ended
-                self._open.setdefault(uid, []).append(job)
+        except Refused:  # with which the job has ended
+            self._close(uid, job)
             raise
         if isinstance(answer, Pending):
-            self._open.setdefault(uid, []).append(job)
             raise Working(f"CloudStack works on {command}")
+        self._close(uid, job)
         return job.object, answer
+
+    def _close(self, uid: str, job: Job) -> None:
+        """Forget a job that has ended."""
+        self._keep(uid, [one for one in self._open.get(uid, []) if one is not job])
+
+    def _keep(self, uid: str, left: list[Job]) -> None:
+        self._open.pop(uid, None)
+        if left:
+            self._open[uid] = left

@@ -171,18 +171,16 @@ class Commands:
         self._claims.tried(ref, ip, is_refused=False)
         try:
             return await run()
-        except Working:
-            self._acquiring[ref.uid] = network, ip
-            raise
         except Refused as error:
             await self._let_go(ref, network, ip)
             raise RetryAfter(f"another address is chosen: {error}", after=_AGAIN) from error
-        except CloudError as error:
-            if self._works.is_open(ref.uid):
-                self._acquiring[ref.uid] = network, ip
-            elif isinstance(error, Throttled | Unauthenticated):  # so nothing was begun
+        except (Throttled, Unauthenticated):
+            if not self._works.is_open(ref.uid):  # so nothing was begun
                 await self._let_go(ref, network, ip)
             raise
+        finally:
+            if self._works.is_open(ref.uid):
+                self._acquiring[ref.uid] = network, ip
 
     async def _let_go(self, ref: LoadBalancerRef, network: str, ip: str) -> None:
         """Remove the claim on an address that CloudStack has refused: somebody else may have it."""
