@@ -182,8 +182,8 @@ class Member:
 
     def reloader(self) -> Reloader | None:
         """Return the reloader of the cloud-config; None if there is nothing to follow."""
-        options, events = self._process.options, self._process.events
         process = self._process
+        options, events = process.options, process.events
         whole, about = origin_of(options, self._provider, process.clients.main, process.check)
         origin = origin_of_member(options, self.name, whole)
         if origin is None:

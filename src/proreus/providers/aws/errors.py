@@ -26,27 +26,22 @@ THROTTLING = frozenset(
     }
 )
 """Codes of a quota that is used up."""
-AUTHENTICATION = frozenset(
-    {
-        "AccessDenied",
-        "AccessDeniedException",
-        "AuthFailure",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "IncompleteSignature",
-        "InvalidAccessKeyId",
-        "InvalidClientTokenId",
-        "MissingAuthenticationToken",
-        "OptInRequired",
-        "RequestExpired",
-        "SignatureDoesNotMatch",
-        "UnauthorizedOperation",
-        "UnrecognizedClientException",
-    }
-)
-"""Codes of credentials that are wrong or lack a right."""
 RIGHTS = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
-"""Those of a right that the credentials lack, which is so until somebody gives it to them."""
+"""Codes of a right that the credentials lack, which is so until somebody gives it to them."""
+AUTHENTICATION = RIGHTS | {
+    "AuthFailure",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "IncompleteSignature",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "MissingAuthenticationToken",
+    "OptInRequired",
+    "RequestExpired",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+}
+"""Codes of credentials that are wrong or lack a right."""
 # EC2 appends kilobytes that only a right of its own can decode; and where a signature is wrong, AWS
 # repeats what was signed, with the session's token.
 _APPENDED = re.compile(
