@@ -21,7 +21,9 @@ from proreus.cloudprovider import (
 from proreus.controllers.table import CONTROLLERS
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import Service
+from proreus.kube.requests import NODES
 from proreus.serving.health import Health
+from proreus.testing.memory import Store
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -88,3 +90,18 @@ async def leading(
     finally:
         stop.set()
         await work
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait on the loop's clock, which may be a virtual one."""
+    for _ in range(1000):
+        if is_so():
+            return
+        await asyncio.sleep(1)
+    raise AssertionError("not in 1000 seconds")
+
+
+def join(store: Store, name: str) -> None:
+    """Add a Node whose machine is in the cloud."""
+    spec = {"providerID": f"cloud://{name}"}
+    store.create(NODES, "", {"metadata": {"name": name}, "spec": spec})

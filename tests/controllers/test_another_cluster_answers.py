@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proreus.app.cluster_identity import SameCluster, read_identity
@@ -11,12 +11,12 @@ from proreus.cloudprovider import Done, Ensured, LoadBalancer, LoadBalancerRef
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import LoadBalancerIngress
-from proreus.kube.requests import NODES, SECRETS, SERVICES
+from proreus.kube.requests import SECRETS, SERVICES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 from proreus.testing.objects import service_body
 
-from .leading import EPOCH, Balancers, Cloud, leading
+from .leading import EPOCH, Balancers, Cloud, join, leading, until
 
 
 class Kept(Balancers):
@@ -35,19 +35,6 @@ class Kept(Balancers):
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
         self.deleted += [one.key for one in gone]
         return {one.uid: Done() for one in gone}
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    for _ in range(1000):
-        if is_so():
-            return
-        await asyncio.sleep(1)
-    raise AssertionError("not in 1000 seconds")
-
-
-def join(store: Store, name: str) -> None:
-    spec = {"providerID": f"cloud://{name}"}
-    store.create(NODES, "", {"metadata": {"name": name}, "spec": spec})
 
 
 def configure(store: Store, text: str) -> None:

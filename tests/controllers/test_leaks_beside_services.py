@@ -1,7 +1,6 @@
 """What a former Service has left over is no burden for a Service that has its name now."""
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proreus.cloudprovider import (
@@ -13,12 +12,12 @@ from proreus.cloudprovider import (
     Unauthenticated,
 )
 from proreus.kube.objects import LoadBalancerIngress
-from proreus.kube.requests import NODES, SERVICES
+from proreus.kube.requests import SERVICES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 from proreus.testing.objects import service_body
 
-from .leading import EPOCH, Balancers, Cloud, leading
+from .leading import EPOCH, Balancers, Cloud, join, leading, until
 
 FORMER = "uid-of-the-former"
 
@@ -43,19 +42,6 @@ class Immovable(Balancers):
         self.refused += 1
         self.tried.update(one.uid for one in gone)
         return {one.uid: Unauthenticated("listener l-1 is in the state ERROR") for one in gone}
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    for _ in range(1000):
-        if is_so():
-            return
-        await asyncio.sleep(1)
-    raise AssertionError("not in 1000 seconds")
-
-
-def join(store: Store, name: str) -> None:
-    spec = {"providerID": f"cloud://{name}"}
-    store.create(NODES, "", {"metadata": {"name": name}, "spec": spec})
 
 
 @virtual_time

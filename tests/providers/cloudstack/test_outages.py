@@ -7,7 +7,7 @@ import pytest
 
 from proreus.cloudprovider.errors import CloudError, Throttled
 from proreus.cloudprovider.identity import MARK_SERVICE_UID
-from proreus.cloudprovider.load_balancers import Pending
+from proreus.cloudprovider.load_balancers import LoadBalancer, Pending
 
 from .emulator.refusals import Refusal
 from .emulator.server import Emulator
@@ -132,6 +132,20 @@ async def test_what_is_in_the_former_project_keeps_a_service_that_has_more_in_th
             assert "is in the account main" in str(answer)
 
 
+def acquired_by_hand(site: LBSite) -> tuple[str, str]:
+    """Somebody acquires the first address that was asked for; the address and its id."""
+    log = site.emulator.log
+    address = next(one["ipaddress"] for name, one in log if name == "associateIpAddress")
+    return address, site.give(address)
+
+
+async def check_it_is_theirs(site: LBSite, desired: LoadBalancer, address: str, id_: str) -> None:
+    """The Service is made with the address only if it names it, and never marks it as its own."""
+    (point,) = (await site.made(desired)).ingress
+    assert (point.ip == address) is bool(desired.requested_address)
+    assert not site.world.tags.get(("PublicIpAddress", id_))
+
+
 def failing_late(site: LBSite) -> Any:
     """Jobs of CloudStack of which one that acquires an address fails, and frees it, after a while."""
     work = site.world.work
@@ -171,14 +185,11 @@ async def test_an_address_that_a_slow_job_failed_to_acquire_is_whose_acquires_it
         with monkeypatch.context() as patched:
             patched.setattr(site.world, "work", failing_late(site))
             assert isinstance(await site.settled(desired), CloudError)
-        asked_for = [one["ipaddress"] for name, one in emulator.log if name == "associateIpAddress"]
-        id_ = site.give(asked_for[0])
+        address, id_ = acquired_by_hand(site)
         if is_made:
-            (point,) = (await site.made(desired)).ingress
-            assert (point.ip == asked_for[0]) is bool(asked)
-            assert not site.world.tags.get(("PublicIpAddress", id_))
+            await check_it_is_theirs(site, desired, address, id_)
         await site.deleted(desired)
-        assert site.allocated() == {asked_for[0]}
+        assert site.allocated() == {address}
         assert not any(site.world.tags.values())
 
 
@@ -195,13 +206,10 @@ async def test_an_address_that_the_role_may_not_acquire_is_whose_acquires_it_by_
         if is_throttled:
             emulator.fail("deleteTags", 429, "too many requests, retry after [10] ms")
         assert isinstance(await site.settled(desired), CloudError)
-        asked_for = [one["ipaddress"] for name, one in emulator.log if name == "associateIpAddress"]
-        id_ = site.give(asked_for[0])
-        (point,) = (await site.made(desired)).ingress
-        assert (point.ip == asked_for[0]) is bool(asked)
-        assert not site.world.tags.get(("PublicIpAddress", id_))
+        address, id_ = acquired_by_hand(site)
+        await check_it_is_theirs(site, desired, address, id_)
         await site.deleted(desired)
-        assert site.allocated() == {asked_for[0]}
+        assert site.allocated() == {address}
 
 
 @pytest.mark.parametrize("asked", ["", "203.0.113.7"])
@@ -214,18 +222,15 @@ async def test_a_job_that_could_not_be_asked_for_once_is_asked_for_again(
         with monkeypatch.context() as patched:
             patched.setattr(site.world, "work", failing_late(site))
             assert isinstance(await site.ensure(desired), Pending)
-            emulator.fail("queryAsyncJobResult", 429, "retry after [1] ms", times=4)
+            emulator.fail(JOB, 429, "retry after [1] ms", times=4)
             assert isinstance(await site.ensure(desired), Throttled)
             await asyncio.sleep(1.3)
             site.world.advance()
-        asked_for = [one["ipaddress"] for name, one in emulator.log if name == "associateIpAddress"]
-        id_ = site.give(asked_for[0])
+        address, id_ = acquired_by_hand(site)
         assert isinstance(await site.settled(desired), CloudError)
-        (point,) = (await site.made(desired)).ingress
-        assert (point.ip == asked_for[0]) is bool(asked)
-        assert not site.world.tags.get(("PublicIpAddress", id_))
+        await check_it_is_theirs(site, desired, address, id_)
         await site.deleted(desired)
-        assert site.allocated() == {asked_for[0]}
+        assert site.allocated() == {address}
 
 
 @pytest.mark.parametrize("asked", ["", "203.0.113.7"])
@@ -245,14 +250,11 @@ async def test_a_job_for_which_a_verb_had_no_time_left_is_asked_for_again(
                 await verb
             await asyncio.sleep(1.3)
             site.world.advance()
-        asked_for = [one["ipaddress"] for name, one in emulator.log if name == "associateIpAddress"]
-        id_ = site.give(asked_for[0])
+        address, id_ = acquired_by_hand(site)
         assert isinstance(await site.settled(desired), CloudError)
-        (point,) = (await site.made(desired)).ingress
-        assert (point.ip == asked_for[0]) is bool(asked)
-        assert not site.world.tags.get(("PublicIpAddress", id_))
+        await check_it_is_theirs(site, desired, address, id_)
         await site.deleted(desired)
-        assert site.allocated() == {asked_for[0]}
+        assert site.allocated() == {address}
 
 
 async def test_an_address_is_the_service_s_although_nobody_may_ask_whether_it_was_acquired(
@@ -263,7 +265,7 @@ async def test_an_address_is_the_service_s_although_nobody_may_ask_whether_it_wa
 
         def silenced(command: str, effect: Any, **told: Any) -> Any:
             if command == "associateIpAddress":
-                emulator.fail("queryAsyncJobResult", 432, "not available for the account")
+                emulator.fail(JOB, 432, "not available for the account")
             return work(command, effect, **told)
 
         with monkeypatch.context() as patched:

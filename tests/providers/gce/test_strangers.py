@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.load_balancers import Done, Ensured, Pending
+from proreus.cloudprovider.load_balancers import Done, Ensured, LoadBalancer, Pending
 from proreus.kube.objects import (
     LoadBalancerIngress,
     LoadBalancerStatus,
@@ -308,14 +308,19 @@ async def test_a_tier_that_is_not_asked_for_any_more_stays_with_its_address(
     assert "addresses" not in lbs.left()
 
 
+async def made_with_reserved(lbs: Balancing, address: str) -> LoadBalancer:
+    """The Service that names a reserved address, has it, and shows it."""
+    keep(lbs, address)
+    assert await lbs.make(load_balancer_ip=address) == address
+    return lbs.desired(shown(lbs.service(load_balancer_ip=address), address))
+
+
 async def test_a_reserved_address_that_somebody_has_given_to_others_is_shown_no_more_by_who_names_it(
     lbs: Balancing,
 ) -> None:
     """The forwarding rule was deleted by hand, and nodes would lead the other one's clients here."""
     address = "34.10.200.200"
-    keep(lbs, address)
-    assert await lbs.make(load_balancer_ip=address) == address
-    named = lbs.desired(shown(lbs.service(load_balancer_ip=address), address))
+    named = await made_with_reserved(lbs, address)
     lbs.gce.fail("compute.forwardingRules.insert", status=500)
     theirs = {"name": "theirs", "loadBalancingScheme": "EXTERNAL", "IPProtocol": "TCP"}
     with lbs.gce.world.lock:
@@ -336,9 +341,7 @@ async def test_an_address_that_is_not_reserved_any_more_is_shown_no_more_by_who_
 ) -> None:
     """Outside, Google gives it to any project, and shows nobody who has it."""
     address = "34.10.200.200"
-    keep(lbs, address)
-    assert await lbs.make(load_balancer_ip=address) == address
-    named = lbs.desired(shown(lbs.service(load_balancer_ip=address), address))
+    named = await made_with_reserved(lbs, address)
     with lbs.gce.world.lock:
         lbs.gce.world.drop(RULE)
         for path in [path for path, _ in lbs.gce.world.of("addresses")]:
