@@ -12,11 +12,11 @@ import pathlib, time, pytest
 
 @pytest.fixture
 def site():
-    pathlib.Path("began").touch()
     yield
     pathlib.Path("cleaned").touch()
 
 def test_it(site):
+    pathlib.Path("began").touch()  # the interrupt is to come when the fixture is there
     time.sleep(60)
 """
 
