@@ -4,6 +4,8 @@
 
 The loop holds every rule that controllers share, so that none of them has to:
 
+* An observation counts for the object that it was made of, not for another one under its key: a
+  Node that was made anew meanwhile, for one, has another machine. It is observed again.
 * A key stays in flight until the informer has seen what was written for it, so no plan is made
   from a cache older than our own writes. `plan` is called with the newest object, right before
   `apply`.
@@ -104,6 +106,13 @@ async def contained(work: Awaitable[Result]) -> Result | Exception:
         return exc
     except BaseException as exc:  # noqa: BLE001 - SDKs call sys.exit()
         return Failed(f"{type(exc).__name__}: {exc}")
+
+
+class _Answer(msgspec.Struct, Generic[Observed], frozen=True):
+    """What was observed of a key, or the error, and the uid of its object then; "" for none."""
+
+    uid: str
+    observed: Observed | Exception
 
 
 class _NoGroup:
@@ -221,6 +230,7 @@ class Controller(Generic[T, Observed, Change]):
     async def _handle(self, keys: Sequence[str], group: asyncio.TaskGroup) -> None:
         priorities = {key: self._queue.priority(key) for key in keys}
         priority.current.set(max(priorities.values(), default=Priority.RESYNC))
+        uids = {key: self._uid(key) for key in keys}
         try:
             observed = await contained(self._observe(keys))
         finally:
@@ -232,7 +242,8 @@ class Controller(Generic[T, Observed, Change]):
                 self._release(key, priorities[key], delay)
             self._hand_out(-len(keys))
             return
-        answers = observed if not isinstance(observed, Exception) else dict.fromkeys(keys, observed)
+        each = observed if not isinstance(observed, Exception) else dict.fromkeys(keys, observed)
+        answers = {key: _Answer(uids[key], each[key]) for key in keys if key in each}
         for name, members in self._grouped(keys).items():
             if name in self._parked:
                 for key in members:
@@ -242,6 +253,10 @@ class Controller(Generic[T, Observed, Change]):
                 continue
             self._parked[name] = {}
             group.create_task(self._run_group(name, members, answers, delay))
+
+    def _uid(self, key: str) -> str:
+        obj = self._informer.get(key)
+        return "" if obj is None else obj.metadata.uid
 
     async def _observe(self, keys: Sequence[str]) -> Mapping[str, Observed]:
         async with asyncio.timeout(self._observe_deadline):
@@ -283,7 +298,7 @@ class Controller(Generic[T, Observed, Change]):
         self,
         name: Hashable,
         keys: Sequence[str],
-        answers: Mapping[str, Observed | Exception],
+        answers: Mapping[str, _Answer[Observed]],
         delay: float | None,
     ) -> None:
         """Plan and apply one group; retry after `delay` seconds if the observation failed."""
@@ -306,7 +321,7 @@ class Controller(Generic[T, Observed, Change]):
         self,
         name: Hashable,
         objects: Mapping[str, T | None],
-        answers: Mapping[str, Observed | Exception],
+        answers: Mapping[str, _Answer[Observed]],
     ) -> Mapping[str, Outcome]:
         if isinstance(name, _NoGroup):
             return dict.fromkeys(objects, Outcome(error=name.error))
@@ -316,7 +331,10 @@ class Controller(Generic[T, Observed, Change]):
             if key not in answers:
                 outcomes[key] = Outcome(error=Failed("the observation lacks this key"))
                 continue
-            change = await contained(self._plan(key, obj, answers[key]))
+            if obj is not None and obj.metadata.uid != answers[key].uid:
+                outcomes[key] = Outcome(after=0.0)
+                continue
+            change = await contained(self._plan(key, obj, answers[key].observed))
             if isinstance(change, Exception):
                 outcomes[key] = Outcome(error=change)
             elif change is None:
