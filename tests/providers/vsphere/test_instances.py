@@ -285,6 +285,27 @@ async def test_a_node_whose_kubelets_machine_is_in_another_datacenter_is_not_gon
             assert "datacenter" in str(await one(provider, known))
 
 
+async def test_a_node_without_a_provider_id_is_not_gone_while_an_index_knows_its_machine(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Nor is one whose machine a filter has lost: with --delete-nodes-by-name it would go."""
+    async with site(tmp_path_factory.mktemp("two"), datacenters=2) as two:
+        await two.simulator.create("a", **THERE)
+        uuid = two.simulator.uuids["a"]
+        async with started(two.config(datacenters="DC0")) as provider:
+            for reported in (uuid, swapped(uuid)):
+                found = await one(provider, node("a", uuid=reported))
+                assert isinstance(found, CloudError), found
+                assert "not in the datacenters of the cloud-config" in str(found)
+            two.gateway.fail(Fault("FindAllByUuid", name="NoPermission"))
+            assert isinstance(await one(provider, node("a", uuid=uuid)), CloudError)
+            await two.simulator.destroy("a")
+            before = two.gateway.calls.copy()
+            assert await one(provider, node("a", uuid=uuid)) == NotFound()
+            asked = two.gateway.calls - before
+    assert (asked["FindAllByUuid"], asked["RetrievePropertiesEx"]) == (2, 0)
+
+
 async def test_a_machine_whose_uuid_was_changed_is_not_gone(vcenter: Site) -> None:
     await vcenter.simulator.create("a")
     known = node("a", vcenter.id("a"))

@@ -205,22 +205,25 @@ class VSphereInstances:
         """Ask each vCenter in other ways about machines that its inventory lacks.
 
         Where a Node's kubelet reports other UUIDs, of which `gone` tells, no machine with one of
-        these must be there either.
+        these must be there either. Of a Node without a provider id that is all there is: it may be
+        another cloud's, and about those only the indexes are asked.
         """
         if not gone:
             return {}
-        uuids = {uuid for (_, own), others in gone.items() for uuid in (own, *others)}
-        asked = (attempt(place.inventory.prove, uuids) for place in self._places.values())
-        proofs = dict(zip(self._places, await asyncio.gather(*asked), strict=True))
+        uuids = {uuid for (_, own), others in gone.items() for uuid in (own, *others) if uuid}
+        prove = {name: place.inventory.prove for name, place in self._places.items()}
+        by_listing = any(own for _, own in gone)
+        asked = (attempt(one, uuids, by_listing=by_listing) for one in prove.values())
+        proofs = dict(zip(prove, await asyncio.gather(*asked), strict=True))
         answers: dict[_Key, NotFound | CloudError] = {}
         for key, others in sorted(gone.items()):
-            was_seen = key in self._seen
-            answer = absence(key[1], proofs, await self._last(key), was_seen=was_seen)
-            of_others = (
-                absence(one, proofs, None, was_seen=was_seen and one == swapped(key[1]))
+            own, was_seen = key[1], key in self._seen
+            answer = [absence(own, proofs, await self._last(key), was_seen=was_seen)] if own else []
+            answer += (
+                absence(one, proofs, None, was_seen=not own or (was_seen and one == swapped(own)))
                 for one in others
             )
-            known = (one for one in (answer, *of_others) if isinstance(one, CloudError))
+            known = (one for one in answer if isinstance(one, CloudError))
             answers[key] = next(known, NotFound())
             if isinstance(answers[key], NotFound):
                 self._seen.pop(key, None)

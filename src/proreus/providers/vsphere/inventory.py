@@ -71,13 +71,17 @@ class Inventory:
         async with self._turn:
             return await self.client.in_session(self._current)
 
-    async def prove(self, uuids: Collection[str]) -> Proof:
+    async def prove(self, uuids: Collection[str], *, by_listing: bool = True) -> Proof:
         """Ask about UUIDs that `current` lacks in two other ways: a listing, and an index.
+
+        Args:
+            uuids: The UUIDs.
+            by_listing: Whether the listing is asked, too; else the index alone.
 
         Raises:
             CloudError: The listing could not be read.
         """
-        machines = await self.client.in_session(self._listed)
+        machines = await self.client.in_session(self._listed) if by_listing else ()
         missed = frozenset(uuids) & {one.uuid for one in machines}
         if missed:
             async with self._turn:

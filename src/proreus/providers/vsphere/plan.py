@@ -21,10 +21,10 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class Unproven(msgspec.Struct, frozen=True):
-    """The answer that no vCenter shows the machine of a provider id; it may still exist.
+    """The answer that no vCenter shows the machine of a Node; it may still exist.
 
     Attributes:
-        uuid: The BIOS UUID in the provider id.
+        uuid: The BIOS UUID in the provider id; "" without one.
         others: The other UUIDs that the Node's kubelet reports: of another machine, or that UUID in
             the other byte order.
     """
@@ -152,7 +152,8 @@ def match(
                 f" the kubelet reports, {names}: delete the Node, so that it is made anew, and give"
                 " its kubelet no --provider-id of its own"
             )
-    return Unproven(target.uuid, target.system_uuids) if target.uuid else NotFound()
+    is_told = target.uuid or target.system_uuids
+    return Unproven(target.uuid, target.system_uuids) if is_told else NotFound()
 
 
 def _strange(one: Match, target: Target) -> str:
