@@ -77,7 +77,8 @@ def plan(desired: Desired, observed: Observed, service_tags: Mapping[str, str]) 
     if unmarked := withdrawal(observed, desired.tags):
         return unmarked
     kept = keep(desired, observed)
-    surplus = [one for one in observed.parts if (one.kind, one.id) not in kept.ids]
+    others = (one for one in observed.parts if (one.kind, one.id) not in kept.ids)
+    surplus = [one for one in others if not _may_hold(one, kept)]
     failed = [one for one in surplus if one.failure]
     for decided in (
         tuple(map(steps.delete, failed)),
@@ -198,6 +199,16 @@ def _allocation(observed: Observed) -> Part | None:
     else:
         there = tuple(one for one in there if not one.failure)
     return min(there, key=lambda one: (not one.address, bool(one.failure), one.id), default=None)
+
+
+def _may_hold(part: Part, kept: Kept) -> bool:
+    """Tell whether an allocation of which nothing is told now may be that of the address in use.
+
+    NSX-T would give the address to whoever comes next.
+    """
+    chosen = kept.allocation
+    is_known = chosen is not None and bool(chosen.address) and not chosen.failure
+    return part.kind == ALLOCATIONS and not (part.address or part.failure or is_known)
 
 
 def _first(
