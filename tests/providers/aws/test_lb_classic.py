@@ -1,5 +1,6 @@
 """Classic load balancers on AWS behind the strict layer."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -373,6 +374,30 @@ async def test_a_group_that_others_use_too_still_reaches_hosts(aws: StrictAWS) -
         assert seen.rules() == {from_group(shared, HOST_RULE)}
         await site.deleted(other)
         assert seen.rules() == frozenset()
+
+
+async def test_a_new_one_that_a_list_lacks_still_reaches_hosts_by_the_group_of_one_that_goes(
+    aws: StrictAWS,
+) -> None:
+    """It was made between the two looks of which the second one lacks it."""
+    site = LBSite(aws, kind="")
+    seen = ClassicSite(site)
+    shared = seen.new_group("shared")
+    text = config_text(aws, site.network.vpc, f"ElbSecurityGroup = {shared}")
+    async with started(text) as site.provider:
+        ids = site.machines(1)
+        desired, other = site.desired(ids), site.desired(ids, uid=OTHER_UID)
+        await site.made(desired)
+        answer = await site.delete(desired)
+        assert isinstance(answer, Pending)
+        await site.made(other)
+        aws.configure(unshown=[other.ref.name])
+        await asyncio.sleep(answer.after)
+        assert isinstance(await site.delete(desired), Pending)
+        assert seen.rules() == {from_group(shared, HOST_RULE)}
+        aws.configure(unshown=[])
+        await site.deleted(desired)
+        assert seen.rules() == {from_group(shared, HOST_RULE)}
 
 
 async def test_the_group_of_one_that_goes_still_reaches_the_hosts_of_another(

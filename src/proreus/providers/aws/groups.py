@@ -5,6 +5,7 @@ changed is decided from rules that are read within the same turn.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,13 +16,7 @@ from proreus.cloudprovider.firewalls import RuleRefusal, change_rules
 from proreus.cloudprovider.load_balancers import PartChange
 from proreus.cloudprovider.steps import nothing
 from proreus.cloudprovider.waits import Twice
-from proreus.providers.aws.identity import (
-    TAG_LEGACY,
-    ClusterTags,
-    Described,
-    Place,
-    tags_of,
-)
+from proreus.providers.aws.identity import TAG_LEGACY, ClusterTags, Described, Place, tags_of
 from proreus.providers.aws.memberships import Memberships
 from proreus.providers.aws.residents import Residents
 from proreus.providers.aws.rules import (
@@ -95,6 +90,7 @@ class Access(msgspec.Struct, frozen=True):
         name: The load balancer's name, where `living` is given.
         living: Returns the names of all network load balancers of Services; it is given the names
             of those that count most.
+        given: The given group that the rules let in; "" if it is the load balancer's own.
     """
 
     instances: frozenset[str]
@@ -102,6 +98,7 @@ class Access(msgspec.Struct, frozen=True):
     is_marked: Callable[[frozenset[Rule]], bool]
     name: str = ""
     living: Living | None = None
+    given: str = ""
 
 
 def network_access(
@@ -143,7 +140,8 @@ def classic_access(group: str, instances: Collection[str], *, is_own: bool) -> A
     def change(observed: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
         return changed(observed, desired if is_home else frozenset(), ours)
 
-    return Access(frozenset(instances), change, lambda observed: bool(observed & ours))
+    given = "" if is_own else group
+    return Access(frozenset(instances), change, lambda seen: bool(seen & ours), given=given)
 
 
 class HostGroups:
@@ -161,7 +159,8 @@ class HostGroups:
         self._turn = asyncio.Lock()
         self._memberships = Memberships(api)
         self._residents = Residents(api, place)
-        self._idle = Twice(confirm)
+        # By the given group: which looks show it at no load balancer, beside one or none.
+        self._idle: dict[str, Twice] = defaultdict(partial(Twice, confirm))
 
     async def allow(
         self, access: Access, before: Callable[[], Awaitable[None]] = nothing
@@ -179,6 +178,7 @@ class HostGroups:
             CloudError: AWS does not answer, or refuses a rule.
         """
         async with self._turn:
+            self._idle.pop(access.given, None)  # a look before this one was made says nothing
             changes, refused = await self.foresee(access)
             if changes:
                 await before()
@@ -239,9 +239,7 @@ class HostGroups:
         """
         async with self._turn:
             idle = set(groups) - set(await used())
-            sure = {
-                id_ for id_ in groups if self._idle.is_sure(f"{beside}/{id_}", is_so=id_ in idle)
-            }
+            sure = {id_ for id_ in groups if self._idle[id_].is_sure(beside, is_so=id_ in idle)}
             if sure:
                 await self._revoke(await self.naming(sure, HOST_RULE))
             return frozenset(idle - sure)
