@@ -7,11 +7,11 @@ from typing import Any
 
 from proreus.app.cluster_identity import SameCluster, read_identity
 from proreus.app.reload import SecretOrigin
-from proreus.cloudprovider import Done, Ensured, LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider import Context, Done, Ensured, LoadBalancer, LoadBalancerRef
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
-from proreus.kube.objects import LoadBalancerIngress
-from proreus.kube.requests import SECRETS, SERVICES
+from proreus.kube.objects import LABEL_ZONE, LoadBalancerIngress, PersistentVolume
+from proreus.kube.requests import PERSISTENT_VOLUMES, SECRETS, SERVICES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 from proreus.testing.objects import service_body
@@ -90,3 +90,41 @@ async def test_the_cloud_config_in_a_secret_of_another_cluster_is_not_this_one_s
             await answer_by(server, another_cluster())
             await asyncio.sleep(600)
             assert origin.read() == "ours"
+
+
+class Zoned(Cloud):
+    """A cloud that has a volume of each name."""
+
+    async def start(self, context: Context) -> None:
+        await super().start(context)
+        self.volumes: Any = self
+
+    async def labels(self, volumes: Sequence[PersistentVolume]) -> Mapping[str, Mapping[str, str]]:
+        return {one.metadata.name: {LABEL_ZONE: "ours"} for one in volumes}
+
+
+def keep(store: Store) -> None:
+    source = {"vsphereVolume": {"volumePath": "[datastore1] kubevols/one.vmdk"}}
+    store.create(PERSISTENT_VOLUMES, "", {"metadata": {"name": "one"}, "spec": source})
+
+
+def zone(store: Store) -> str | None:
+    labels = store.get(PERSISTENT_VOLUMES, "", "one").metadata.get("labels") or {}
+    return labels.get(LABEL_ZONE)
+
+
+@virtual_time
+async def test_no_volume_of_another_cluster_gets_the_zone_that_this_one_s_cloud_says() -> None:
+    """The node affinity that would go with the label could never be changed again."""
+    store, another = Store(lambda: EPOCH), another_cluster()
+    keep(store)
+    keep(another)
+    another.forget()
+    async with (
+        MemoryApiServer(store) as server,
+        leading(server.url, Zoned(Kept()), "persistentvolume-label-controller"),
+    ):
+        await until(lambda: zone(store))
+        await answer_by(server, another)
+        await asyncio.sleep(600)
+        assert zone(another) is None

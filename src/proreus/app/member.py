@@ -266,6 +266,7 @@ class Member:
             heritage=heritage,
             shared=process.shared,
             cloud=self.name,
+            check=process.check,
         )
         inventory: Inventory | None = None
         found: dict[Sees, Environment] = {}

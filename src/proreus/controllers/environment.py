@@ -12,6 +12,7 @@ from proreus.controllers.last_ready import LastReady
 from proreus.controllers.settings import Settings
 from proreus.kube.client import Client
 from proreus.kube.objects import EndpointSlice, Node, Service
+from proreus.kube.watch import Check, unchecked
 from proreus.runtime.events import EventRecorder
 from proreus.runtime.informer import Cache
 
@@ -26,6 +27,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     name share where there are several clouds, by that name, and `all_services` has the Services of
     all clouds. `cloud` is the cloud's name where there are several, and "" for the only one.
     `last_ready` knows what the cache of all Nodes has shown since the process follows them.
+    `check` is for caches of a controller's own: it raises if another cluster's API server answers.
     """
 
     client: Client
@@ -44,6 +46,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     heritage: dict[str, Any] = msgspec.field(default_factory=dict)
     shared: dict[str, Any] = msgspec.field(default_factory=dict)
     cloud: str = ""
+    check: Check = unchecked
 
     def named(self, queue: str) -> str:
         """Return a name for a queue that no other cloud's controllers have."""

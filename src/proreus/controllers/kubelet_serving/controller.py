@@ -54,6 +54,7 @@ class KubeletServingController:
             CERTIFICATE_SIGNING_REQUESTS,
             field_selector=SELECTOR,
             indexes={_BY_NODE: lambda one: (plans.node_name(one),)},
+            check=env.check,
         )
         self._refused: set[str] = set()
         self._loop = Controller(

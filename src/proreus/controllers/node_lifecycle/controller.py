@@ -53,10 +53,15 @@ class NodeLifecycleController:
         self._clock = asyncio.get_running_loop().time
         self._events = env.events.source(CONTROLLER)
         # Of no use to others, and no rights of the manager's own account.
-        self._pulses: Informer[Pulse] = Informer(env.client, PULSES)
-        self._leases: Informer[NodeLease] = Informer(env.client, NODE_LEASES, namespace=NAMESPACE)
+        self._pulses: Informer[Pulse] = Informer(env.client, PULSES, check=env.check)
+        self._leases: Informer[NodeLease] = Informer(
+            env.client, NODE_LEASES, namespace=NAMESPACE, check=env.check
+        )
         self._pods: Informer[Pod] = Informer(
-            env.client, PODS, indexes={_BY_NODE: lambda pod: (pod.spec.node_name,)}
+            env.client,
+            PODS,
+            indexes={_BY_NODE: lambda pod: (pod.spec.node_name,)},
+            check=env.check,
         )
         self._memory = Memory()
         self._zones: dict[str, Zone] = {}

@@ -51,7 +51,9 @@ class PersistentVolumeLabelController:
         self._env = env
         self._cloud = env.need(env.provider.volumes, "Volumes")
         # Of no use to others, and no right of the manager's own account.
-        self._cache: Informer[PersistentVolume] = Informer(env.client, PERSISTENT_VOLUMES)
+        self._cache: Informer[PersistentVolume] = Informer(
+            env.client, PERSISTENT_VOLUMES, check=env.check
+        )
         self._events = env.events.source(CONTROLLER)
         self._queue: WorkQueue[str] = WorkQueue(
             env.named("persistentvolume_label"), backoff=BACKOFF

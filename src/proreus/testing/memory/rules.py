@@ -14,6 +14,7 @@ from proreus.kube.requests import (
     LEASES,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUMES,
     SECRETS,
     SERVICES,
     Resource,
@@ -32,6 +33,7 @@ RESOURCES: Final[Mapping[tuple[str, str, str], Resource[Any]]] = {
         NAMESPACES,
         EVENTS,
         LEASES,
+        PERSISTENT_VOLUMES,
     )
 }
 WITH_STATUS: Final = frozenset({"nodes", "services", "namespaces"})
