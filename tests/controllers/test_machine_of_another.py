@@ -1,19 +1,23 @@
 """A new Node gets no machine that another Node has, whoever was asked about that one."""
 
 import asyncio
+from typing import Any
+
+from msgspec.structs import replace
 
 from proreus.app.clouds.several import Several
-from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.instances import Instance, Ownership
 from proreus.controllers.cloud_node.plan import CONDITION
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import Node, condition
 from proreus.kube.requests import NODES
+from proreus.providers.openstack.names import ownership
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer
 
 from .leading import leading
-from .test_hints import HOUR, NODE, Cloud, Cluster, Machines, add
+from .test_hints import HOUR, LIFECYCLE, NODE, Cloud, Cluster, Machines, add
 
 
 class OneByOne(Machines):
@@ -134,3 +138,50 @@ async def test_nor_does_it_get_the_machine_of_a_node_that_had_two_names_for_some
             new = (await made.nodes())["c"]
             told = condition(new.status.conditions, CONDITION)
             assert (new.spec.provider_id, told and told.reason) == ("", "IdentityConflict")
+
+
+class Regional(Machines):
+    """OpenStack as one of several clouds: an id without a region may be of any."""
+
+    def __init__(self, region: str) -> None:
+        super().__init__()
+        self._region = region
+        self.machines = {}
+
+    def machine(self, name: str, **more: Any) -> Instance:
+        return replace(super().machine(name, **more), provider_id=f"openstack:///{UUIDS[name]}")
+
+    def owns(self, node: Node) -> Ownership:
+        return ownership(node, self._region)
+
+    def scope(self, node: Node) -> str:
+        return ""
+
+
+UUIDS = {name: f"2e8c1f0a-0000-4000-8000-00000000000{name}" for name in "abc"}
+
+
+@virtual_time
+async def test_a_node_stays_of_which_another_cloud_cannot_tell_whether_it_is_its_own() -> None:
+    """The only region of the one is not named, and the id does not say that it is the other's."""
+    east, west = Regional(""), Regional("west")
+    clouds = {"east": Cloud(east), "west": Cloud(west)}
+    for name in "ab":
+        east.change(name)
+    west.change("c")
+    names = "east=cloud,west=cloud"
+    async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+        made = Cluster(client, east, clouds["east"].hints)
+        for name in "abc":
+            condition = {"type": "Ready", "status": "False" if name == "c" else "True"}
+            spec = {"providerID": f"openstack:///{UUIDS[name]}"}
+            body = {"metadata": {"name": name}, "spec": spec, "status": {"conditions": [condition]}}
+            await client.create(NODES, body)
+        async with leading(server.url, Several(clouds), NODE, LIFECYCLE, cloud_provider=names):
+            await asyncio.sleep(HOUR)
+            assert set(await made.nodes()) == set("abc")
+
+            del east.machines["b"]  # which its label says to be of this cloud
+            await made.silence("b")
+            await asyncio.sleep(HOUR)
+            assert set(await made.nodes()) == set("ac")

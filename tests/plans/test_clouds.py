@@ -41,7 +41,8 @@ YES, NO, UNKNOWN, SILENT = Ownership.YES, Ownership.NO, Ownership.UNKNOWN, None
     ("east", "west", "label", "expected"),
     [
         (YES, NO, "", Decided("east", sure=True)),
-        (YES, UNKNOWN, "", Decided("east", sure=True)),
+        (YES, UNKNOWN, "", Decided("east", sure=False)),  # west cannot tell
+        (YES, UNKNOWN, "east", Decided("east", sure=True)),
         (YES, NO, "west", Decided("east", sure=True)),  # the provider id comes first
         (YES, SILENT, "", Decided("east", sure=False)),  # west may own it, too
         (YES, SILENT, "west", Decided("east", sure=False)),

@@ -68,13 +68,13 @@ Belonging = Decided | Undecided | Contested | Foreign
 def belonging(node: Node, votes: Votes) -> Belonging:
     """Decide to which cloud a node belongs.
 
-    While a cloud has not started, a node that only another one owns may yet be claimed by both:
-    that is sure if the label says so, too. Until then nothing can delete it.
+    While a cloud has not started, or cannot tell, a node that only another one owns may be that
+    one's: whose it is is sure if the label says so, too. Until then nothing can delete it.
     """
     label = node.metadata.labels.get(LABEL_CLOUD, "")
     owners = [cloud for cloud, vote in votes.items() if vote is Ownership.YES]
     if len(owners) == 1:
-        is_sure = label == owners[0] or None not in votes.values()
+        is_sure = label == owners[0] or {None, Ownership.UNKNOWN}.isdisjoint(votes.values())
         return Decided(owners[0], is_sure)
     possible = owners or [cloud for cloud, vote in votes.items() if vote is not Ownership.NO]
     if label in possible:
