@@ -11,6 +11,7 @@ from proreus.cloudprovider.instances import InstanceAnswer, InstanceState, NotFo
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import TAINT_OUT_OF_SERVICE, Node, has_taint
+from proreus.kube.requests import NODES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import Fault, FaultMode, MemoryApiServer
 
@@ -136,5 +137,29 @@ async def test_a_kubelet_that_was_well_while_no_watch_went_on_may_have_been_unwe
                 await made.silence("c")
             await asyncio.sleep(60)
             machines.change("c")  # which the cloud shows by now
+            await asyncio.sleep(300)
+        assert "c" in await made.nodes()
+
+
+@virtual_time
+async def test_a_node_whose_kubelet_had_not_reported_yet_may_have_been_ready_while_none_went_on() -> (
+    None
+):
+    machines = OneScope()
+    cloud = Cloud(machines)
+    async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+        made = Cluster(client, machines, cloud.hints)
+        for name in "ab":
+            await add(client, name, "True", is_initialised=True)
+        await client.create(NODES, {"metadata": {"name": "c"}, "spec": {"providerID": "cloud://c"}})
+        machines.machines["c"] = NotFound()  # which the cloud does not show yet
+        async with leading(server.url, cloud, LIFECYCLE, node_deletion_interval=60.0):
+            await asyncio.sleep(10)
+            async with unwatched(server):
+                await made.report("c")
+                await asyncio.sleep(30)
+                await made.silence("c")
+            await asyncio.sleep(60)
+            machines.change("c")
             await asyncio.sleep(300)
         assert "c" in await made.nodes()

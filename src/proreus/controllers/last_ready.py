@@ -100,10 +100,10 @@ def _may_have_been_ready(old: Node, new: Node) -> bool:
 
     Where a watch could not go on, a list shows the last state only, and since when it lasts. That
     may be of another kind than the one before: a kubelet that was not well may have been so in
-    between, before it fell silent. A watch that shows such a change looks the same, and costs one
-    more interval.
+    between, before it fell silent; so may one that had not reported yet. A watch that shows such a
+    change looks the same, and costs one more interval.
     """
     before, after = (condition(one.status.conditions, "Ready") for one in (old, new))
     if before is None or after is None:
-        return False
+        return after is not None
     return before.last_transition_time != after.last_transition_time
