@@ -10,8 +10,8 @@ from proreus.app.reload import SecretOrigin
 from proreus.cloudprovider import Context, Done, Ensured, LoadBalancer, LoadBalancerRef
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
-from proreus.kube.objects import LABEL_ZONE, LoadBalancerIngress, PersistentVolume
-from proreus.kube.requests import PERSISTENT_VOLUMES, SECRETS, SERVICES
+from proreus.kube.objects import LABEL_ZONE, ConfigMap, LoadBalancerIngress, PersistentVolume
+from proreus.kube.requests import CONFIG_MAPS, PERSISTENT_VOLUMES, SECRETS, SERVICES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 from proreus.testing.objects import service_body
@@ -128,3 +128,42 @@ async def test_no_volume_of_another_cluster_gets_the_zone_that_this_one_s_cloud_
         await answer_by(server, another)
         await asyncio.sleep(600)
         assert zone(another) is None
+
+
+class Named(Cloud):
+    """A cloud whose objects bear a name that a ConfigMap of the cluster tells, as GCE's do."""
+
+    needs = frozenset({"config_maps/ingress-uid"})
+
+    def __init__(self) -> None:
+        super().__init__(Kept())
+        self.told: list[str] = []
+
+    async def start(self, context: Context) -> None:
+        await super().start(context)
+        found = context.listers["config_maps/ingress-uid"].get("kube-system/ingress-uid")
+        assert isinstance(found, ConfigMap)
+        self.told.append(found.data["uid"])
+
+
+def name(store: Store, uid: str) -> None:
+    body = {"metadata": {"name": "ingress-uid"}, "data": {"uid": uid}}
+    store.create(CONFIG_MAPS, "kube-system", body)
+
+
+@virtual_time
+async def test_a_new_provider_is_told_no_name_that_is_another_cluster_s() -> None:
+    store, another, first, second = Store(lambda: EPOCH), another_cluster(), Named(), Named()
+    name(store, "ours")
+    name(another, "theirs")
+    async with (
+        MemoryApiServer(store) as server,
+        leading(server.url, first, "service-lb-controller") as leader,
+    ):
+        await until(lambda: first.told)
+        await answer_by(server, another)
+        replacing = asyncio.create_task(leader.replace_cloud(second))
+        await asyncio.sleep(600)
+        await answer_by(server, store)
+        await replacing
+    assert (first.told, second.told) == (["ours"], ["ours"])

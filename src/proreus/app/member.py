@@ -348,6 +348,7 @@ class Member:
         for failures in itertools.count():
             try:
                 read = await config_maps(process.clients.main, needs)
+                await process.check()
                 break
             except KubeError as exc:
                 klog.warning(log, "A ConfigMap cannot be read yet", err=exc)
