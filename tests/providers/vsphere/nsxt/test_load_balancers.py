@@ -574,6 +574,39 @@ async def test_an_address_that_is_left_is_shown_no_more_while_another_is_named_i
         assert answers[-1].disowns
 
 
+@pytest.mark.parametrize("what", ["server", "beside", "allocation", "elsewhere"])
+async def test_an_address_that_somebody_else_has_by_now_is_shown_no_more_though_named(
+    nsxt: Emulator, what: str
+) -> None:
+    """Somebody has deleted all of it; what is of another pool and gateway may be of a network apart."""
+    ip, path = "10.20.30.5", "/infra/ip-pools/vips/ip-allocations/theirs"
+    asked: dict[str, Any] = {"load_balancer_ip": ip}
+    known = context()
+    async with lb_site(nsxt, with_=known) as site:
+        assert await site.address(site.desired(HTTP, **asked)) == ip
+        own = site.desired(HTTP, shown=ip, **asked)
+        known.listers = {"services": Objects([own.service])}
+    async with lb_site(nsxt, with_=known) as site:
+        for one in [*site.own("lb-virtual-servers"), *site.own("ip-allocations")]:
+            nsxt.remove(one["path"])
+        ahead = nsxt.now
+        nsxt.now = lambda: ahead() + 121
+        nsxt.put(path, **({"allocation_ip": ip} if what == "allocation" else {}))
+        nsxt.realization.leases["/infra/ip-pools/vips"][ip] = path
+        if what != "allocation":
+            tagged = {"owner": OFFICIAL, "cluster": "another", "ippoolid": "vips"}
+            nsxt.put(
+                "/infra/lb-virtual-servers/theirs", ip_address=ip, ports=["443"],
+                application_profile_path="/infra/lb-app-profiles/default-tcp-lb-app-profile",
+                tags=as_tags(tagged if what == "server" else {}),
+                **({"lb_service_path": site.own("lb-services")[0]["path"]} if what == "beside" else {}),
+            )  # fmt: skip
+        answer = await site.settled(own)
+        assert isinstance(answer, CloudError)
+        assert "is not free" in str(answer)
+        assert answer.disowns is (what != "elsewhere")
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_an_address_of_another_namespace_is_given_back_while_its_allocation_is_gone(
     nsxt: Emulator, *, is_late: bool

@@ -11,7 +11,7 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Verdict
 from proreus.providers.vsphere.nsxt.balancing import owners
-from proreus.providers.vsphere.nsxt.balancing.parts import Part
+from proreus.providers.vsphere.nsxt.balancing.parts import IP_POOL, Part, tags_of
 from proreus.providers.vsphere.nsxt.config import LoadBalancerSection
 from proreus.providers.vsphere.nsxt.operations import (
     MONITORS,
@@ -124,6 +124,28 @@ def parts_of(
     sort_out(MONITORS, "")
     sort_out(PERSISTENCE, "")
     return found
+
+
+def others_of(
+    servers: Sequence[Document], own: Collection[str], pools: Collection[str], service: str
+) -> list[Document]:
+    """Return virtual servers of others whose addresses are surely of the Service's network. Pure.
+
+    Args:
+        servers: All virtual servers.
+        own: The ids of the Service's.
+        pools: The ids of the IP pools of its addresses, which virtual servers name by a tag.
+        service: The path of the load balancer service, or "".
+    """
+    return [
+        one
+        for one in servers
+        if one["id"] not in own
+        and (
+            tags_of(one).get(IP_POOL, "") in pools
+            or (service and one.get("lb_service_path") == service)
+        )
+    ]
 
 
 def _of_namesakes(

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import MARK_SERVICE_UID, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.listers import Lister
@@ -201,7 +202,7 @@ class NsxtLoadBalancers:
         take = functools.partial(self._work.take, lb.ref)
         late = [one for one in observed.of(ALLOCATIONS) if one.address and not observed.address]
         held = {observed.address, *(one.address for one in observed.of(ALLOCATIONS))}
-        with showing_only(lb.ref, held | kept_by_name(lb.ref, self._services.all())):
+        with showing_only(lb.ref, held | self._named(lb.ref, observed)):
             for one in late:
                 await self._work.check(lb.ref, one)
             try:
@@ -220,11 +221,15 @@ class NsxtLoadBalancers:
         pools = {*await self._catalog.pools(), material.pool}
         observed = await self._reader.observe(lb.ref, pools)
         if not (observed.address or observed.of(ALLOCATIONS)):
-            services = self._services.all()
-            with showing_only(lb.ref, kept_by_name(lb.ref, services)):
-                desired.check_requested(lb, services)
+            with showing_only(lb.ref, self._named(lb.ref, observed)):
+                desired.check_requested(lb, self._services.all())
         wanted = desired.desired_balancer(lb, chosen, material, self._section, str(uuid.uuid4()))
         return wanted, observed
+
+    def _named(self, ref: LoadBalancerRef, observed: Observed) -> set[str]:
+        """Return the addresses that stay a Service's since it names them and nobody has them."""
+        named = kept_by_name(ref, self._services.all())
+        return {one for one in named if plain_address(one) not in observed.taken}
 
     def _plan(self, wanted: Desired) -> Callable[[Observed], Sequence[steps.Step]]:
         section = self._section

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.providers.vsphere.nsxt.operations import (
     ALLOCATIONS,
@@ -195,10 +196,13 @@ class Observed(msgspec.Struct, frozen=True):
     Attributes:
         service: The load balancer service, or None.
         parts: All other parts of the Service's load balancer.
+        others: The virtual servers and allocations of others, as far as their addresses are surely
+            of the same network: of the same IP pools, or on the load balancer service.
     """
 
     service: Service | None = None
     parts: tuple[Part, ...] = ()
+    others: tuple[Document, ...] = ()
 
     def of(self, kind: str) -> tuple[Part, ...]:
         """Return the parts of a kind."""
@@ -209,6 +213,13 @@ class Observed(msgspec.Struct, frozen=True):
         """The address of the virtual servers; "" if there are none."""
         found = sorted(self.of(SERVERS), key=lambda one: (not one.is_marked, one.id))
         return next((str(one.document.get("ip_address") or "") for one in found), "")
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """The addresses that others have."""
+        fields = ("ip_address", "allocation_ip", "allocated_ip")
+        found = (str(one.get(field) or "") for one in self.others for field in fields)
+        return frozenset(plain_address(one) for one in found if one)
 
 
 def members_of(document: Document) -> Sequence[Mapping[str, Any]]:

@@ -15,6 +15,7 @@ from proreus.providers.vsphere.nsxt.api import Api
 from proreus.providers.vsphere.nsxt.balancing import owners
 from proreus.providers.vsphere.nsxt.balancing.described import (
     chosen_service,
+    others_of,
     parts_of,
     realized_address,
 )
@@ -79,8 +80,11 @@ class Reader:
             parts.append(replace(group, document=found))
         named = (tags_of(one.document).get(IP_POOL, "") for one in parts)
         searched = {*pools, *named} - {""}
+        others: list[Document] = []
         for pool in sorted(searched):
-            parts += await self._allocations(ref, pool)
+            mine, theirs = await self._allocations(ref, pool)
+            parts += mine
+            others += theirs
         own = {one.id for one in parts if one.kind == SERVERS}
         is_expected = is_deletion or bool(ref.last_ingress)
         if is_expected and not own and not any(one.kind == ALLOCATIONS for one in parts):
@@ -88,7 +92,9 @@ class Reader:
         service = None
         if not (is_deletion and self._section.lb_service_id):
             service = self._service(ref.cluster, lists[SERVICES], lists[SERVERS], own)
-        return Observed(service, tuple(parts))
+        path = service.part.path if service is not None else ""
+        others += others_of(lists[SERVERS], own, searched, path)
+        return Observed(service, tuple(parts), tuple(others))
 
     async def _read_lists(self) -> Mapping[str, Sequence[Document]]:
         kinds = (*LISTED, SERVICES)
@@ -129,11 +135,18 @@ class Reader:
                 return ()
             raise
 
-    async def _allocations(self, ref: LoadBalancerRef, pool: str) -> list[Part]:
-        found = []
+    async def _allocations(
+        self, ref: LoadBalancerRef, pool: str
+    ) -> tuple[list[Part], list[Document]]:
+        """Return the allocations of a pool that are the Service's, and those that surely are not.
+
+        Of one of the Service's name that nothing proves to be its own nobody knows.
+        """
+        found, others = [], []
         for document in await self.allocations(pool):
             related = self._verdict(document, ref, ())
             if related not in {Verdict.MARKED, Verdict.UNPROVEN}:
+                others.append(document)
                 continue
             part = Part(Place(ALLOCATIONS, pool), str(document["id"]), document)
             answer = await self.address(part)
@@ -143,7 +156,7 @@ class Reader:
             related = self._verdict(document, ref, (part.address,))
             if related.is_ours:
                 found.append(replace(part, is_marked=related is Verdict.MARKED))
-        return found
+        return found, others
 
     async def _allocations_elsewhere(
         self, ref: LoadBalancerRef, searched: Collection[str]
@@ -156,7 +169,7 @@ class Reader:
         pools = {str(one["id"]) for one in await self._api.listed(Place(IP_POOLS))}
         found = [await self._allocations(ref, pool) for pool in sorted(pools - {*searched})]
         # Addresses of several pools may be the same: here only marks prove.
-        return [one for of_pool in found for one in of_pool if one.is_marked]
+        return [one for of_pool, _ in found for one in of_pool if one.is_marked]
 
     def _verdict(
         self, document: Document, ref: LoadBalancerRef, addresses: Iterable[str]
