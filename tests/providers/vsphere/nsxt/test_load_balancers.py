@@ -637,6 +637,37 @@ async def test_an_address_of_another_namespace_is_given_back_while_its_allocatio
         assert await site.address(own) == ip
 
 
+@pytest.mark.parametrize(
+    ("cluster", "is_official"), [("another", False), ("another", True), ("test", True)]
+)
+async def test_an_address_of_another_cluster_is_not_taken_while_its_allocation_is_gone(
+    nsxt: Emulator, cluster: str, *, is_official: bool
+) -> None:
+    """Somebody has deleted it, and NSX-T has let go of the address."""
+    async with lb_site(nsxt) as site:
+        other = ClusterIdentity(cluster, "another-uid")
+        foreign = site.desired(HTTP, cluster=other)
+        ip = await site.address(foreign)
+        if is_official:
+            with nsxt.changing(site.own("lb-virtual-servers")[0]["path"]) as one:
+                one["tags"] = [tag for tag in one["tags"] if not tag["scope"].startswith("proreus")]
+        nsxt.remove(site.own("ip-allocations")[0]["path"])
+        ahead = nsxt.now
+        nsxt.now = lambda: ahead() + 121
+        named = site.desired(HTTPS, uid=OTHER_UID, load_balancer_ip=ip)
+        answer = await site.settled(named)
+        assert isinstance(answer, InvalidRequest), answer
+        assert f"{ip} belongs to the Service shop/web of the cluster {cluster}" in str(answer)
+        own = site.desired(HTTPS, uid=OTHER_UID)
+        answer = await site.settled(own)
+        assert isinstance(answer, CloudError), answer
+        assert f"{ip} belongs to the Service shop/web of the cluster {cluster}" in str(answer)
+        assert await site.address(own) not in {ip, ""}
+        if not is_official:
+            nsxt.now = lambda: ahead() + 242
+            assert await site.address(foreign) == ip
+
+
 async def test_a_port_that_comes_back_is_made_while_the_old_one_is_not_purged(
     nsxt: Emulator,
 ) -> None:

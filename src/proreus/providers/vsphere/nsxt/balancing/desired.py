@@ -193,18 +193,19 @@ def check_address(desired: Desired, observed: Observed) -> None:
         )
 
 
-def check_requested(lb: LoadBalancer, services: Iterable[KubeObject]) -> None:
-    """Refuse an address that another namespace's Service has by its status.
+def check_requested(lb: LoadBalancer, services: Iterable[KubeObject], observed: Observed) -> None:
+    """Refuse an address that another namespace's Service has by its status, or another cluster's.
 
     Its allocation may be missing: deleted by hand, and to be made anew once NSX-T lets go of it.
 
     Raises:
         InvalidRequest: Another one has the address; names it.
     """
-    if others := shown_by_others(lb.requested_address, lb.ref, services):
+    asked = lb.requested_address
+    others = shown_by_others(asked, lb.ref, services)
+    if others := others or owners.had_by_others(asked, lb.ref, observed.others):
         raise InvalidRequest(
-            f"spec.loadBalancerIP: {lb.requested_address} belongs to {others[0]}: give another"
-            " address, or none"
+            f"spec.loadBalancerIP: {asked} belongs to {others[0]}: give another address, or none"
         )
 
 

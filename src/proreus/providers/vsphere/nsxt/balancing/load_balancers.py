@@ -204,7 +204,7 @@ class NsxtLoadBalancers:
         held = {observed.address, *(one.address for one in observed.of(ALLOCATIONS))}
         with showing_only(lb.ref, held | self._named(lb.ref, observed)):
             for one in late:
-                await self._work.check(lb.ref, one)
+                await self._work.check(lb.ref, one, observed)
             try:
                 return await converge(observed, self._plan(wanted), take)
             except Working as working:
@@ -222,7 +222,7 @@ class NsxtLoadBalancers:
         observed = await self._reader.observe(lb.ref, pools)
         if not (observed.address or observed.of(ALLOCATIONS)):
             with showing_only(lb.ref, self._named(lb.ref, observed)):
-                desired.check_requested(lb, self._services.all())
+                desired.check_requested(lb, self._services.all(), observed)
         wanted = desired.desired_balancer(lb, chosen, material, self._section, str(uuid.uuid4()))
         return wanted, observed
 

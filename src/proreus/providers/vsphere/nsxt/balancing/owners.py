@@ -7,10 +7,11 @@ official tags, which hold no UIDs, is the Service's if its address is in the Ser
 
 from collections.abc import Iterable, Mapping
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, ClusterIdentity, marks
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.mark_forms import owner_of
-from proreus.cloudprovider.ownership import Owner, Verdict, verdict
+from proreus.cloudprovider.ownership import Owner, Standing, Verdict, standing, verdict
 from proreus.providers.vsphere.nsxt.balancing.parts import tags_of
 from proreus.providers.vsphere.nsxt.operations import Document
 
@@ -66,8 +67,40 @@ def _official(tags: Mapping[str, str], owner: str) -> list[Owner]:
     """Return the owner that the official manager's tags name, if they name one."""
     if tags.get(_OWNER) != owner or not tags.get(_CLUSTER):
         return []
+    return [_named(tags)]
+
+
+def had_by_others(address: str, ref: LoadBalancerRef, servers: Iterable[Document]) -> list[Owner]:
+    """Return the other namespaces' Services, and other clusters', whose virtual servers are there.
+
+    What bears official tags alone may be of a cluster of the same name. Of an address that the
+    Service's own status shows nothing is asked.
+
+    Args:
+        address: The address; "" for none.
+        ref: The Service.
+        servers: Virtual servers that are not the Service's, in the network of the address.
+    """
+    wanted = plain_address(address)
+    if not wanted or wanted in {plain_address(point.ip) for point in ref.last_ingress}:
+        return []
+    there = (tags_of(one) for one in servers if _is_at(one, wanted))
+    found = ((owner_of(tags), _named(tags)) for tags in there)
+    return [
+        ours or named
+        for ours, named in found
+        if standing(ours or named, ref) is Standing.FOREIGN or (not ours and named.key == ref.key)
+    ]
+
+
+def _is_at(server: Document, address: str) -> bool:
+    return plain_address(str(server.get("ip_address") or "")) == address
+
+
+def _named(tags: Mapping[str, str]) -> Owner:
+    """Return the owner that official tags name, whoever has written them."""
     namespace, _, service = tags.get(_SERVICE, "").partition("/")
-    return [Owner("", tags[_CLUSTER], namespace, service)]
+    return Owner("", tags.get(_CLUSTER, ""), namespace, service)
 
 
 def is_of_cluster(document: Document, cluster: ClusterIdentity) -> bool:

@@ -15,6 +15,7 @@ from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.waits import Working
 from proreus.kube.objects import KubeObject
 from proreus.providers.vsphere.nsxt.api import Api
+from proreus.providers.vsphere.nsxt.balancing.owners import had_by_others
 from proreus.providers.vsphere.nsxt.balancing.parts import Observed, Part
 from proreus.providers.vsphere.nsxt.balancing.reading import Reader
 from proreus.providers.vsphere.nsxt.balancing.steps import Delete, Put, Step, Wait
@@ -44,14 +45,13 @@ class Work:
             Working: NSX-T works on the step, or is busy with another change.
             CloudError: NSX-T refuses, or does not answer.
         """
-        del observed
         call = step.call
         if isinstance(call, Wait):
             raise Working(call.reason)
         try:
             if call.place.kind == SERVICES:
-                return await self._shared(ref, call, step)
-            return await self._sent(ref, call, step)
+                return await self._shared(ref, observed, call, step)
+            return await self._sent(ref, observed, call, step)
         except Refused as error:
             # Another Service's end may have taken the load balancer service away meanwhile.
             is_away = error.code == BAD_PATH and Place(SERVICES).path in error.text
@@ -59,8 +59,8 @@ class Work:
                 raise Working(f"NSX-T is busy: {error}") from error
             raise
 
-    async def check(self, ref: LoadBalancerRef, allocation: Part) -> None:
-        """Delete an allocation that gets no address, or that of another namespace's Service.
+    async def check(self, ref: LoadBalancerRef, allocation: Part, observed: Observed) -> None:
+        """Delete an allocation that gets no address, or that of another namespace or cluster.
 
         The one would hold the next address that gets free. The other is of a Service whose own
         allocation is missing: somebody has deleted it, and NSX-T has let go of the address.
@@ -69,13 +69,16 @@ class Work:
             CloudError: It is deleted; the message says why there is no address.
         """
         failure = allocation.failure
-        if others := shown_by_others(allocation.address, ref, self._services.all()):
+        others = shown_by_others(allocation.address, ref, self._services.all())
+        if others := others or had_by_others(allocation.address, ref, observed.others):
             failure = f"{allocation.address} belongs to {others[0]}, which has lost its allocation"
         if failure:
             await self._api.delete(allocation.place, allocation.id)
             raise CloudError(no_address(failure))
 
-    async def _sent(self, ref: LoadBalancerRef, call: Put | Delete, step: Step) -> After:
+    async def _sent(
+        self, ref: LoadBalancerRef, observed: Observed, call: Put | Delete, step: Step
+    ) -> After:
         if isinstance(call, Delete):
             await self._api.delete(call.place, call.id)
             return step.after
@@ -86,10 +89,12 @@ class Work:
             if isinstance(answer, Pending):
                 raise Working(answer.reason)
             part = answer
-            await self.check(ref, part)
+            await self.check(ref, part, observed)
         return lambda before: _shown(step.after(before), part)
 
-    async def _shared(self, ref: LoadBalancerRef, call: Put | Delete, step: Step) -> After:
+    async def _shared(
+        self, ref: LoadBalancerRef, observed: Observed, call: Put | Delete, step: Step
+    ) -> After:
         """Make or delete the load balancer service, unless another Service changes that."""
         async with self._turn:
             found = await self._reader.service(ref.cluster)
@@ -98,7 +103,7 @@ class Work:
             is_free = found is not None and not found.users and found.part.id == call.id
             if isinstance(call, Delete) and not is_free:
                 return lambda before: replace(before, service=None)
-            return await self._sent(ref, call, step)
+            return await self._sent(ref, observed, call, step)
 
 
 def no_address(failure: str) -> str:
