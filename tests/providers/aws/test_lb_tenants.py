@@ -43,6 +43,9 @@ MARKS: Mapping[str, tuple[dict[str, str], str, tuple[Owner, ...]]] = {
     "shared with others": ({ELSEWHERE: "shared"}, "", ()),
     "shared with this one": ({ELSEWHERE: "owned", HERE: "shared"}, "", ()),
     "another cluster's": ({ELSEWHERE: "owned"}, "", (Owner("elsewhere"),)),
+    "another cluster's, with a tag of its id": (
+        {ELSEWHERE: "owned", "elsewhere": "true"}, "", (Owner("elsewhere"),)
+    ),
     "another cluster's, of old": ({"KubernetesCluster": "elsewhere"}, "", (Owner("elsewhere"),)),
     "an official Service's": ({HERE: "owned", SERVICE: "bank/web"}, "",
                               (Owner(namespace="bank", service="web"),)),

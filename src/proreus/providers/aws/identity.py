@@ -41,8 +41,8 @@ def tags_of(described: Described) -> dict[str, str]:
 
 def owning_clusters(tags: Mapping[str, str]) -> list[str]:
     """Return the ids of the clusters that own an object, by its tags."""
-    found = {key.removeprefix(TAG_CLUSTER): value for key, value in tags.items()}
-    ids = [id_ for id_, value in found.items() if value == OWNED and TAG_CLUSTER + id_ in tags]
+    owned = (key for key, value in tags.items() if value == OWNED)
+    ids = [key.removeprefix(TAG_CLUSTER) for key in owned if key.startswith(TAG_CLUSTER)]
     legacy = tags.get(TAG_LEGACY)
     return ids or ([legacy] if legacy else [])
 
