@@ -86,18 +86,24 @@ def choose(lb: LoadBalancer, options: Options, family: str, place: Place, known:
 
 
 def _given(ref: LoadBalancerRef, id_: str, known: Known, place: Place, what: str) -> Chosen:
-    """Return another's address for this Service, with the Service in its tag of users."""
+    """Return an address that a Service names, with the Service in its tag of users.
+
+    So it is for one that the Service has the marks of: it may have left it to others meanwhile, of
+    whom the last one would delete it.
+    """
     observed = known.get(id_.lower())
     if observed is None:
         raise InvalidRequest(f"{what} does not exist: make it, or leave out the annotation")
     owners = owners_of(observed)
     is_here = not any(is_of_another_cluster(one, ref.cluster) for one in owners)
-    is_user = is_here and ref.key in marks.users(observed)
-    if is_user or marks.verdict_on(observed, ref).is_ours:
+    if is_here and ref.key in marks.users(observed):
         return Chosen(str(observed["id"]))
-    reason = refusal(owners, ref, place.config.tenants, (str(observed["id"]), last(id_)))
-    if not reason and (user := user_elsewhere(observed, place)):
-        reason = f"it is in use by {user}"
+    reason = ""
+    if not marks.verdict_on(observed, ref).is_ours:
+        called = str(observed["id"]), last(id_)
+        reason = refusal(owners, ref, place.config.tenants, called)
+        if not reason and (user := user_elsewhere(observed, place)):
+            reason = f"it is in use by {user}"
     if reason:
         raise InvalidRequest(f"{what} cannot be used: {reason}")
     if not owners:
