@@ -1,11 +1,14 @@
 """What tenants in the cloud-config lets Services name besides public IPs: places, which have no mark."""
 
+import copy
+
 import pytest
 
 from proreus.cloudprovider import Ensured, InvalidRequest
 
 from .balancing import answers, ensure, everything, machines, service
 from .emulator.kinds import filled
+from .emulator.links import KIND
 from .emulator.seed import resource
 from .emulator.server import Emulator
 from .emulator.store import network
@@ -73,3 +76,25 @@ async def test_no_resource_group_leads_out_of_its_place_in_a_path(
     async with started(azure) as provider:
         with pytest.raises(InvalidRequest, match="resource-group"):
             await answers(provider, nodes, service(1, asked))
+
+
+async def test_a_link_gets_addresses_of_no_other_subnet_than_is_listed(places: Emulator) -> None:
+    """Also one that is there already, with addresses of one that is."""
+    nodes = machines(places)
+    subnets = f"{network('virtualNetworks', 'vnet')}/subnets"
+    made = copy.deepcopy(places.store.of[f"{subnets}/apps".lower()])
+    made |= {"id": f"{subnets}/bank", "name": "bank"}
+    made["properties"]["addressPrefixes"] = ["10.8.0.0/24"]
+    places.store.put(made)
+    listed = {"namedObjects": "listed", "allow": ["shop=apps"]}
+    async with started(places, tenants=listed) as provider:
+        await ensure(provider, nodes, service(1, LINKED))
+        before = copy.deepcopy(list(places.store.kind(KIND)))
+        found = (await answers(provider, nodes, service(1, {**LINKED, SUBNET: "bank"})))["web-1"]
+        assert isinstance(found, InvalidRequest), found
+        assert f"{SUBNET}: bank" in str(found)
+        assert list(places.store.kind(KIND)) == before
+        await ensure(provider, nodes, service(1, {**LINKED, SUBNET: "nodes"}))
+    async with started(places, tenants={"namedObjects": "listed"}) as provider:
+        found = (await answers(provider, nodes, service(1, LINKED)))["web-1"]
+        assert isinstance(found, InvalidRequest), "it has left that one"

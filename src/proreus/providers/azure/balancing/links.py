@@ -78,8 +78,8 @@ def link_of(job: Job, frontend: str, links: Known, place: Place) -> Step | None:
         )
     if observed is None:
         check_place("azure-pls-resource-group", link.group, job.ref, place)
-        subnet = "azure-pls-ip-configuration-subnet"
-        check_place(subnet, link.subnet, job.ref, place)
+    if place.subnet_id(link.subnet).lower() not in _subnets(observed or {}):
+        check_place("azure-pls-ip-configuration-subnet", link.subnet, job.ref, place)
     document = _document(link, job, frontend, observed or {}, place)
     if document == observed:
         return None
@@ -211,6 +211,12 @@ class _Address(msgspec.Struct, frozen=True, order=True):
     address: str
     subnet: str
     primary: bool
+
+
+def _subnets(observed: Resource) -> set[str]:
+    """Return the ids of the subnets of a private link service's addresses, in small letters."""
+    every = part(observed, _CONFIGURATIONS) or ()
+    return {str((one["properties"].get("subnet") or {}).get("id", "")).lower() for one in every}
 
 
 def _has(observed: Resource, desired: Iterable[Mapping[str, Any]]) -> bool:
