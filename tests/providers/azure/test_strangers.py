@@ -464,7 +464,7 @@ async def test_nodes_take_nothing_from_what_rules_by_hand_have_at_an_address(
     assert made["web-9"].ingress[0].ip == address
 
 
-def by_hand(azure: Emulator, kind: str, address: str) -> None:
+def by_hand(azure: Emulator, kind: str, address: str, pool: str = "api") -> None:
     """Let an operator make a frontend with a rule for the API server in the load balancer."""
     one = balancer(azure)
     assert one is not None
@@ -472,12 +472,13 @@ def by_hand(azure: Emulator, kind: str, address: str) -> None:
     frontend = f"{id_}/frontendIPConfigurations/api"
     public = {"publicIPAddress": {"id": address}}
     made["frontendIPConfigurations"].append({"name": "api", "id": frontend, "properties": public})
-    pool = f"{id_}/backendAddressPools/api"
-    made["backendAddressPools"].append({"name": "api", "id": pool, "properties": {}})
+    to = f"{id_}/backendAddressPools/{pool}"
+    if pool == "api":
+        made["backendAddressPools"].append({"name": pool, "id": to, "properties": {}})
     rule: dict[str, Any] = {"protocol": "Tcp", "frontendPort": 6443, "backendPort": 6443}
     rule["frontendIPConfiguration"] = {"id": frontend}
     if kind == "loadBalancingRules":
-        rule["backendAddressPool"] = {"id": pool}
+        rule["backendAddressPool"] = {"id": to}
     made.setdefault(kind, []).append({"name": "api", "id": f"{id_}/{kind}/api", "properties": rule})
     azure.store.put(one)
 

@@ -5,7 +5,7 @@ sends what comes for them to the Service. So the address of another Service, of 
 is no tenant's to name, nor is one that leads to no load balancer on the Internet.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Final
 
@@ -14,16 +14,20 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, Tenants, refusal
 from proreus.cloudprovider.routes import node_of_pods
 from proreus.providers.azure.balancing.addresses import owners_of, user_elsewhere
-from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
+from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL, FAMILIES
+from proreus.providers.azure.balancing.balancers import listed
+from proreus.providers.azure.balancing.claims import asked_ports, is_open_with, shown_beside
 from proreus.providers.azure.balancing.desired import (
     RULE_PROTOCOLS,
     each_port,
     ports_by_protocol,
 )
 from proreus.providers.azure.balancing.guard import Strip
-from proreus.providers.azure.balancing.index import Index
+from proreus.providers.azure.balancing.homes import ADDRESSES
+from proreus.providers.azure.balancing.index import Index, Opened
 from proreus.providers.azure.balancing.parts import Claim, Job, Opening, Scene, State
-from proreus.providers.azure.machines import part
+from proreus.providers.azure.balancing.pools import POOLS
+from proreus.providers.azure.machines import part, properties
 
 _NOT_PUBLIC: Final = tuple(
     ip_network(one)
@@ -49,6 +53,7 @@ def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Ind
     for job in jobs:
         shown = {point.ip for point in job.ref.last_ingress}
         for address in job.options.additional if job.lb is not None else ():
+            _check_by_hand(job, address, state, scene, known)
             if address in named_before(job.ref) - taken:
                 continue
             # What it has already need not be listed, but must be nobody else's.
@@ -63,6 +68,23 @@ def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Ind
                 )
 
 
+def _check_by_hand(job: Job, address: str, state: State, scene: Scene, known: Index) -> None:
+    """Refuse ports of rules by hand that lead to others than the nodes, such as the API server.
+
+    Raises:
+        InvalidRequest: The Service asks for such a port; names it.
+    """
+    rules = [one for one in by_hand_at(address, known, scene) if leads_away(one, state, scene)]
+    taken = [(one.protocol, one.port) for one in rules]
+    for one in asked_ports(job):
+        is_listed = scene.place.config.tenants.lists(job.ref.namespace, (address,))
+        if is_open_with(one, taken) and not is_listed:
+            raise InvalidRequest(
+                f"annotation {ANNOTATION_ADDITIONAL}: {address}: its port {one[1]} is that of a"
+                " rule that is no Service's, and leads to none of the nodes: leave it out"
+            )
+
+
 def _taken(scene: Scene, known: Index) -> set[str]:
     """Return the addresses that Services of the cluster have by the load balancers."""
     found: set[str] = set()
@@ -72,11 +94,9 @@ def _taken(scene: Scene, known: Index) -> set[str]:
     return found
 
 
-def named_before(ref: LoadBalancerRef) -> set[str]:
+def named_before(ref: LoadBalancerRef, families: Collection[str] = FAMILIES) -> set[str]:
     """Return the additional addresses that a status shows: after the first one of each family."""
-    shown = [point.ip for point in ref.last_ingress if point.ip]
-    first = {ip_address(one).version: one for one in reversed(shown)}
-    return set(shown) - set(first.values())
+    return shown_beside(ref.last_ingress, families)
 
 
 def refusal_of(job: Job, address: str, state: State, scene: Scene, known: Index) -> str:
@@ -105,6 +125,25 @@ def _unfit(job: Job, address: str, scene: Scene) -> str:
         return "it is no public address"
     node = node_of_pods(ip_network(found), scene.pods)
     return f"it is of the pods of the node {node}" if node else ""
+
+
+def by_hand_at(address: str, known: Index, scene: Scene) -> list[Opened]:
+    """Return the ports that rules by hand have at an address, such as the API server's."""
+    return [one for one in known.by_hand.get(address, ()) if one.base not in scene.services]
+
+
+def leads_away(rule: Opened, state: State, scene: Scene) -> bool:
+    """Tell whether a rule by hand leads to none of the nodes that are hosts."""
+    hosts = {id_ for id_, node in scene.nodes.items() if node not in scene.excluded}
+    addresses = {ip for ip, node in scene.node_addresses.items() if node not in scene.excluded}
+    pools = (one for each in state.balancers.values() for one in listed(each, POOLS))
+    named = {
+        properties(each).get("ipAddress")
+        for pool in pools
+        if str(pool.get("id", "")).lower() == rule.pool
+        for each in properties(pool).get(ADDRESSES) or ()
+    }
+    return hosts.isdisjoint(state.members.get(rule.pool, ())) and addresses.isdisjoint(named)
 
 
 def strip_of(job: Job, targets: Iterable[str], scene: Scene, known: Index) -> Strip:

@@ -3,22 +3,29 @@
 Nodes send what comes for an address in a Service's spec or status to that Service's pods.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
-from proreus.cloudprovider.addresses import plain_address
+from proreus.cloudprovider.addresses import family_of, plain_address
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner, cluster_ips, refusal
 from proreus.cloudprovider.routes import node_of_pods
-from proreus.kube.objects import KubeObject, ObjectMeta, Service
+from proreus.kube.objects import KubeObject, LoadBalancerIngress, ObjectMeta, Service
 from proreus.providers.azure.balancing.annotations import PREFIX, additional_in
-from proreus.providers.azure.balancing.desired import RULE_PROTOCOLS, ports_by_protocol
+from proreus.providers.azure.balancing.desired import (
+    RULE_PROTOCOLS,
+    each_port,
+    ports_by_protocol,
+)
 from proreus.providers.azure.balancing.parts import Claim, Job, Scene
 
 _AT_NODES = f"{PREFIX}azure-disable-load-balancer-floating-ip"
 _INTERNAL = f"{PREFIX}azure-load-balancer-internal"
 _DENIES = f"{PREFIX}azure-deny-all-except-load-balancer-source-ranges"
+
+Port = tuple[str, int]
+"""A port, behind the word of Azure's security rules for its protocol."""
 
 
 def claims(services: Iterable[KubeObject], jobs: Sequence[Job]) -> Mapping[str, list[Claim]]:
@@ -85,15 +92,25 @@ def check_ports(job: Job, address: str, scene: Scene) -> None:
         InvalidRequest: Another one has a port; names it.
     """
     for claim in (one for one in _of_others(job, address, scene) if one.is_opened):
+        theirs = list(each_port(claim.asked))
         for protocol, port in asked_ports(job):
-            if port in claim.asked.get(protocol, ()):
+            if is_open_with((protocol, port), theirs):
                 raise InvalidRequest(
                     f"spec.ports: port {port} of {address} is that of a Service of the"
                     f" namespace {claim.namespace}: give another port or address"
                 )
 
 
-def asked_ports(job: Job) -> list[tuple[str, int]]:
+def is_open_with(port: Port, others: Iterable[Port]) -> bool:
+    """Tell whether a port is one of others, or a rule of the security group would let in to both.
+
+    That of SCTP does, for which Azure has no word: it lets in all protocols.
+    """
+    protocol, number = port
+    return any(one == number and (of == protocol or "*" in {of, protocol}) for of, one in others)
+
+
+def asked_ports(job: Job) -> list[Port]:
     """Return the ports that a Service asks for, each with Azure's word for its protocol."""
     ports = job.lb.service.spec.ports if job.lb is not None else ()
     return [(RULE_PROTOCOLS.get(one.protocol, "*"), one.port) for one in ports]
@@ -115,6 +132,16 @@ def _refusal(job: Job, address: str, scene: Scene, found: Iterable[Claim]) -> st
     owners = [Owner(job.ref.cluster.uid, namespace=one.namespace) for one in found]
     tenants = scene.place.config.tenants
     return refusal(owners, job.ref, tenants, (address,)) if owners else ""
+
+
+def shown_beside(points: Iterable[LoadBalancerIngress], families: Collection[str]) -> set[str]:
+    """Return the addresses that a status shows beside those of its Service's load balancer.
+
+    These are the first of each of the Service's families.
+    """
+    shown = [point.ip for point in points if point.ip]
+    first = {family_of(one): one for one in reversed(shown)}
+    return set(shown) - {one for family, one in first.items() if family in families}
 
 
 def denies_at_nodes(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bool:
@@ -158,6 +185,7 @@ def _of(service: Service) -> Iterator[tuple[str, Claim]]:
     shown |= {plain_address(point.ip) for point in status.ingress}
     asked = {*additional_in(service)} if spec.type == "LoadBalancer" else set[str]()
     opened = {plain_address(point.ip) for point in status.ingress}
+    beside = set(map(plain_address, shown_beside(status.ingress, spec.ip_families)))
     for address in (shown | asked) - {"", "None"}:
         yield (
             address,
@@ -166,11 +194,14 @@ def _of(service: Service) -> Iterator[tuple[str, Claim]]:
                 is_shown=address in shown,
                 is_opened=address in opened,
                 is_inside=address in inside,
+                is_beside=address in beside,
             ),
         )
 
 
-def _claim(service: Service, *, is_shown: bool, is_opened: bool, is_inside: bool) -> Claim:
+def _claim(
+    service: Service, *, is_shown: bool, is_opened: bool, is_inside: bool, is_beside: bool
+) -> Claim:
     meta, ports = service.metadata, service.spec.ports
     words = [RULE_PROTOCOLS.get(one.protocol, "*") for one in ports]
     asked = ports_by_protocol(zip(words, (one.port for one in ports), strict=True))
@@ -184,4 +215,5 @@ def _claim(service: Service, *, is_shown: bool, is_opened: bool, is_inside: bool
         _is_true(meta, _DENIES),
         is_opened,
         is_inside,
+        is_beside,
     )

@@ -20,11 +20,15 @@ _OF_SERVICE = re.compile(r"a[0-9a-f]{31}")
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A port that a rule of a load balancer leads to: whose, and Azure's word for the protocol."""
+    """A port that a rule of a load balancer leads to: whose, and Azure's word for the protocol.
+
+    Of the port at which clients come, `pool` is the id of the pool that the rule leads to.
+    """
 
     base: str
     protocol: str
     port: int
+    pool: str = ""
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -117,7 +121,7 @@ def index(state: State) -> Index:
 def _reached(rule: Resource) -> Opened:
     """Return the port at which clients reach a rule, wherever it leads."""
     base, port = base_of(str(rule["name"])), properties(rule).get("frontendPort")
-    return Opened(base, _protocol(rule), int(port or 0))
+    return Opened(base, _protocol(rule), int(port or 0), named_id(rule, "backendAddressPool"))
 
 
 def _opened(base: str, rule: Resource) -> tuple[Opened, bool]:

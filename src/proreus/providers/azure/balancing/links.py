@@ -17,6 +17,7 @@ from proreus.providers.azure.balancing.annotations import ANNOTATION_LINK, PREFI
 from proreus.providers.azure.balancing.claims import check_shown
 from proreus.providers.azure.balancing.desired import Place
 from proreus.providers.azure.balancing.documents import named_ids, with_properties
+from proreus.providers.azure.balancing.index import Opened
 from proreus.providers.azure.balancing.parts import Document, Job, Scene
 from proreus.providers.azure.balancing.steps import Step, put_link
 from proreus.providers.azure.ids import last
@@ -86,8 +87,14 @@ def link_of(job: Job, frontend: str, links: Known, place: Place) -> Step | None:
     return put_link(id_, document, is_new=observed is None)
 
 
-def check_alone(job: Job, frontend: str, links: Known, namespaces: Collection[str]) -> None:
-    """Refuse a new private link service in front of other namespaces' Services.
+def check_alone(
+    job: Job,
+    frontend: str,
+    links: Known,
+    namespaces: Collection[str],
+    by_hand: Sequence[Opened],
+) -> None:
+    """Refuse a new private link service in front of what others have at an address.
 
     Whoever comes by one comes from within the network, whatever sources those allow.
 
@@ -97,15 +104,23 @@ def check_alone(job: Job, frontend: str, links: Known, namespaces: Collection[st
         links: The observed private link services.
         namespaces: The namespaces of the Services at the frontend, or whose status shows its
             address.
+        by_hand: The ports that rules of no Service have at its address.
 
     Raises:
-        InvalidRequest: There are other namespaces; names them.
+        InvalidRequest: There are other namespaces, or such a rule; names them.
     """
-    others = set(namespaces) - {job.ref.namespace}
-    if others and frontend.lower() not in by_frontend(links):
+    if frontend.lower() in by_frontend(links):
+        return
+    if others := set(namespaces) - {job.ref.namespace}:
         raise InvalidRequest(
             f"annotation {ANNOTATION_LINK}: Services of {', '.join(sorted(others))} have the same"
             " address: give this one another address, or leave the annotation out"
+        )
+    if by_hand:
+        raise InvalidRequest(
+            f"annotation {ANNOTATION_LINK}: port {by_hand[0].port} of the same address is"
+            " that of a rule that is no Service's: give the Service another address, or leave the"
+            " annotation out"
         )
 
 

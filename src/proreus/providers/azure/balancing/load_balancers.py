@@ -29,7 +29,7 @@ from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.steps import converge, preview_plan
-from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress, Service
+from proreus.kube.objects import Service
 from proreus.providers.azure.api import Arm, Waiting
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.annotations import (
@@ -51,7 +51,7 @@ from proreus.providers.azure.balancing.placement import placed
 from proreus.providers.azure.balancing.plan import ingress, plan
 from proreus.providers.azure.balancing.presence import Presence
 from proreus.providers.azure.balancing.scenes import scene_of
-from proreus.providers.azure.balancing.sharing import by_hand_at, gained, left_by
+from proreus.providers.azure.balancing.sharing import gained, left_by, points
 from proreus.providers.azure.balancing.work import Work
 from proreus.providers.azure.errors import BUSY, INTERNAL
 from proreus.providers.azure.ids import machine_id
@@ -268,13 +268,8 @@ class AzureLoadBalancers:
             if job.lb is None or len(found) < len(job.lb.families):
                 answers[job.ref.uid] = Pending(_LATER, "Azure has given no address yet")
                 continue
-            # What rules by hand have at an address nodes must not lead to pods.
-            proxies = {ip for ip in found if by_hand_at(ip, known, scene)}
-            points = [
-                LoadBalancerIngress(ip=ip, ip_mode=IP_MODE_PROXY if ip in proxies else None)
-                for ip in (*found, *job.options.additional)
-            ]
-            answers[job.ref.uid] = Ensured(tuple(points), _rejected(job.lb, state))
+            shown = points(job, found, state, known, scene)
+            answers[job.ref.uid] = Ensured(shown, _rejected(job.lb, state))
             self._had = gained(self._had, job, found)
             self._left.pop(job.ref.uid, None)
         return answers

@@ -54,6 +54,7 @@ class Claim(msgspec.Struct, frozen=True):
         is_opened: Whether its status shows the address, which so was opened for it; its spec and
             annotations can name a node's.
         is_inside: Whether it is one of the Service's cluster IPs.
+        is_beside: Whether the status shows it beside those of the Service's load balancer.
     """
 
     base: str
@@ -64,6 +65,7 @@ class Claim(msgspec.Struct, frozen=True):
     denies: bool = False
     is_opened: bool = False
     is_inside: bool = False
+    is_beside: bool = False
 
 
 class Had(msgspec.Struct, frozen=True):

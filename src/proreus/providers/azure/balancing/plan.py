@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.azure.balancing import guard, marks
 from proreus.providers.azure.balancing.additional import (
+    by_hand_at,
     check_additional,
     given_up,
     strip_of,
@@ -71,11 +72,14 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     scene = settled(jobs, state, scene)
     where, known = spots(jobs, state, scene), index(state)
     check_additional(jobs, state, scene, known)
-    check_shared(jobs, scene, known)
+    given = {job.ref.uid: ingress(job, state, where) for job in jobs}
+    check_shared(jobs, scene, known, given)
     for job in jobs:
         spot = where.get((job.ref.uid, "IPv4"))
         if job.options.link is not None and spot is not None:
-            check_alone(job, spot.id, state.links, _namespaces(job, spot, state, scene))
+            namespaces = _namespaces(job, spot, state, scene)
+            by_hand = [one for ip in given[job.ref.uid] for one in by_hand_at(ip, known, scene)]
+            check_alone(job, spot.id, state.links, namespaces, by_hand)
             check_addresses(job, spot.id, state.links, scene)
     if first := _addresses(where, state):
         return first

@@ -1,51 +1,84 @@
 """Keep ports apart at addresses that Services share, or had before. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.providers.azure.balancing.additional import named_before
-from proreus.providers.azure.balancing.claims import asked_ports
+from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress
+from proreus.providers.azure.balancing.additional import by_hand_at, leads_away, named_before
+from proreus.providers.azure.balancing.claims import Port, asked_ports, is_open_with
 from proreus.providers.azure.balancing.desired import each_port
 from proreus.providers.azure.balancing.index import Index, Opened
 from proreus.providers.azure.balancing.parts import Claim, Had, Job, Scene, State
 from proreus.providers.azure.machines import part
 
 
-def check_shared(jobs: Sequence[Job], scene: Scene, known: Index) -> None:
+def check_shared(
+    jobs: Sequence[Job], scene: Scene, known: Index, given: Mapping[str, Collection[str]]
+) -> None:
     """Refuse ports that others have, by their rules, at an address that the Service shows.
 
     Azure refuses them, too, but for those without a rule, which stay whose they were. But
     kube-proxy goes by ports and status alone, and would lead the clients of another Service to this
     one, or those of a rule by hand, such as the API server's: so it shows no address meanwhile.
+    Those of a rule by hand it does not get at an address that is new to it, either: the security
+    group would let in clients past the sources that the rule is for.
+
+    Args:
+        jobs: The Services of the pass.
+        scene: The facts that do not change within the pass.
+        known: The index of the observed state.
+        given: The addresses that Services are to have, by their UIDs.
 
     Raises:
         InvalidRequest: Another Service has a port, and still asks for it, or a rule by hand has it;
             names the port.
     """
     for job in jobs:
-        asked = asked_ports(job)
-        for address in _shown(job) if asked else ():
-            opened = known.asked.get(address, ())
-            own = {(one.protocol, one.port) for one in opened if one.base == job.ref.name}
-            theirs = _asked_for(opened, scene.claims.get(address, ()), job.ref.name) - own
-            theirs |= _kept(job, address, scene) - own
-            by_hand = {(one.protocol, one.port) for one in by_hand_at(address, known, scene)}
-            if taken := [one for one in asked if one in theirs | by_hand]:
-                whose = "another Service" if taken[0] in theirs else "a rule that is no Service's"
-                error = InvalidRequest(
-                    f"spec.ports: port {taken[0][1]} of {address} is that of {whose}: give another"
-                    " port or address"
-                )
-                error.disowns = True
-                raise error
+        asked, shown = asked_ports(job), _shown(job)
+        for address in sorted(shown.union(given.get(job.ref.uid, ()))) if asked else ():
+            by_hand = [(one.protocol, one.port) for one in by_hand_at(address, known, scene)]
+            theirs = _of_others(job, address, scene, known) if address in shown else []
+            for one in asked:
+                whose = "another Service" if one in theirs else "a rule that is no Service's"
+                if one in theirs or is_open_with(one, by_hand):
+                    error = InvalidRequest(
+                        f"spec.ports: port {one[1]} of {address} is that of {whose}: give another"
+                        " port or address"
+                    )
+                    error.disowns = address in shown
+                    raise error
 
 
-def by_hand_at(address: str, known: Index, scene: Scene) -> list[Opened]:
-    """Return the ports that rules by hand have at an address, such as the API server's."""
-    return [one for one in known.by_hand.get(address, ()) if one.base not in scene.services]
+def _of_others(job: Job, address: str, scene: Scene, known: Index) -> list[Port]:
+    """Return those ports that a Service asks for which others have at an address."""
+    opened, claims = known.asked.get(address, ()), scene.claims.get(address, ())
+    own = {(one.protocol, one.port) for one in opened if one.base == job.ref.name}
+
+    def had(found: Sequence[Claim]) -> set[Port]:
+        return (_asked_for(opened, found, job.ref.name) | _kept(job, found, scene)) - own
+
+    theirs = had(claims)
+    outside = had([one for one in claims if one.namespace != job.ref.namespace])
+    return [one for one in asked_ports(job) if one in theirs or is_open_with(one, outside)]
+
+
+def points(
+    job: Job, found: Sequence[str], state: State, known: Index, scene: Scene
+) -> tuple[LoadBalancerIngress, ...]:
+    """Return what a Service shows: its load balancer's addresses, and those that it names beside.
+
+    What rules by hand have at an address nodes must not lead to pods; at one that somebody else
+    leads to the nodes, only rules count that lead elsewhere.
+    """
+    proxies = {ip for ip in found if by_hand_at(ip, known, scene)}
+    for ip in job.options.additional:
+        if any(leads_away(one, state, scene) for one in by_hand_at(ip, known, scene)):
+            proxies.add(ip)
+    every = (*found, *job.options.additional)
+    modes = {ip: IP_MODE_PROXY if ip in proxies else None for ip in every}
+    return tuple(LoadBalancerIngress(ip=ip, ip_mode=modes[ip]) for ip in every)
 
 
 def left_by(
@@ -90,11 +123,8 @@ def _shown(job: Job) -> set[str]:
     The first one of each of its families is none of these, though the Service names it: it is, or
     was, that of its load balancer.
     """
-    families = job.lb.families if job.lb is not None else ()
-    others = named_before(job.ref)
-    named = {
-        one for one in job.options.additional if one in others or family_of(one) not in families
-    }
+    others = named_before(job.ref, job.lb.families if job.lb is not None else ())
+    named = others.intersection(job.options.additional)
     return {point.ip for point in job.ref.last_ingress} - {"", *named}
 
 
@@ -123,13 +153,13 @@ def gained(had: Mapping[str, Had], job: Job, addresses: Iterable[str]) -> dict[s
     return {**had, **left, job.ref.uid: now}
 
 
-def _kept(job: Job, address: str, scene: Scene) -> set[tuple[str, int]]:
-    """Return the ports new to a Service that others had at an address, and still ask for.
+def _kept(job: Job, claims: Iterable[Claim], scene: Scene) -> set[Port]:
+    """Return the ports new to a Service that others had at its address, and still ask for.
 
     None while nobody knows what it had, since the manager has just started.
     """
     had = scene.had.get(job.ref.name)
-    others = (one for one in scene.claims.get(address, ()) if one.base != job.ref.name)
+    others = (one for one in claims if one.base != job.ref.name)
     return {
         port
         for one in others
@@ -139,7 +169,7 @@ def _kept(job: Job, address: str, scene: Scene) -> set[tuple[str, int]]:
     }
 
 
-def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim], but: str) -> set[tuple[str, int]]:
+def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim], but: str) -> set[Port]:
     """Return the ports that rules lead to of other Services that still ask for them."""
     ports = {one.base: one.asked for one in claims if one.base != but}
     return {

@@ -1,0 +1,137 @@
+"""Rules that somebody has made by hand in the load balancer: no Service comes by what they lead to.
+
+Nor by another namespace's port at an address that Services share.
+"""
+
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider import Ensured, InvalidRequest
+from proreus.kube.objects import IP_MODE_PROXY, ServicePort
+
+from .balancing import (
+    answers,
+    ensure,
+    everything,
+    machines,
+    public_ip,
+    rules,
+    service,
+)
+from .emulator.links import KIND
+from .emulator.server import Emulator
+from .emulator.store import network
+from .site import started
+from .test_additional import ADDITIONAL, HTTPS, known, open_ports
+from .test_strangers import by_hand
+
+API = network("publicIPAddresses", "api")
+INSIDE = {"azure-load-balancer-internal": "true"}
+
+
+def asking(port: int, protocol: str = "TCP") -> list[ServicePort]:
+    return [ServicePort(port, "x", protocol, node_port=30643)]
+
+
+@pytest.mark.parametrize("protocol", ["TCP", "SCTP"])
+async def test_no_service_opens_a_port_of_a_rule_by_hand(azure: Emulator, protocol: str) -> None:
+    """Without a rule of its own Azure refuses it nothing; sources are an operator's to choose."""
+    nodes, address = machines(azure), public_ip(azure, "api")
+    named = {"azure-pip-name": "api", "port_6443_no_lb_rule": "true"}
+    guest, thief = service(9, namespace="bank"), service(2, named, asking(6443, protocol))
+    async with started(azure, known(nodes, [guest, thief])) as provider:
+        await ensure(provider, nodes, guest)
+        by_hand(azure, "loadBalancingRules", API)
+        before = everything(azure)
+        refused = (await answers(provider, nodes, thief))["web-2"]
+        assert isinstance(refused, InvalidRequest), refused
+        assert f"port 6443 of {address} is that of a rule that is no Service's" in str(refused)
+        assert not refused.disowns
+        assert everything(azure) == before
+    assert open_ports(azure, address) == set()
+
+
+@pytest.mark.parametrize("protocol", ["TCP", "SCTP"])
+async def test_no_service_names_a_port_of_a_rule_by_hand_beside_its_own_address(
+    azure: Emulator, protocol: str
+) -> None:
+    nodes, address = machines(azure), public_ip(azure, "api")
+    beside = {ADDITIONAL: address, "port_6443_no_lb_rule": "true"}
+    thief = service(2, beside, asking(6443, protocol))
+    async with started(azure, known(nodes, [thief])) as provider:
+        await ensure(provider, nodes, service(9, namespace="bank"))
+        by_hand(azure, "loadBalancingRules", API)
+        before = everything(azure)
+        for one in (thief, service(2, beside, asking(6443), ingress=["20.0.0.77", address])):
+            refused = (await answers(provider, nodes, one))["web-2"]
+            assert isinstance(refused, InvalidRequest), refused
+            assert "its port 6443 is that of a rule that is no Service's" in str(refused)
+            assert everything(azure) == before
+        found = (await answers(provider, nodes, service(2, beside)))["web-2"]
+        assert isinstance(found, Ensured), found
+        assert [one.ip_mode for one in found.ingress] == [None, IP_MODE_PROXY]
+    assert open_ports(azure, address) == {"80"}
+
+
+async def test_an_address_that_a_rule_by_hand_leads_to_the_nodes_may_be_named(
+    azure: Emulator,
+) -> None:
+    nodes, address = machines(azure), public_ip(azure, "api")
+    async with started(azure, known(nodes, [])) as provider:
+        await ensure(provider, nodes, service(9, namespace="bank"))
+        by_hand(azure, "loadBalancingRules", API, pool="kubernetes")
+        one = service(2, {ADDITIONAL: address}, asking(6443))
+        found = (await answers(provider, nodes, one))["web-2"]
+        assert isinstance(found, Ensured), found
+        assert [one.ip_mode for one in found.ingress] == [None, None]
+    assert open_ports(azure, address) == {"6443"}
+
+
+async def test_no_service_puts_a_link_in_front_of_a_rule_by_hand(azure: Emulator) -> None:
+    """Who comes by one comes from within the network, and would come to the API server, too."""
+    nodes = machines(azure)
+    public_ip(azure, "api")
+    named = {"azure-pip-name": "api", "azure-disable-load-balancer-floating-ip": "true"}
+    link = {"azure-pls-create": "true", "azure-pls-ip-configuration-subnet": "apps"}
+    guest, thief = service(9, namespace="bank"), service(2, {**named, **link}, HTTPS)
+    async with started(azure, known(nodes, [guest, thief])) as provider:
+        await ensure(provider, nodes, guest)
+        by_hand(azure, "loadBalancingRules", API)
+        for _ in range(2):
+            found = (await answers(provider, nodes, thief))["web-2"]
+            assert isinstance(found, InvalidRequest), found
+            assert "port 6443 of the same address is that of a rule" in str(found)
+            assert not list(azure.store.kind(KIND))
+            await ensure(provider, nodes, service(2, named, HTTPS))
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+async def test_no_service_opens_another_namespace_s_port_by_sctp(
+    azure: Emulator, *, is_shown: bool
+) -> None:
+    """Azure's rules have no word for SCTP: one for it lets in all protocols, from anywhere."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address = public_ip(azure, "shared")
+    ranges: dict[str, Any] = {"load_balancer_source_ranges": ("192.0.2.0/24",)}
+    first = service(1, named, ingress=[address], **ranges)
+    guest = service(2, named, HTTPS, namespace="bank")
+    shown = [address] if is_shown else []
+    asked = {**named, "port_80_no_lb_rule": "true"}
+    thief = service(2, asked, asking(80, "SCTP"), namespace="bank", ingress=shown)
+    async with started(azure, known(nodes, [first, thief])) as provider:
+        await ensure(provider, nodes, first)
+        if is_shown:
+            await ensure(provider, nodes, guest)
+        before = everything(azure)
+        refused = (await answers(provider, nodes, thief))["web-2"]
+        assert isinstance(refused, InvalidRequest), refused
+        assert f"port 80 of {address} is that of" in str(refused)
+        assert refused.disowns is is_shown
+        assert everything(azure) == before
+    sources = [
+        one.get("sourceAddressPrefix") or one["sourceAddressPrefixes"]
+        for one in rules(azure).values()
+        if "80" in one["destinationPortRanges"]
+    ]
+    assert sources == ["192.0.2.0/24"]
