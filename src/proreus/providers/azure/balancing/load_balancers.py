@@ -258,7 +258,7 @@ class AzureLoadBalancers:
         self._neighbours.check(jobs, state, scene)
         self._presence.check(state, scene, _now())
         state = await self._converged(jobs, state, scene, work)
-        self._neighbours.note(jobs)
+        self._neighbours.done(jobs)
         jobs = placed(jobs, state, scene)
         where, known = spots(jobs, state, scene), index(state)
         answers: dict[str, EnsureAnswer] = {}

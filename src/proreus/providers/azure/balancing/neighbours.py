@@ -17,7 +17,7 @@ from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import KubeObject, Node
 from proreus.providers.azure.api import Arm
-from proreus.providers.azure.balancing.additional import merged, opening
+from proreus.providers.azure.balancing.additional import merged, named_before, opening
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
 from proreus.providers.azure.balancing.guard import destinations
 from proreus.providers.azure.balancing.identities import KEPT, namesakes
@@ -78,13 +78,17 @@ class Neighbours:
     def check(self, jobs: Sequence[Job], state: State, scene: Scene) -> None:
         """Refuse additional addresses to which rules let clients in for others than this cluster.
 
+        What the status shows as that of the load balancer is none that the Service has: others may
+        have got it meanwhile.
+
         Raises:
             InvalidRequest: Such an address is new to its Service; names annotation and remedy.
         """
         open_ = destinations(state.group) - index(state).addresses
         for job in jobs:
             asked = job.options.additional if job.lb is not None else ()
-            for address in open_.intersection(asked) - self._had(job):
+            before = named_before(job.ref, job.lb.families if job.lb is not None else ())
+            for address in open_.intersection(asked) - self._had(job, before):
                 is_listed = scene.place.config.tenants.lists(job.ref.namespace, (address,))
                 if not is_listed and not self._has_users(job, address, scene):
                     raise InvalidRequest(
@@ -121,9 +125,21 @@ class Neighbours:
             before = self._opened.get(job.ref.uid, Opening())
             self._opened[job.ref.uid] = merged((before, opening(job)))
 
+    def done(self, jobs: Iterable[Job]) -> None:
+        """Note what Services have open that are as desired.
+
+        An additional address that one names no more is none of its own when it names it again.
+        """
+        self.note(jobs)
+        for job in jobs:
+            if (one := self._opened.get(job.ref.uid)) is not None:
+                additional = frozenset(job.options.additional)
+                self._opened[job.ref.uid] = msgspec.structs.replace(one, additional=additional)
+
     def leaving(self, job: Job) -> Job:
         """Return a Service that goes, without additional addresses that it never had."""
-        left = tuple(one for one in job.options.additional if one in self._had(job))
+        shown = {point.ip for point in job.ref.last_ingress}
+        left = tuple(one for one in job.options.additional if one in self._had(job, shown))
         options = msgspec.structs.replace(job.options, additional=left)
         return msgspec.structs.replace(job, options=options)
 
@@ -132,18 +148,16 @@ class Neighbours:
         for job in jobs:
             self._opened.pop(job.ref.uid, None)
 
-    def _had(self, job: Job) -> set[str]:
+    def _had(self, job: Job, shown: set[str]) -> set[str]:
         """Return the addresses that a Service has by its status, or by what was done here."""
         named = self._opened.get(job.ref.uid, Opening()).additional
-        return {point.ip for point in job.ref.last_ingress} | named.intersection(
-            job.options.additional
-        )
+        return shown | named.intersection(job.options.additional)
 
     def _has_users(self, job: Job, address: str, scene: Scene) -> bool:
         """Tell whether other Services of the cluster have an address, whose rules these may be.
 
-        Their status shows it, or it was opened for them a moment ago. What a Service only asks for
-        says nothing: a tenant could have two that vouch for one another.
+        Their status shows it beside their own, or it was opened for them a moment ago. What a
+        Service only asks for says nothing: a tenant could have two that vouch for one another.
         """
         opened = {
             default_load_balancer_name(uid)
@@ -151,7 +165,7 @@ class Neighbours:
             if address in one.additional
         }
         return any(
-            claim.base != job.ref.name and (claim.is_opened or claim.base in opened)
+            claim.base != job.ref.name and (claim.is_beside or claim.base in opened)
             for claim in scene.claims.get(address, ())
         )
 
