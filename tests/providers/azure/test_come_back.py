@@ -1,12 +1,24 @@
 """Public IPs that a Service has left, or come back to: who has them, and who deletes them."""
 
+from proreus.cloudprovider import InvalidRequest
+
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
-from .balancing import addresses, delete, ensure, machines, name_of, service
+from .balancing import (
+    addresses,
+    answers,
+    delete,
+    ensure,
+    machines,
+    name_of,
+    public_ip,
+    service,
+)
 from .emulator.server import Emulator
 from .emulator.store import network
 from .site import context, started
-from .test_additional import HTTPS
+from .test_additional import HTTPS, known
 from .test_former import USERS
+from .test_shared_group import other_service
 
 INSIDE = {"azure-load-balancer-internal": "true"}
 
@@ -33,3 +45,25 @@ async def test_a_public_ip_stays_with_the_service_that_has_come_back_to_it(
         free["properties"].pop("ipConfiguration", None)
         await delete(provider, guest)
         assert addresses(azure)[name]["tags"][USERS] == "shop/web-1"
+
+
+async def test_an_address_that_is_another_cluster_s_by_now_is_shown_no_more(
+    azure: Emulator,
+) -> None:
+    """Somebody has taken it out of the load balancer: nodes would lead its clients here."""
+    nodes, address = machines(azure, 4), public_ip(azure, "kept")
+    one = service(2, {"azure-pip-name": "kept"}, ingress=[address])
+    async with started(azure, known(nodes[:2], [one])) as provider:
+        await ensure(provider, nodes[:2], service(1), one)
+        of = azure.store.of[network("loadBalancers", "kubernetes").lower()]["properties"]
+        for field in ("loadBalancingRules", "frontendIPConfigurations"):
+            base = name_of(one.metadata.uid)
+            of[field] = [each for each in of[field] if not each["name"].startswith(base)]
+        free = azure.store.of[network("publicIPAddresses", "kept").lower()]
+        free["properties"].pop("ipConfiguration", None)
+        theirs = service(7, {"azure-pip-name": "kept"})
+        assert await other_service(azure, nodes[2:], theirs) == address
+        refused = (await answers(provider, nodes[:2], one))["web-2"]
+        assert isinstance(refused, InvalidRequest), refused
+        assert "it is in use by" in str(refused)
+        assert refused.disowns

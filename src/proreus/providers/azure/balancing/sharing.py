@@ -7,6 +7,7 @@ import msgspec
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress
 from proreus.providers.azure.balancing.additional import by_hand_at, leads_away, named_before
+from proreus.providers.azure.balancing.addresses import user_elsewhere
 from proreus.providers.azure.balancing.claims import Port, asked_ports, is_open_with
 from proreus.providers.azure.balancing.desired import each_port
 from proreus.providers.azure.balancing.index import Index, Opened
@@ -87,8 +88,8 @@ def left_by(
     """Return the addresses that a Service shows, and that its load balancer has no more.
 
     Azure gives them to whoever comes next, also to machines; what is to follow may fail for as long
-    as the Service likes. Public IPs that are there keep their addresses, and an internal one that
-    the Service names nobody else may name as long as its status shows it.
+    as the Service likes. Public IPs that are there keep their addresses, if nothing else has them,
+    and an internal one that the Service names nobody else may name as long as its status shows it.
 
     Args:
         job: The Service.
@@ -107,7 +108,7 @@ def left_by(
     kept = {
         str(part(one, "ipAddress") or "")
         for one in state.addresses.values()
-        if not has or str(one["name"]).lower() in names
+        if (not has or str(one["name"]).lower() in names) and not user_elsewhere(one, scene.place)
     }
     if job.options.internal and not is_taken:
         kept |= {
