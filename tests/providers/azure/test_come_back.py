@@ -1,5 +1,7 @@
 """Public IPs that a Service has left, or come back to: who has them, and who deletes them."""
 
+import pytest
+
 from proreus.cloudprovider import InvalidRequest
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
@@ -13,12 +15,14 @@ from .balancing import (
     public_ip,
     service,
 )
+from .emulator import seed
 from .emulator.server import Emulator
 from .emulator.store import network
 from .site import context, started
-from .test_additional import HTTPS, known
+from .test_additional import ADDITIONAL, HTTPS, known
 from .test_former import USERS
 from .test_shared_group import other_service
+from .test_strangers import lose_frontend
 
 INSIDE = {"azure-load-balancer-internal": "true"}
 
@@ -67,3 +71,25 @@ async def test_an_address_that_is_another_cluster_s_by_now_is_shown_no_more(
         assert isinstance(refused, InvalidRequest), refused
         assert "it is in use by" in str(refused)
         assert refused.disowns
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+async def test_an_inner_address_that_a_machine_has_by_now_is_shown_no_more(
+    azure: Emulator, *, is_taken: bool
+) -> None:
+    """Also while the Service is refused before Azure would refuse it the address."""
+    nodes, address = machines(azure), "10.0.0.77"
+    inner = {**INSIDE, "azure-load-balancer-ipv4": address}
+    wrong = service(1, {**inner, ADDITIONAL: "10.1.2.3"}, ingress=[address])
+    services = Objects()
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, service(1, inner), service(2, INSIDE))
+        services.by_key = {"shop/web-1": wrong}
+        lose_frontend(azure)
+        if is_taken:
+            seed.machine(azure.store, "next")
+            nic = azure.store.of[network("networkInterfaces", "next-nic").lower()]
+            nic["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"] = address
+        refused = (await answers(provider, nodes, wrong))["web-1"]
+        assert isinstance(refused, InvalidRequest), refused
+        assert refused.disowns is is_taken

@@ -513,7 +513,7 @@ async def test_an_address_that_is_given_up_is_shown_no_more_though_what_follows_
         assert await ensure(provider, nodes, theirs) == {"web-2": [address]}
 
 
-def _lose_frontend(azure: Emulator, *left: str) -> None:
+def lose_frontend(azure: Emulator, *left: str) -> None:
     """Let somebody delete a Service's frontends by hand, but for those with these addresses."""
     found = azure.store.of[network("loadBalancers", "kubernetes-internal").lower()]["properties"]
     gone = [
@@ -558,7 +558,7 @@ async def test_an_address_of_no_frontend_is_shown_no_more_while_none_can_be_made
         services.by_key = {"shop/web-1": first, "shop/web-2": other}
         if is_shown:
             services.by_key["bank/web-3"] = theirs
-        _lose_frontend(azure)
+        lose_frontend(azure)
         azure.faults.append(Fault("PUT", "loadBalancers", status=400, code=code))
         refused = (await answers(provider, nodes, first))["web-1"]
         assert isinstance(refused, CloudError)
@@ -595,7 +595,7 @@ async def test_a_named_address_stays_though_its_frontend_of_one_family_is_gone(
         shown = (await ensure(provider, nodes, first))["web-1"]
         first = service(annotations=inner, ip_families=families, ingress=shown)
         services.by_key = {"shop/web-1": first}
-        _lose_frontend(azure, *(one for one in shown if ":" in one))
+        lose_frontend(azure, *(one for one in shown if ":" in one))
         azure.faults.append(Fault("PUT", "loadBalancers", status=400, code="SubnetIsFull"))
         refused = (await answers(provider, nodes, first))["web-1"]
         assert isinstance(refused, CloudError)

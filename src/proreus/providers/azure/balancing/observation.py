@@ -70,9 +70,9 @@ class Observer:
             self._vm_sets(jobs),
             self._links(jobs),
         )
-        elsewhere = frozenset[str]()
+        elsewhere, taken = frozenset[str](), frozenset[str]()
         if group is not None:
-            elsewhere = await self._elsewhere(jobs, addresses, balancers)
+            elsewhere, taken = await self._elsewhere(jobs, addresses, balancers)
         return State(
             dict(zip(place.balancers, balancers, strict=True)),
             addresses,
@@ -89,6 +89,7 @@ class Observer:
             vm_sets=vm_sets,
             links=links,
             elsewhere=elsewhere,
+            taken=taken,
         )
 
     async def _addresses(
@@ -132,8 +133,11 @@ class Observer:
         jobs: Iterable[Job],
         known: Mapping[str, Resource],
         balancers: Iterable[Resource | None],
-    ) -> frozenset[str]:
-        """Return the former addresses of Services that something else has, or may have, by now."""
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the former addresses of Services that something else has, or may have, by now.
+
+        The second are those that something in the network surely has.
+        """
         frontends = (one for each in balancers for one in listed(each, "frontendIPConfigurations"))
         there = {part(one, "ipAddress") for one in known.values()}
         there |= {part(one, "privateIPAddress") for one in frontends}
@@ -143,16 +147,14 @@ class Observer:
             former |= job.left.union(named) if job.lb is None else job.before.difference(named)
         former -= {"", *there}
         public = {ip for ip in former if ip_address(ip).is_global}
-        outside, inside = await asyncio.gather(
-            self._public_elsewhere(public), self._taken(former - public)
+        outside, answers = await asyncio.gather(
+            self._public_elsewhere(public), self._asked(former - public)
         )
-        return outside | inside
+        inside = frozenset(ip for ip, answer in answers.items() if _may_be_taken(answer))
+        return outside | inside, frozenset(ip for ip in inside if _is_taken(answers[ip]))
 
-    async def _taken(self, addresses: set[str]) -> frozenset[str]:
-        """Return the addresses that something in the network has, or may have.
-
-        Without the right to ask nothing tells who has one.
-        """
+    async def _asked(self, addresses: set[str]) -> dict[str, Resource | CloudError]:
+        """Return what the network says of addresses: whether something has them."""
         asking = (
             attempt(
                 self._arm.ask,
@@ -162,8 +164,7 @@ class Observer:
             )
             for ip in addresses
         )
-        answers = zip(addresses, await asyncio.gather(*asking), strict=True)
-        return frozenset(ip for ip, answer in answers if _may_be_taken(answer))
+        return dict(zip(addresses, await asyncio.gather(*asking), strict=True))
 
     async def _public_elsewhere(self, shown: set[str]) -> frozenset[str]:
         """Return the addresses of former public IPs that something else has, or may have, by now.
@@ -282,6 +283,8 @@ class Observer:
 def _may_be_taken(answer: Resource | CloudError) -> bool:
     """Tell whether something may have an address, by Azure's answer about it.
 
+    Without the right to ask nothing tells that.
+
     Raises:
         CloudError: Azure may tell soon.
     """
@@ -290,6 +293,11 @@ def _may_be_taken(answer: Resource | CloudError) -> bool:
     if isinstance(answer, CloudError) and not isinstance(answer, Unauthenticated):
         raise answer
     return isinstance(answer, CloudError) or answer.get("available") is not True
+
+
+def _is_taken(answer: Resource | CloudError) -> bool:
+    """Tell whether something surely has an address, by Azure's answer about it."""
+    return not isinstance(answer, CloudError) and answer.get("available") is False
 
 
 def _group(machine: str) -> str:

@@ -166,6 +166,7 @@ class State(msgspec.Struct, frozen=True):
         links: Private link services.
         elsewhere: Addresses that Services show or have left, and that are something else's, or may
             be: of public IPs of other resource groups, or of the network.
+        taken: Private addresses among these that something in the network surely has.
     """
 
     balancers: Mapping[str, Resource | None] = {}
@@ -179,6 +180,7 @@ class State(msgspec.Struct, frozen=True):
     vm_sets: Mapping[str, str] = {}
     links: Known = {}
     elsewhere: frozenset[str] = frozenset()
+    taken: frozenset[str] = frozenset()
 
     def having(self, **fields: Any) -> "State":
         """Return the state with other values in these fields."""

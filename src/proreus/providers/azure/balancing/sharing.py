@@ -98,7 +98,7 @@ def left_by(
         scene: The facts that do not change within the pass.
         had: The addresses that the Service was seen to have. What shows none of its frontends may
             be another load balancer, of which a new cloud-config has the name.
-        is_taken: Whether Azure says that somebody else has the address that the Service names.
+        is_taken: Whether Azure has refused the address that the Service names, as somebody else's.
     """
     frontends = {address for _, _, address in known.frontends.get(job.ref.name, ())}
     has = frontends | known.used.get(job.ref.name, set())
@@ -111,9 +111,8 @@ def left_by(
         if (not has or str(one["name"]).lower() in names) and not user_elsewhere(one, scene.place)
     }
     if job.options.internal and not is_taken:
-        kept |= {
-            one for one in job.options.addresses.values() if not _is_shown_beside(one, job, scene)
-        }
+        named = set(job.options.addresses.values()) - state.taken
+        kept |= {one for one in named if not _is_shown_beside(one, job, scene)}
     shown = _shown(job)
     return frozenset((shown if has else shown & had) - has - kept)
 
