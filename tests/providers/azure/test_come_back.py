@@ -51,6 +51,13 @@ async def test_a_public_ip_stays_with_the_service_that_has_come_back_to_it(
         assert addresses(azure)[name]["tags"][USERS] == "shop/web-1"
 
 
+def lose_parts(azure: Emulator, base: str) -> None:
+    """Let somebody take a Service out of the load balancer by hand."""
+    of = azure.store.of[network("loadBalancers", "kubernetes").lower()]["properties"]
+    for field in ("loadBalancingRules", "frontendIPConfigurations"):
+        of[field] = [one for one in of[field] if not one["name"].startswith(base)]
+
+
 async def test_an_address_that_is_another_cluster_s_by_now_is_shown_no_more(
     azure: Emulator,
 ) -> None:
@@ -59,10 +66,7 @@ async def test_an_address_that_is_another_cluster_s_by_now_is_shown_no_more(
     one = service(2, {"azure-pip-name": "kept"}, ingress=[address])
     async with started(azure, known(nodes[:2], [one])) as provider:
         await ensure(provider, nodes[:2], service(1), one)
-        of = azure.store.of[network("loadBalancers", "kubernetes").lower()]["properties"]
-        for field in ("loadBalancingRules", "frontendIPConfigurations"):
-            base = name_of(one.metadata.uid)
-            of[field] = [each for each in of[field] if not each["name"].startswith(base)]
+        lose_parts(azure, name_of(one.metadata.uid))
         free = azure.store.of[network("publicIPAddresses", "kept").lower()]
         free["properties"].pop("ipConfiguration", None)
         theirs = service(7, {"azure-pip-name": "kept"})
@@ -70,6 +74,27 @@ async def test_an_address_that_is_another_cluster_s_by_now_is_shown_no_more(
         refused = (await answers(provider, nodes[:2], one))["web-2"]
         assert isinstance(refused, InvalidRequest), refused
         assert "it is in use by" in str(refused)
+        assert refused.disowns
+
+
+async def test_an_address_that_another_namespace_s_service_has_got_is_shown_no_more(
+    azure: Emulator,
+) -> None:
+    """Somebody has deleted the public IP, and Azure has given its address to the next one."""
+    nodes = machines(azure)
+    async with started(azure, known(nodes, [])) as provider:
+        shown = (await ensure(provider, nodes, service(1), service(2)))["web-1"]
+        wrong = service(1, {ADDITIONAL: "10.1.2.3"}, ingress=shown)
+        base = name_of(wrong.metadata.uid)
+        lose_parts(azure, base)
+        azure.store.delete(network("publicIPAddresses", f"kubernetes-{base}"))
+        theirs = service(3, namespace="bank")
+        await ensure(provider, nodes, theirs)
+        name = f"kubernetes-{name_of(theirs.metadata.uid)}"
+        given = azure.store.of[network("publicIPAddresses", name).lower()]
+        given["properties"]["ipAddress"] = shown[0]
+        refused = (await answers(provider, nodes, wrong))["web-1"]
+        assert isinstance(refused, InvalidRequest), refused
         assert refused.disowns
 
 

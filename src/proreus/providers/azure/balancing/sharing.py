@@ -5,14 +5,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress
+from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.additional import by_hand_at, leads_away, named_before
-from proreus.providers.azure.balancing.addresses import user_elsewhere
+from proreus.providers.azure.balancing.addresses import owners_of, user_elsewhere
 from proreus.providers.azure.balancing.claims import Port, asked_ports, is_open_with
 from proreus.providers.azure.balancing.desired import each_port
 from proreus.providers.azure.balancing.index import Index, Opened
 from proreus.providers.azure.balancing.parts import Claim, Had, Job, Scene, State
-from proreus.providers.azure.machines import part
+from proreus.providers.azure.machines import Resource, part
 
 
 def check_shared(
@@ -108,13 +110,20 @@ def left_by(
     kept = {
         str(part(one, "ipAddress") or "")
         for one in state.addresses.values()
-        if (not has or str(one["name"]).lower() in names) and not user_elsewhere(one, scene.place)
+        if (not has or str(one["name"]).lower() in names) and not _is_others(one, job, scene)
     }
     if job.options.internal and not is_taken:
         named = set(job.options.addresses.values()) - state.taken
         kept |= {one for one in named if not _is_shown_beside(one, job, scene)}
     shown = _shown(job)
     return frozenset((shown if has else shown & had) - has - kept)
+
+
+def _is_others(address: Resource, job: Job, scene: Scene) -> bool:
+    """Tell whether a public IP is something else's by now, or another namespace's Service's."""
+    is_foreign = refusal(owners_of(address), job.ref, Tenants(), ())
+    is_user = job.ref.key in marks.users(address)
+    return bool(user_elsewhere(address, scene.place) or (is_foreign and not is_user))
 
 
 def _shown(job: Job) -> set[str]:
