@@ -574,7 +574,7 @@ async def test_an_address_that_is_left_is_shown_no_more_while_another_is_named_i
         assert answers[-1].disowns
 
 
-@pytest.mark.parametrize("what", ["server", "beside", "allocation", "elsewhere"])
+@pytest.mark.parametrize("what", ["server", "beside", "allocation", "claimed", "elsewhere"])
 async def test_an_address_that_somebody_else_has_by_now_is_shown_no_more_though_named(
     nsxt: Emulator, what: str
 ) -> None:
@@ -587,7 +587,8 @@ async def test_an_address_that_somebody_else_has_by_now_is_shown_no_more_though_
         own = site.desired(HTTP, shown=ip, **asked)
         known.listers = {"services": Objects([own.service])}
     async with lb_site(nsxt, with_=known) as site:
-        for one in [*site.own("lb-virtual-servers"), *site.own("ip-allocations")]:
+        claim = site.own("ip-allocations")[0]
+        for one in [*site.own("lb-virtual-servers"), claim]:
             nsxt.remove(one["path"])
         ahead = nsxt.now
         nsxt.now = lambda: ahead() + 121
@@ -598,9 +599,12 @@ async def test_an_address_that_somebody_else_has_by_now_is_shown_no_more_though_
             nsxt.put(
                 "/infra/lb-virtual-servers/theirs", ip_address=ip, ports=["443"],
                 application_profile_path="/infra/lb-app-profiles/default-tcp-lb-app-profile",
-                tags=as_tags(tagged if what == "server" else {}),
+                tags=as_tags(tagged if what in {"server", "claimed"} else {}),
                 **({"lb_service_path": site.own("lb-services")[0]["path"]} if what == "beside" else {}),
             )  # fmt: skip
+        if what == "claimed":  # in vain, and the manager has ended before it took that back
+            again = claim["path"].replace(claim["id"], "again")
+            nsxt.put(again, allocation_ip=ip, tags=claim["tags"])
         answer = await site.settled(own)
         assert isinstance(answer, CloudError)
         assert "is not free" in str(answer)

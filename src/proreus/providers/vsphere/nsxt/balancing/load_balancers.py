@@ -201,7 +201,8 @@ class NsxtLoadBalancers:
         self._missed.check(lb.ref, is_there=bool(observed.parts))
         take = functools.partial(self._work.take, lb.ref)
         late = [one for one in observed.of(ALLOCATIONS) if one.address and not observed.address]
-        held = {observed.address, *(one.address for one in observed.of(ALLOCATIONS))}
+        had = (one.address for one in observed.of(ALLOCATIONS) if not one.failure)
+        held = {observed.address, *had}
         with showing_only(lb.ref, held | self._named(lb.ref, observed)):
             for one in late:
                 await self._work.check(lb.ref, one, observed)
