@@ -303,7 +303,7 @@ async def test_a_node_without_a_provider_id_is_not_gone_while_an_index_knows_its
             before = two.gateway.calls.copy()
             assert await one(provider, node("a", uuid=uuid)) == NotFound()
             asked = two.gateway.calls - before
-    assert (asked["FindAllByUuid"], asked["RetrievePropertiesEx"]) == (2, 0)
+    assert (asked["FindAllByUuid"], asked["RetrievePropertiesEx"]) == (2, 1)
 
 
 async def test_a_machine_whose_uuid_was_changed_is_not_gone(vcenter: Site) -> None:
@@ -333,6 +333,32 @@ async def test_a_machine_in_another_datacenter_than_those_that_are_named_is_not_
             async with started(two.config(datacenters=datacenters)) as provider:
                 found = await describe(provider, *nodes)
                 assert isinstance(found["there"], Instance)
+
+
+@pytest.mark.parametrize(("has_id", "was_here"), [(True, False), (True, True), (False, False)])
+async def test_a_machine_in_another_datacenter_is_not_gone_while_it_cannot_be_read(
+    tmp_path_factory: pytest.TempPathFactory, *, has_id: bool, was_here: bool
+) -> None:
+    """The index does not know it then, and the listing does not show that datacenter's machines."""
+    async with site(tmp_path_factory.mktemp("two"), datacenters=2) as two:
+        await two.simulator.create("a", **THERE)
+        uuid = two.simulator.uuids["a"]
+        known = node("a", two.id("a") if has_id else "", uuid=uuid)
+        async with started(two.config(datacenters="DC0")) as provider:
+            if was_here:  # it is registered anew there
+                await two.simulator.create("here", uuid=uuid, hostName="a")
+                assert isinstance(await one(provider, known), Instance)
+                await two.simulator.destroy("here")
+            assert "datacenter" in str(await one(provider, known))
+            await two.simulator.change("a", uuid=" ", connection="inaccessible")
+            for _ in range(2):
+                found = await one(provider, known)
+                assert isinstance(found, CloudError), found
+                assert "exists" in str(found)
+            await two.simulator.change("a", uuid=uuid, connection="connected")
+            assert "datacenter" in str(await one(provider, known))
+            await two.simulator.destroy("a")
+            assert await one(provider, known) == NotFound()
 
 
 async def test_a_datacenter_that_is_not_there_is_a_mistake_in_the_config(vcenter: Site) -> None:

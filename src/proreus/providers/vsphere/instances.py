@@ -1,7 +1,7 @@
 """Describe virtual machines of one or more vCenters."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from proreus.providers.vsphere.addresses import Selection, addresses
 from proreus.providers.vsphere.config import Labels
 from proreus.providers.vsphere.inventory import Inventory
 from proreus.providers.vsphere.machines import (
+    Proof,
     Snapshot,
     described,
     is_powered_off,
@@ -81,6 +82,7 @@ class VSphereInstances:
         self._rules = rules
         self._labels = labels
         self._seen: dict[_Key, Seen] = {}
+        self._indexed: dict[_Key, tuple[Seen, ...]] = {}
 
     @property
     def batch_size(self) -> int:
@@ -172,7 +174,9 @@ class VSphereInstances:
                 seen = self._seen.get(_key(node))
                 sure[name] = trusted(one, name, seen, self._told(node), unreadable)
         others = {name: one for name, one in sure.items() if isinstance(one, Replaced)}
-        last = await each(others, str, lambda name: self._last(keys[name]), _AT_ONCE)
+        last = await each(
+            others, str, lambda name: self._last(*self._once_seen(keys[name])), _AT_ONCE
+        )
         sure |= {name: replaced(one, last[name]) for name, one in others.items()}
         lone = {name: one for name, one in sure.items() if isinstance(one, Lone)}
         judged = await each(lone, str, lambda name: self._alone(lone[name]), _AT_ONCE)
@@ -217,24 +221,41 @@ class VSphereInstances:
         proofs = dict(zip(prove, await asyncio.gather(*asked), strict=True))
         answers: dict[_Key, NotFound | CloudError] = {}
         for key, others in sorted(gone.items()):
-            own, was_seen = key[1], key in self._seen
-            answer = [absence(own, proofs, await self._last(key), was_seen=was_seen)] if own else []
-            answer += (
+            own, was_seen = key[1], not key[1] or key in self._seen
+            last = await self._last(*self._once_seen(key), *self._indexed.get(key, ()))
+            first, *rest = (own, *others) if own else others
+            answer = absence(first, proofs, last, was_seen=was_seen)
+            of_rest = (
                 absence(one, proofs, None, was_seen=not own or (was_seen and one == swapped(own)))
-                for one in others
+                for one in rest
             )
-            known = (one for one in answer if isinstance(one, CloudError))
+            known = (one for one in (*of_rest, answer) if isinstance(one, CloudError))
             answers[key] = next(known, NotFound())
+            if found := in_indexes((first, *rest), proofs):
+                self._indexed[key] = found
             if isinstance(answers[key], NotFound):
-                self._seen.pop(key, None)
+                self._forget(key)
         return answers
 
-    async def _last(self, key: _Key) -> str | CloudError | None:
-        """Return the UUID that the machine has now which was a Node's when it was last seen."""
-        seen = self._seen.get(key)
-        if seen is None or seen.vcenter not in self._places:
-            return None
-        return await attempt(self._places[seen.vcenter].inventory.uuid_of, seen.ref)
+    def _once_seen(self, key: _Key) -> tuple[Seen, ...]:
+        return (self._seen[key],) if key in self._seen else ()
+
+    def _forget(self, key: _Key) -> None:
+        self._seen.pop(key, None)
+        self._indexed.pop(key, None)
+
+    async def _last(self, *known: Seen) -> str | CloudError | None:
+        """Return the UUID that the first of these machines has now which may still be there.
+
+        Of a machine that only an index knew, such as in a datacenter that is not configured, the
+        reference tells: while it cannot be read, the index may not know it.
+        """
+        for one in known:
+            if one.vcenter in self._places:
+                found = await attempt(self._places[one.vcenter].inventory.uuid_of, one.ref)
+                if found is not None:
+                    return found
+        return None
 
     async def _zones(
         self,
@@ -281,6 +302,7 @@ class VSphereInstances:
             return CloudError(f"{described(machine)} shows no BIOS UUID yet")
         name, key = node.metadata.name, (node.metadata.name, machine.uuid)
         self._seen[key] = remembered(one, name, self._seen.get(key), is_alone=is_alone)
+        self._indexed.pop(key, None)
         if isinstance(zone, CloudError):
             return zone
         state = state_of(machine)
@@ -303,6 +325,17 @@ class VSphereInstances:
             state=state,
             powered_off=is_powered_off(machine),
         )
+
+
+def in_indexes(uuids: Iterable[str], proofs: Mapping[str, Proof | CloudError]) -> tuple[Seen, ...]:
+    """Return the machines that indexes of whole vCenters know by one of these UUIDs. Pure."""
+    given = {name: one for name, one in proofs.items() if isinstance(one, Proof)}
+    return tuple(
+        Seen(name, ref)
+        for uuid in uuids
+        for name, proof in given.items()
+        for ref in proof.found.get(uuid, ())
+    )
 
 
 def _key(node: Node) -> _Key:
