@@ -450,6 +450,28 @@ async def test_rules_of_others_stay_while_something_else_has_the_own_group(
         assert own not in {one["GroupId"] for one in seen.groups().values()}
 
 
+async def test_rules_of_others_stay_though_one_list_lacks_who_has_the_own_group(
+    aws: StrictAWS,
+) -> None:
+    async with classic(aws) as (site, seen):
+        desired = site.desired(site.machines(1))
+        await site.made(desired)
+        own, database = seen.own()["GroupId"], seen.new_group("database")
+        seen.let_in(database, own, "tcp", 5432)
+        machine = site.ec2.create_network_interface(SubnetId=site.network.subnets[0], Groups=[own])
+        id_ = machine["NetworkInterface"]["NetworkInterfaceId"]
+        aws.configure(unshown=[id_])
+        answer = await site.delete(desired)
+        assert isinstance(answer, Pending)
+        assert seen.rules(database)
+        aws.configure(unshown=[])
+        await asyncio.sleep(1.0)
+        answer = await site.delete(desired)
+        assert isinstance(answer, Pending)
+        assert id_ in answer.reason
+        assert seen.rules(database)
+
+
 async def test_the_own_group_goes_when_another_is_given(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(1)
@@ -471,6 +493,9 @@ async def test_the_own_group_goes_when_nothing_uses_it_any_more(aws: StrictAWS) 
         other = seen.new_group("other")
         seen.let_in(other, own, "tcp", 8080)
         site.aws.configure(detach=3600.0)
+        assert isinstance(await site.delete(desired), Pending)
+        assert seen.rules(other)
+        await asyncio.sleep(1.0)
         answer = await site.delete(desired)
         assert isinstance(answer, Pending)
         assert own in answer.reason

@@ -6,14 +6,13 @@ changed is decided from rules that are read within the same turn.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from proreus.cloudprovider.firewalls import RuleRefusal, change_rules
-from proreus.cloudprovider.load_balancers import PartChange
 from proreus.cloudprovider.steps import nothing
 from proreus.cloudprovider.waits import Twice
 from proreus.providers.aws.identity import TAG_LEGACY, ClusterTags, Described, Place, tags_of
@@ -31,7 +30,6 @@ from proreus.providers.aws.rules import (
     node_ports_beside,
     of_hosts,
     permissions_of,
-    rule_part_changes,
     rules_of,
     shared_health,
     sparing,
@@ -205,14 +203,21 @@ class HostGroups:
             }
         return {id_: change for id_, change in changes.items() if change}, refused
 
-    async def forget_own(self, group: str) -> None:
+    async def forget_own(self, group: str, is_unused: Callable[[], bool]) -> bool:
         """Revoke every rule that names a load balancer's group, which is to be deleted.
+
+        Where some are others', such as an operator's, nothing is revoked unless the group
+        `is_unused`. Returns whether all are gone.
 
         Raises:
             CloudError: AWS does not answer, or refuses.
         """
         async with self._turn:
-            await self._revoke(await self.naming({group}))
+            changes = await self.naming({group})
+            found = {rule for change in changes.values() for rule in change.revoke}
+            is_done = found <= {of_hosts(group)} or is_unused()
+            await self._revoke(changes if is_done else {})
+        return is_done
 
     async def forget_given(
         self,
@@ -368,12 +373,6 @@ def _is_new(access: Access, observed: frozenset[Rule]) -> bool:
         bool(access.change(observed, True).grant)  # noqa: FBT003
         and not access.is_marked(observed)
     )
-
-
-def rules_part_changes(changes: Mapping[str, Change]) -> Iterator[PartChange]:
-    """Return the changes of groups for `proreus plan`, by their ids. Pure."""
-    for group, change in changes.items():
-        yield from rule_part_changes(group, change)
 
 
 async def apply_change(api: "Api", group: str, change: Change) -> None:

@@ -33,6 +33,7 @@ from proreus.providers.aws.names import NETWORK_HOST, instance_id
 from proreus.providers.aws.network.balancers import NetworkBalancers
 from proreus.providers.aws.network.observe import find_balancer
 from proreus.providers.aws.network.steps import NETWORK
+from proreus.providers.aws.own_groups import OwnGroups
 from proreus.providers.aws.owned import list_owned
 from proreus.providers.aws.subnets import Subnets
 from proreus.providers.aws.tenants import Named
@@ -89,12 +90,19 @@ class Verbs:
         hosts = None
         if not settings.disable_security_group_ingress:
             hosts = HostGroups(api, place, confirm=confirm)
-        subnets = Subnets(api, place)
+        subnets, own_groups = Subnets(api, place), OwnGroups(api, place.vpc, confirm=confirm)
         self._classic = ClassicBalancers(
-            api, place, settings, subnets=subnets, hosts=hosts, named=named, confirm=confirm
+            api,
+            place,
+            settings,
+            subnets=subnets,
+            hosts=hosts,
+            named=named,
+            own_groups=own_groups,
+            confirm=confirm,
         )
         self._network = NetworkBalancers(
-            api, place, settings, subnets=subnets, hosts=hosts, named=named
+            api, place, settings, subnets=subnets, hosts=hosts, named=named, own_groups=own_groups
         )
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:

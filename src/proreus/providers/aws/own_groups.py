@@ -16,11 +16,19 @@ from proreus.cloudprovider.identity import MARK_CLUSTER_UID
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, PartChange
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import PlannedCall
+from proreus.cloudprovider.waits import Twice
 from proreus.providers.aws.calls import Call, missing, send
 from proreus.providers.aws.errors import LacksRight
-from proreus.providers.aws.groups import HostGroups, apply_change, rules_part_changes
+from proreus.providers.aws.groups import HostGroups, apply_change
 from proreus.providers.aws.identity import pairs_of, tags_of
-from proreus.providers.aws.rules import Change, Rule, changed, rule_part_changes, rules_of
+from proreus.providers.aws.rules import (
+    Change,
+    Rule,
+    changed,
+    rule_part_changes,
+    rules_of,
+    rules_part_changes,
+)
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
@@ -136,10 +144,14 @@ async def users_of_groups(api: "Api", beside: str) -> Mapping[str, Sequence[str]
 class OwnGroups:
     """The calls that find, make and delete such groups."""
 
-    def __init__(self, api: "Api", vpc: str) -> None:
-        """Keep the client of AWS, and the VPC in which groups are made."""
+    def __init__(self, api: "Api", vpc: str, *, confirm: float) -> None:
+        """Keep the client of AWS, and the VPC in which groups are made.
+
+        `confirm` is the provider's.
+        """
         self._api = api
         self._vpc = vpc
+        self._unused = Twice(confirm)
 
     async def find(self, name: str, ref: LoadBalancerRef) -> Group | None:
         """Return the group of that name; None if there is none.
@@ -235,8 +247,13 @@ class OwnGroups:
         if hosts is not None:
             # What else has the group needs the rules that let it in, whoever made them.
             if others := await self._others(group.id, beside):
+                self._unused.is_sure(group.id, is_so=False)
                 return f"the security group {group.id} is in use by {', '.join(others)}, too"
-            await hosts.forget_own(group.id)
+            # A list may lack what has it, and nobody makes others' rules anew.
+            is_unused = partial(self._unused.is_sure, group.id, is_so=True)
+            if not await hosts.forget_own(group.id, is_unused):
+                return f"whether others use security group {group.id} is looked up once more"
+            self._unused.is_sure(group.id, is_so=False)
         delete = partial(self._api.call, "ec2", "DeleteSecurityGroup", GroupId=group.id)
         return await delete_group(delete, _MEANINGS, f"the security group {group.id}")
 

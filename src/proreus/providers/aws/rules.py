@@ -105,6 +105,12 @@ def rule_part_changes(group: str, change: Change) -> Iterator[PartChange]:
     return change.lines(f"rule of security group {group}", _text, _text)
 
 
+def rules_part_changes(changes: Mapping[str, Change]) -> Iterator[PartChange]:
+    """Return the changes of groups for `proreus plan`, by their ids."""
+    for group, change in changes.items():
+        yield from rule_part_changes(group, change)
+
+
 def _text(rule: Rule) -> str:
     if rule.protocol == ALL:
         return f"everything from {rule.source}"

@@ -15,6 +15,9 @@ _LISTS: Final[Mapping[str, tuple[str, str, str]]] = {
         "LoadBalancerDescriptions", "LoadBalancerName", "LoadBalancerNames"
     ),
     "elbv2.DescribeLoadBalancers": ("LoadBalancers", "LoadBalancerName", "Names"),
+    "ec2.DescribeNetworkInterfaces": (
+        "NetworkInterfaces", "NetworkInterfaceId", "NetworkInterfaceIds"
+    ),
     "ec2.DescribeSubnets": ("Subnets", "SubnetId", "SubnetIds"),
     "ec2.DescribeRouteTables": ("RouteTables", "RouteTableId", "RouteTableIds"),
 }  # fmt: skip
@@ -90,7 +93,8 @@ class Settings(msgspec.Struct):
     unlisted: tuple[str, ...] = ()
     """Instances that are there, and that all answers leave out but those about them alone."""
     unshown: tuple[str, ...] = ()
-    """Subnets, route tables and load balancers that lists lack, though they are there."""
+    """Subnets, route tables, network interfaces and load balancers that lists lack, though they are
+    there."""
     page: int = 0
     """The most that a page shows where it may show less than asked for; 0 for AWS' own."""
 

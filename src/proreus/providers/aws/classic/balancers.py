@@ -28,12 +28,12 @@ from proreus.providers.aws.classic import plan
 from proreus.providers.aws.classic.apply import take
 from proreus.providers.aws.classic.observe import observe
 from proreus.providers.aws.classic.parts import Attributes, Balancer, Desired, Observed
-from proreus.providers.aws.groups import Access, HostGroups, classic_access, rules_part_changes
+from proreus.providers.aws.groups import Access, HostGroups, classic_access
 from proreus.providers.aws.identity import TAG_SERVICE, Place, pairs_of
 from proreus.providers.aws.listeners import classic_health_check, classic_listeners
 from proreus.providers.aws.names import targets_of
 from proreus.providers.aws.own_groups import DesiredGroup, Group, OwnGroups, users_of_groups
-from proreus.providers.aws.rules import HOST_RULE
+from proreus.providers.aws.rules import HOST_RULE, rules_part_changes
 from proreus.providers.aws.subnets import Subnet, Subnets
 from proreus.providers.aws.tenants import Named
 
@@ -56,6 +56,7 @@ class ClassicBalancers:
         subnets: Subnets,
         hosts: HostGroups | None,
         named: Named,
+        own_groups: OwnGroups,
         confirm: float,
     ) -> None:
         """Keep the client of AWS; `hosts` is None to leave the groups of hosts alone.
@@ -69,7 +70,7 @@ class ClassicBalancers:
         self._hosts = hosts
         self._named = named
         self._confirm = confirm
-        self._own_groups = OwnGroups(api, place.vpc)
+        self._own_groups = own_groups
         self._lacking = Twice(confirm)
         # By the Service's uid: given groups that were exchanged, and still have rules.
         self._former: dict[str, set[str]] = {}

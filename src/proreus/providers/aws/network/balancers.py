@@ -25,7 +25,7 @@ from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
 from proreus.providers.aws.annotations import PREFIX, Options
 from proreus.providers.aws.config import SecurityGroupMode
-from proreus.providers.aws.groups import Access, HostGroups, network_access, rules_part_changes
+from proreus.providers.aws.groups import Access, HostGroups, network_access
 from proreus.providers.aws.identity import TAG_SERVICE, Place, owning_clusters, pairs_of
 from proreus.providers.aws.listeners import port_mappings
 from proreus.providers.aws.names import targets_of
@@ -74,6 +74,7 @@ class NetworkBalancers:
         subnets: Subnets,
         hosts: HostGroups | None,
         named: Named,
+        own_groups: OwnGroups,
     ) -> None:
         """Keep the client of AWS; `hosts` is None to leave the groups of hosts alone."""
         self._api = api
@@ -82,7 +83,7 @@ class NetworkBalancers:
         self._subnets = subnets
         self._hosts = hosts
         self._named = named
-        self._own_groups = OwnGroups(api, place.vpc)
+        self._own_groups = own_groups
         self._makes_groups = settings.nlb_security_group_mode is SecurityGroupMode.MANAGED
 
     async def ensure(self, lb: LoadBalancer, options: Options, made_from: MadeFrom) -> EnsureAnswer:
@@ -135,7 +136,7 @@ class NetworkBalancers:
         found = list(lines)
         if self._hosts is not None:
             access = self._access(lb, desired, expected, subnets)
-            found += rules_part_changes((await self._hosts.foresee(access))[0])
+            found += rules.rules_part_changes((await self._hosts.foresee(access))[0])
         idle = _idle(expected)
         found += await self._own_groups.foresee_let_go(idle, self._hosts, desired.name)
         return found
