@@ -144,13 +144,14 @@ async def test_one_that_somebody_has_made_is_used_and_left_as_it_was(site: Balan
 
 
 @pytest.mark.parametrize("is_asked", [False, True], ids=["given up", "asked for"])
+@pytest.mark.parametrize("written", ["{}", "{}\n"], ids=["as we write it", "of a text block"])
 async def test_a_port_stays_a_service_s_while_its_listener_is_made_anew(
-    site: Balancing, *, is_asked: bool
+    site: Balancing, written: str, *, is_asked: bool
 ) -> None:
     """Octavia changes no protocol; one that was made by hand is everybody's to share."""
     made = by_hand(site)
     names = by_id(made["id"])
-    own = site.service({**names, f"{P}x-forwarded-for": "true"})
+    own = site.service({**by_id(written.format(made["id"])), f"{P}x-forwarded-for": "true"})
     theirs = site.service(names, name="c", namespace="thief")
     asking = own if is_asked else site.service(names, ports=DNS)
     async with started(site.wire.config(), context(services=[asking, theirs])) as provider:

@@ -785,7 +785,7 @@ async def test_keep_floating_ip_that_was_set_last_holds_though_it_is_not_written
 ) -> None:
     async with started(site.wire.config()) as provider:
         service = await lives(site, provider, site.service())
-        annotations = {**service.metadata.annotations, f"{P}keep-floatingip": "true"}
+        annotations = {**service.metadata.annotations, f"{P}keep-floatingip": " True\n"}
         metadata = msgspec.structs.replace(service.metadata, annotations=annotations)
         late = msgspec.structs.replace(service, metadata=metadata)
         assert isinstance(await site.delete(provider, late), Done)

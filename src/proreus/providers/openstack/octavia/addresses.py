@@ -238,7 +238,7 @@ def _may_be_used(floating: Described, ref: LoadBalancerRef, ports: Collection[st
 def is_to_be_kept(ref: LoadBalancerRef) -> bool:
     """Tell whether the Service, if it still exists, asks to keep its floating IP."""
     annotations = ref.service.metadata.annotations if ref.service is not None else {}
-    return annotations.get(f"{PREFIX}keep-floatingip", "").lower() == "true"
+    return annotations.get(f"{PREFIX}keep-floatingip", "").strip().lower() == "true"
 
 
 def _decide(

@@ -176,7 +176,8 @@ class Cases:
         """
 
         def asks(service: Service) -> bool:
-            return service.metadata.annotations.get(f"{PREFIX}load-balancer-id") == observed.id
+            named = service.metadata.annotations.get(f"{PREFIX}load-balancer-id", "")
+            return named.strip().lower() == observed.id.lower()
 
         own = {one.key for one in observed.listeners}
         self._ports.note(ref.uid, ((observed.id, key) for key in own))
