@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proreus.cloudprovider import Ensured, InvalidRequest
+from proreus.cloudprovider import CloudError, Ensured, InvalidRequest
 from proreus.kube.objects import IP_MODE_PROXY, ServicePort
 
 from .balancing import (
@@ -20,7 +20,7 @@ from .balancing import (
     service,
 )
 from .emulator.links import KIND
-from .emulator.server import Emulator
+from .emulator.server import Emulator, Fault
 from .emulator.store import network
 from .site import started
 from .test_additional import ADDITIONAL, HTTPS, known, open_ports
@@ -135,3 +135,28 @@ async def test_no_service_opens_another_namespace_s_port_by_sctp(
         if "80" in one["destinationPortRanges"]
     ]
     assert sources == ["192.0.2.0/24"]
+
+
+@pytest.mark.parametrize("protocol", ["TCP", "SCTP"])
+async def test_no_service_takes_the_port_of_one_that_has_a_rule_and_shows_nothing(
+    azure: Emulator, protocol: str
+) -> None:
+    """What follows its rule has failed; clients that come by the rule would come to another."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address = public_ip(azure, "shared")
+    inside: dict[str, Any] = {"cluster_ip": "10.96.0.7", "cluster_ips": ("10.96.0.7",)}
+    first = service(1, {**named, "azure-allowed-service-tags": "Nowhere"}, **inside)
+    asked = {**named, "port_80_no_lb_rule": "true"}
+    thief = service(2, asked, asking(80, protocol), namespace="bank")
+    async with started(azure, known(nodes, [first, thief])) as provider:
+        invalid: dict[str, Any] = {"status": 400, "code": "SecurityRuleInvalidAddressPrefix"}
+        azure.faults.append(Fault("PUT", "networkSecurityGroups", **invalid))
+        assert isinstance((await answers(provider, nodes, first))["web-1"], CloudError)
+        before = everything(azure)
+        refused = (await answers(provider, nodes, thief))["web-2"]
+        assert isinstance(refused, InvalidRequest), refused
+        assert f"port 80 of {address} is that of another Service" in str(refused)
+        assert everything(azure) == before
+        other = service(1, named, HTTPS, **inside)
+        found = await answers(provider, nodes, other, thief)
+        assert all(isinstance(one, Ensured) for one in found.values()), found

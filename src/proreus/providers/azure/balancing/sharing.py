@@ -25,8 +25,8 @@ def check_shared(
     Azure refuses them, too, but for those without a rule, which stay whose they were. But
     kube-proxy goes by ports and status alone, and would lead the clients of another Service to this
     one, or those of a rule by hand, such as the API server's: so it shows no address meanwhile.
-    Those of a rule by hand it does not get at an address that is new to it, either: the security
-    group would let in clients past the sources that the rule is for.
+    Nor does it get those at an address that is new to it, where it has no rule of its own: the
+    security group would let in clients past the sources that the other rule is for.
 
     Args:
         jobs: The Services of the pass.
@@ -42,7 +42,7 @@ def check_shared(
         asked, shown = asked_ports(job), _shown(job)
         for address in sorted(shown.union(given.get(job.ref.uid, ()))) if asked else ():
             by_hand = [(one.protocol, one.port) for one in by_hand_at(address, known, scene)]
-            theirs = _of_others(job, address, scene, known) if address in shown else []
+            theirs = _of_others(job, address, scene, known, is_shown=address in shown)
             for one in asked:
                 whose = "another Service" if one in theirs else "a rule that is no Service's"
                 if one in theirs or is_open_with(one, by_hand):
@@ -54,13 +54,20 @@ def check_shared(
                     raise error
 
 
-def _of_others(job: Job, address: str, scene: Scene, known: Index) -> list[Port]:
-    """Return those ports that a Service asks for which others have at an address."""
-    opened, claims = known.asked.get(address, ()), scene.claims.get(address, ())
+def _of_others(job: Job, address: str, scene: Scene, known: Index, *, is_shown: bool) -> list[Port]:
+    """Return those ports that a Service asks for which others have at an address.
+
+    Where it is new to the Service, they are those of rules, also of one that has failed since its
+    rule was made, and shows nothing.
+    """
+    opened, claims = known.asked.get(address, ()), list(scene.claims.get(address, ()))
+    if opened and not is_shown:
+        claims = [one for found in scene.claims.values() for one in found]
     own = {(one.protocol, one.port) for one in opened if one.base == job.ref.name}
 
     def had(found: Sequence[Claim]) -> set[Port]:
-        return (_asked_for(opened, found, job.ref.name) | _kept(job, found, scene)) - own
+        kept = _kept(job, found, scene) if is_shown else set[Port]()
+        return (_asked_for(opened, found, job.ref.name) | kept) - own
 
     theirs = had(claims)
     outside = had([one for one in claims if one.namespace != job.ref.namespace])
