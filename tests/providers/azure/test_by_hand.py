@@ -10,6 +10,7 @@ import pytest
 from proreus.cloudprovider import CloudError, Ensured, InvalidRequest
 from proreus.kube.objects import IP_MODE_PROXY, ServicePort
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .balancing import (
     answers,
     ensure,
@@ -22,7 +23,7 @@ from .balancing import (
 from .emulator.links import KIND
 from .emulator.server import Emulator, Fault
 from .emulator.store import network
-from .site import started
+from .site import context, started
 from .test_additional import ADDITIONAL, HTTPS, known, open_ports
 from .test_strangers import by_hand
 
@@ -160,3 +161,19 @@ async def test_no_service_takes_the_port_of_one_that_has_a_rule_and_shows_nothin
         other = service(1, named, HTTPS, **inside)
         found = await answers(provider, nodes, other, thief)
         assert all(isinstance(one, Ensured) for one in found.values()), found
+
+
+async def test_no_external_ip_keeps_the_ports_of_another_namespace_s_service_open(
+    azure: Emulator,
+) -> None:
+    """Its tenant writes it, and so would say from where clients come to the other one."""
+    nodes, services = machines(azure), Objects()
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        shown = (await ensure(provider, nodes, service(1)))["web-1"]
+        closed: dict[str, Any] = {"load_balancer_source_ranges": ("192.0.2.0/24",)}
+        first = service(1, ingress=shown, **closed)
+        thief = service(2, namespace="bank", external_ips=tuple(shown))
+        services.by_key = {"shop/web-1": first, "bank/web-2": thief}
+        await ensure(provider, nodes, first)
+    sources = [one.get("sourceAddressPrefix") for one in rules(azure).values()]
+    assert sources == ["192.0.2.0/24"]

@@ -222,10 +222,14 @@ def _is_elsewhere(job: Job, address: str, state: State, scene: Scene) -> bool:
 
 
 def _others(ref: LoadBalancerRef, addresses: Iterable[str], scene: Scene) -> Iterator[Claim]:
-    """Return what other Services have at addresses; what is only asked for, of the namespace."""
+    """Return what other Services have at addresses by their status, or ask for, of the namespace.
+
+    What a Service of another namespace has by its spec, such as an external IP, its tenant writes:
+    no rule was made for that, and it would keep open what this one closes.
+    """
     for address in addresses:
         for claim in scene.claims.get(address, ()):
-            if claim.base != ref.name and (claim.is_shown or claim.namespace == ref.namespace):
+            if claim.base != ref.name and (claim.is_opened or claim.namespace == ref.namespace):
                 yield claim
 
 
