@@ -17,6 +17,7 @@ from .balancing import (
     service,
 )
 from .emulator.server import Emulator, Fault
+from .emulator.store import network
 from .site import started
 from .test_additional import HTTPS, known
 
@@ -74,3 +75,21 @@ async def test_what_is_left_over_goes_itself(azure: Emulator) -> None:
         (name,) = addresses(azure)
         assert name_of(one.metadata.uid) in name
         assert len(parts(azure, "loadBalancingRules")) == 1
+
+
+async def test_a_public_ip_that_was_left_over_and_that_the_next_one_names_is_its_own(
+    azure: Emulator,
+) -> None:
+    """Azure lets it be deleted if nothing has it, as after its load balancer was deleted by hand."""
+    nodes, one = machines(azure), service()
+    async with started(azure, known(nodes, [one])) as provider:
+        shown = (await ensure(provider, nodes, former(one)))["web-1"]
+    (name,) = addresses(azure)
+    one = service(annotations={"azure-pip-name": name}, ingress=shown)
+    async with started(azure, known(nodes, [one])) as provider:
+        azure.store.delete(network("loadBalancers", "kubernetes"))
+        azure.store.of[network("publicIPAddresses", name).lower()]["properties"].pop(
+            "ipConfiguration", None
+        )
+        await delete(provider, former(one), bare=True)
+        assert list(addresses(azure)) == [name]

@@ -227,7 +227,10 @@ def _tags(
 
 
 def departure(
-    address: Resource, ref: LoadBalancerRef, namesakes: Collection[str] = ()
+    address: Resource,
+    ref: LoadBalancerRef,
+    namesakes: Collection[str] = (),
+    claims: Mapping[str, Iterable[Any]] = {},
 ) -> Departure:
     """Return what to do with an address that a Service no longer has.
 
@@ -236,6 +239,7 @@ def departure(
         ref: The Service.
         namesakes: The default names of Services that are gone while there is another one of the
             same namespace and name: that one is meant by the tag of users.
+        claims: What Services have at addresses (`claims.claims`): that of a namesake stays its own.
     """
     own = marks.owner(address)
     if own is not None and own.cluster_uid != ref.cluster.uid:
@@ -251,7 +255,9 @@ def departure(
     others = [one for one in marks.users(address) if one != ref.key]
     if others:
         return Departure.UNTAG if is_user else Departure.KEEP
-    return Departure.DELETE
+    shown = claims.get(str(part(address, "ipAddress")), ()) if ref.name in namesakes else ()
+    is_shown = any(one.is_opened and one.base != ref.name for one in shown)
+    return Departure.KEEP if is_shown else Departure.DELETE
 
 
 def untagged(address: Resource, ref: LoadBalancerRef) -> dict[str, Any]:

@@ -226,7 +226,7 @@ def _departing(job: Job, scene: Scene, known: Index) -> set[str]:
     return {
         str(part(one, "ipAddress") or "")
         for one in known.addresses_of(job.ref)
-        if departure(one, job.ref, scene.namesakes) is not Departure.KEEP
+        if departure(one, job.ref, scene.namesakes, scene.claims) is not Departure.KEEP
         and not user_elsewhere(one, scene.place)
     }
 
@@ -319,7 +319,7 @@ def _departed(jobs: Sequence[Job], scene: Scene, where: Spots, known: Index) -> 
             id_ = str(address["id"])
             if id_.lower() in kept:
                 continue
-            match departure(address, job.ref, scene.namesakes):
+            match departure(address, job.ref, scene.namesakes, scene.claims):
                 case Departure.DELETE:
                     found.append(delete_address(id_))
                 case Departure.UNTAG:
