@@ -12,7 +12,7 @@ import pytest
 
 from proreus.cloudprovider import CloudError, Context, Ensured, HostPolicy, LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
-from proreus.kube.objects import LoadBalancerIngress
+from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.local import LocalCloud
 from proreus.providers.local.bgp.config import BGP, Peer
 from proreus.providers.local.config import Gateway, InstancesConfig, LocalConfig, PoolConfig
@@ -39,15 +39,15 @@ def _namespace() -> Iterator[None]:
         yield
 
 
-def made(gateway: Gateway) -> LocalLoadBalancers:
-    listers = {"services": Objects(), "nodes": Objects()}
+def made(gateway: Gateway, *services: Service) -> LocalLoadBalancers:
+    listers = {"services": Objects(*services), "nodes": Objects()}
     context = Context(CLUSTER, now=lambda: datetime.now(UTC), events=NoEvents(), listers=listers)
     return LocalLoadBalancers(context, LocalConfig(pools=POOLS, gateway=gateway))
 
 
 @asynccontextmanager
-async def manager() -> AsyncIterator[LocalLoadBalancers]:
-    found = made(Gateway())
+async def manager(*services: Service) -> AsyncIterator[LocalLoadBalancers]:
+    found = made(Gateway(), *services)
     try:
         await found.start()
         yield found
@@ -60,7 +60,9 @@ def web(name: str, asks: str = "", has: str = "", **spec: Any) -> LoadBalancer:
         name,
         uid=f"uid-of-{name}",
         annotations={ANNOTATION_ADDRESSES: asks} if asks else {},
-        ingress=[LoadBalancerIngress(ip=has, ip_mode="VIP")] if has else [],
+        ingress=[
+            LoadBalancerIngress(ip=one, ip_mode="VIP") for one in filter(None, has.split(","))
+        ],
         **{"ip_families": ("IPv6",) if ":" in asks + has else ("IPv4",), **spec},
     )
     hosts = [node("one", "10.9.0.11", "fd00:9::11")]
@@ -135,6 +137,20 @@ async def test_a_service_does_not_move_because_its_address_is_routed_elsewhere_h
                 raise (await ours.ensure([lb]))[lb.ref.uid]  # type: ignore[misc]  # as above
         ip("route", "del", "10.9.255.5")
         assert addresses((await ours.ensure([lb]))[lb.ref.uid]) == ["10.9.255.5"]
+
+
+async def test_nobody_gets_what_a_service_has_that_cannot_move_for_a_route() -> None:
+    """It shows its address, as on a gateway that takes over, and asks for another one."""
+    ip("-6", "route", "add", "fd00:9::105", "via", "fd00:9::77")
+    has, families = "10.9.255.5,fd00:9::105", ("IPv4", "IPv6")
+    moving = web("moving", asks="10.9.255.6", has=has, ip_families=families)
+    asking = web("asking", asks="10.9.255.5", namespace="theirs")
+    async with manager(moving.service, asking.service) as ours:
+        answers = await ours.ensure([moving, asking])
+    with pytest.raises(CloudError, match="fd00:9::105 is routed elsewhere"):
+        raise answers[moving.ref.uid]  # type: ignore[misc]  # an error, or the test fails
+    with pytest.raises(CloudError, match=r"10\.9\.255\.5 .* belongs to the Service default/moving"):
+        raise answers[asking.ref.uid]  # type: ignore[misc]  # as above
 
 
 async def test_a_route_that_comes_later_is_left_alone_and_holds_up_no_others(

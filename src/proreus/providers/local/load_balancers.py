@@ -148,9 +148,7 @@ class LocalLoadBalancers:
             occupied = self._occupied(state, routed)
             for lb in desired:
                 try:
-                    after, answers[lb.ref.uid] = self._ensured(state, lb, occupied)
-                    refusals.check_routed(after, lb.ref.uid, routed)
-                    state = after
+                    state, answers[lb.ref.uid] = self._ensured(state, lb, occupied, routed)
                 except CloudError as error:
                     answers[lb.ref.uid] = disowning(error, lb, occupied)
             if problems := self._obstacles(state, shown):
@@ -180,7 +178,7 @@ class LocalLoadBalancers:
         for lb in desired:
             uid = lb.ref.uid
             try:
-                after, _ = self._ensured(state, lb, occupied)
+                after, _ = self._ensured(state, lb, occupied, {})
             except CloudError as error:
                 answers[uid] = error
                 continue
@@ -249,7 +247,7 @@ class LocalLoadBalancers:
         ]
 
     def _ensured(
-        self, state: State, lb: LoadBalancer, occupied: Occupied
+        self, state: State, lb: LoadBalancer, occupied: Occupied, routed: Mapping[str, CloudError]
     ) -> tuple[State, EnsureAnswer]:
         refusals.check(state, lb, self._claim)
         uid = lb.ref.uid
@@ -260,6 +258,7 @@ class LocalLoadBalancers:
         assigned = pools.assign(request, occupied, self._pools)
         if isinstance(assigned, pools.Refused):
             raise assigned.error
+        refusals.check_routed(assigned.addresses, routed)  # before it counts as having these
         addresses = {"IPv4" if "." in one else "IPv6": one for one in assigned.addresses}
         state, rejected = plan.ensured(
             state,

@@ -1,6 +1,6 @@
 """Refuse load balancers that this gateway cannot serve, and clusters that it is not for. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -53,13 +53,13 @@ def check(state: State, lb: LoadBalancer, ours: Claim) -> None:
     admit(state, ours)
 
 
-def check_routed(state: State, uid: str, routed: Mapping[str, CloudError]) -> None:
-    """Refuse a load balancer with an address to which somebody else has a route.
+def check_routed(addresses: Iterable[str], routed: Mapping[str, CloudError]) -> None:
+    """Refuse addresses to one of which somebody else has a route.
 
     Raises:
         CloudError: The address is among those of `routed`; its error.
     """
-    for address in state.balancers[uid].addresses.values():
+    for address in addresses:
         if address in routed:
             raise routed[address]
 
