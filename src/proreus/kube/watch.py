@@ -135,6 +135,7 @@ async def watch(
     field_selector: str = "",
     each: Callable[[T], T] | None = None,
     check: Check = unchecked,
+    begins: Callable[[], None] = lambda: None,
     backoff: Callable[[int], float],
     on_error: Callable[[Exception], None],
     chance: Callable[[], float] = random.random,
@@ -148,6 +149,7 @@ async def watch(
         field_selector: The selector of objects by fields.
         each: As for `Client.list`.
         check: Awaited after a list, and before a watch goes on; what it raises is a failure.
+        begins: Called right before each list.
         backoff: The seconds to wait after so many failures in a row, counted from 0.
         on_error: Called with each failure; the watch goes on from where it was, or lists again.
         chance: Returns a number from 0 to 1, for the length of a watch.
@@ -159,6 +161,7 @@ async def watch(
             await asyncio.sleep(backoff(state.failures - 1))
         try:
             if not state.version:
+                begins()
                 listing = await client.list(
                     resource, namespace, each=each, field_selector=field_selector
                 )

@@ -217,6 +217,7 @@ class Informer(Generic[T]):
             field_selector=self._field_selector,
             each=self._texts.shared,
             check=self._check,
+            begins=self._ahead.clear,
             backoff=self._backoff.delay,
             on_error=self._on_error,
         )
@@ -231,7 +232,7 @@ class Informer(Generic[T]):
     def _handle(self, event: Event[T]) -> None:
         match event:
             case Restarted(items, resource_version):
-                self._replace(items)
+                self._replace(items, int(resource_version))
                 # Not the maximum: versions go back when a backup of etcd has been restored.
                 self._advance(int(resource_version))
                 self._synced.set()
@@ -240,11 +241,16 @@ class Informer(Generic[T]):
             case Deleted(obj):
                 self._follow(obj, None)
 
-    def _replace(self, items: tuple[T, ...]) -> None:
-        """Make the cache hold these objects and no others."""
-        self._ahead.clear()
-        present = {_key(obj): obj for obj in items}
-        for key in [key for key in self._objects if key not in present]:
+    def _replace(self, items: tuple[T, ...], version: int) -> None:
+        """Make the cache hold these objects and no others.
+
+        But what a GET has shown of a later version, while the list was under way, stays.
+        """
+        ahead = self._ahead
+        for key in [key for key, reached in ahead.items() if reached <= version]:
+            del ahead[key]
+        present = {key: obj for obj in items if (key := _key(obj)) not in ahead}
+        for key in [key for key in self._objects if key not in present and key not in ahead]:
             self._put(key, None)
         for key, obj in present.items():
             old = self._objects.get(key)
