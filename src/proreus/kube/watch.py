@@ -154,22 +154,19 @@ async def watch(
         on_error: Called with each failure; the watch goes on from where it was, or lists again.
         chance: Returns a number from 0 to 1, for the length of a watch.
     """
-    state = WatchState()
-    decoder = _decoder(resource)
+    state, decoder = WatchState(), _decoder(resource)
     while True:
         if state.failures:
             await asyncio.sleep(backoff(state.failures - 1))
         try:
             if not state.version:
                 begins()
-                listing = await client.list(
-                    resource, namespace, each=each, field_selector=field_selector
-                )
+                listed = await _listed(client, resource, namespace, field_selector, each)
                 await check()
-                state, event = step(state, Listed(listing.items, listing.resource_version))
+                state, event = step(state, listed)
                 if event is not None:
                     yield event
-                del listing, event  # The objects must not live as long as this watch.
+                del listed, event  # The objects must not live as long as this watch.
             else:
                 await check()
             request = requests.watch(
@@ -190,6 +187,17 @@ async def watch(
         except KubeError as exc:
             on_error(exc)
             state, _ = step(state, Failed(exc, restart=isinstance(exc, Gone)))
+
+
+async def _listed(
+    client: Client,
+    resource: Resource[T],
+    namespace: str,
+    field_selector: str,
+    each: Callable[[T], T] | None,
+) -> Listed[T]:
+    listing = await client.list(resource, namespace, each=each, field_selector=field_selector)
+    return Listed(listing.items, listing.resource_version)
 
 
 def decode_line(
