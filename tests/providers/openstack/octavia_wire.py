@@ -279,7 +279,8 @@ class OctaviaWire:
             "vip_address": f"2001:db8::{number}" if is_v6 else f"10.0.0.{number}",
             **rules.filled("loadbalancers", {"vip_network_id": network, **given}),
             "id": self.id(),
-            "vip_port_id": given.get("vip_port_id") or self.id(),
+            # Octavia's type of UUIDs makes them small.
+            "vip_port_id": given.get("vip_port_id", "").lower() or self.id(),
             "created_at": f"2026-01-01T00:00:{number}",
             "provisioning_status": "PENDING_CREATE",
             "left": self.works,
@@ -490,7 +491,7 @@ def _matches(one: Json, query: dict[str, list[str]]) -> bool:
                 return False
         else:
             name = "loadbalancer_id" if name == "load_balancer_id" else name
-            if str(one.get(name)) not in values:
+            if str(one.get(name)).lower() not in map(str.lower, values):  # as MySQL compares
                 return False
     return True
 

@@ -840,14 +840,18 @@ async def test_a_port_in_a_trunk_is_refused(site: Balancing, *, is_in_trunk: boo
         assert not site.octavia.of["loadbalancers"]
 
 
+@pytest.mark.parametrize("spell", [str.lower, str.upper], ids=["alike", "in capitals"])
 async def test_of_two_namespaces_that_name_one_port_at_once_the_first_one_has_it(
-    site: Balancing,
+    site: Balancing, spell: Callable[[str], str]
 ) -> None:
     """Octavia itself makes two load balancers at one port."""
-    free = {**site.wire.ports[0], "id": uuid(802), "device_id": "", "device_owner": ""}
+    id_ = "2e8c1f0a-0000-4000-8000-00000000000a"
+    free = {**site.wire.ports[0], "id": id_, "device_id": "", "device_owner": ""}
     site.wire.ports.append(free)
-    named = {f"{P}port-id": free["id"]}
-    rivals = [site.service(named, name=one, namespace=one) for one in "ab"]
+    rivals = [
+        site.service({f"{P}port-id": named}, name=one, namespace=one)
+        for one, named in (("a", id_), ("b", spell(id_)))
+    ]
     async with started(site.wire.config()) as provider:
         first = await asyncio.gather(*(site.ensure(provider, one) for one in rivals))
         second = [await site.ensure(provider, one) for one in rivals]

@@ -224,7 +224,7 @@ region = RegionOne
         return [pair["ip_address"] for pair in self.port(id_)["allowed_address_pairs"]]
 
     def _port(self, request: web.Request) -> web.Response:
-        id_ = request.match_info["id"]
+        id_ = request.match_info["id"].lower()  # as MySQL compares
         if not any(one["id"] == id_ for one in self.ports):
             return neutron(404, "PortNotFound", f"Port {id_} could not be found.")
         return web.json_response({"port": self.port(id_)})

@@ -117,13 +117,13 @@ class _Reader(AnnotationReader):
         self.named: dict[str, str] = {}
 
     def id(self, name: str, default: str = "") -> str:
-        return self.form(
-            name, UUID, "must be an id such as 2e8c1f0a-0000-4000-8000-000000000000", default
-        )
+        """Read an id as OpenStack writes it: it takes capitals for the same."""
+        remedy = "must be an id such as 2e8c1f0a-0000-4000-8000-000000000000"
+        return self.form(name, UUID, remedy, default).lower()
 
     def object(self, name: str, default: str = "") -> str:
         """Read the id of an object that may be another's."""
-        return self._named(name, self.id(name, default), default)
+        return self._named(name, self.id(name, default), default.lower())
 
     def reference(self, name: str, default: str, valid: re.Pattern[str]) -> str:
         """Read the URL of an object that may be another's."""
@@ -209,7 +209,8 @@ def _floating(read: _Reader, settings: Settings, of_class: LoadBalancerClass) ->
         tags,
         "floating-subnet" if name else "floating-subnet-tags" if tags else "",
     )
-    if own.subnet_id not in {"", of_class.floating_subnet_id, settings.floating_subnet_id}:
+    known = {of_class.floating_subnet_id.lower(), settings.floating_subnet_id.lower()}
+    if own.subnet_id not in {"", *known}:
         read.named["floating-subnet-id"] = own.subnet_id
     if own.subnet.lstrip("!").startswith("~"):
         # A tenant could give one that never ends.
