@@ -62,6 +62,15 @@ def test_an_annotation_goes_before_the_class_and_that_before_the_config() -> Non
     assert read(settings).member_subnet_id == uuid(8)
 
 
+def test_an_id_in_capitals_is_the_same_and_may_be_listed_as_it_is_written() -> None:
+    small = "2e8c1f0a-0000-4000-8000-00000000000a"
+    named = read(port_id=small.upper(), floating_subnet_id=small.upper())
+    assert (named.port_id, named.floating.subnet_id) == (small, small)
+    assert named.named == {"port-id": small.upper(), "floating-subnet-id": small.upper()}
+    settings = Settings(network_id=small.upper(), floating_subnet_id=small.upper())
+    assert read(settings, network_id=small, floating_subnet_id=small).named == {}
+
+
 def test_a_tenant_cannot_have_a_floating_address_where_the_config_forbids_them() -> None:
     def internal(settings: Settings, value: str) -> bool:
         return bool(read_options({INTERNAL: value}, settings, {}).internal)

@@ -85,7 +85,7 @@ class Options(msgspec.Struct, frozen=True):
         adopted: The id of the load balancer that the Service names.
         keep: Whether its floating IP stays when the Service is deleted.
         named: The ids of objects that annotations name (not the cloud-config), by annotation
-            without the prefix.
+            without the prefix, and as written: [Tenants] may list them so.
     """
 
     internal: bool
@@ -131,7 +131,7 @@ class _Reader(AnnotationReader):
 
     def _named(self, name: str, value: str, default: str) -> str:
         if value != default:
-            self.named[name] = value
+            self.named[name] = self.text(name)
         return value
 
     def boolean(self, name: str, *, default: bool = False) -> bool:
@@ -211,7 +211,7 @@ def _floating(read: _Reader, settings: Settings, of_class: LoadBalancerClass) ->
     )
     known = {of_class.floating_subnet_id.lower(), settings.floating_subnet_id.lower()}
     if own.subnet_id not in {"", *known}:
-        read.named["floating-subnet-id"] = own.subnet_id
+        read.named["floating-subnet-id"] = read.text("floating-subnet-id")
     if own.subnet.lstrip("!").startswith("~"):
         # A tenant could give one that never ends.
         read.wrong("floating-subnet", "regular expressions are for the cloud-config only")
