@@ -491,7 +491,8 @@ def _matches(one: Json, query: dict[str, list[str]]) -> bool:
                 return False
         else:
             name = "loadbalancer_id" if name == "load_balancer_id" else name
-            if str(one.get(name)).lower() not in map(str.lower, values):  # as MySQL compares
+            # MySQL compares without case and without spaces at the end.
+            if str(one.get(name)).lower() not in (text.lower().rstrip(" ") for text in values):
                 return False
     return True
 

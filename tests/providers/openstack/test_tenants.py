@@ -636,6 +636,22 @@ async def test_an_address_of_another_namespace_is_refused_while_its_load_balance
             assert (await site.ensure(provider, own)).ingress[0].ip == ADDRESS
 
 
+@pytest.mark.parametrize("written", [f"{ADDRESS} ", f"{ADDRESS}/32"])
+async def test_what_only_a_database_takes_for_an_address_of_another_namespace_is_refused(
+    site: Balancing, written: str
+) -> None:
+    id_ = kept_address(site, "for the shop")
+    own = known(site.service(load_balancer_ip=ADDRESS), ADDRESS)
+    inside = site.service({INTERNAL: "true"}, name="c", namespace="thief")
+    theirs = site.service(name="c", namespace="thief", load_balancer_ip=written)
+    async with started(site.wire.config(), context(services=[own, theirs])) as provider:
+        await lives(site, provider, inside)
+        answer = await site.ensure(provider, theirs)
+        assert isinstance(answer, InvalidRequest)
+        assert "is no IP address" in str(answer)
+        assert site.octavia.of["floatingips"][id_]["port_id"] is None
+
+
 async def test_a_floating_address_of_another_namespace_is_not_made_anew_for_a_service_that_names_it(
     site: Balancing,
 ) -> None:

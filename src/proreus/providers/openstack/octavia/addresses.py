@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from proreus.cloudprovider.addresses import plain_address
+from proreus.cloudprovider.addresses import parsed_address, plain_address
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange
 from proreus.cloudprovider.lookups import attempt
@@ -178,7 +178,15 @@ class Addresses:
         return ()
 
     async def _network(self, lb: LoadBalancer, options: Options, at: Placed) -> str | None:
-        """Return the network of a new floating IP; None if the load balancer is in one already."""
+        """Return the network of a new floating IP; None if the load balancer is in one already.
+
+        Raises:
+            InvalidRequest: There is no such network, or what the Service asks for is no address.
+            CloudError: Neutron does not answer.
+        """
+        if (asked := lb.requested_address) and parsed_address(asked) is None:
+            # Nor does anything tell whose it is; a database may still find one by it.
+            raise InvalidRequest(f"spec.loadBalancerIP: {asked!r} is no IP address")
         external = await self._networks.external()
         if at.described is not None:
             stands = str(at.described.get("vip_network_id"))
