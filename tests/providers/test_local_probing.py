@@ -1,13 +1,15 @@
 """What probes of the provider `local` prove, also where machines are in several networks."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
 
-from proreus.cloudprovider import Instance, InstanceAnswer, InstanceState, NotFound
+from proreus.cloudprovider import CloudError, Instance, InstanceAnswer, InstanceState, NotFound
 from proreus.kube.objects import Node
 from proreus.providers.local import LocalCloud
 from proreus.providers.local.addresses import Hop
@@ -46,6 +48,24 @@ async def of_silent(*nodes: Node) -> InstanceAnswer:
     said = await cloud.instances.describe(nodes)
     await cloud.close()
     return said["silent"]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOBUFS])
+async def test_a_machine_that_could_not_be_asked_is_not_gone(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The manager is short of file descriptors or memory: socket(2), connect(2)."""
+    del lab
+    connect = asyncio.open_connection
+
+    async def short(address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if address == ONE:
+            raise OSError(number, os.strerror(number))
+        return await connect(address, port)
+
+    monkeypatch.setattr(asyncio, "open_connection", short)
+    with pytest.raises(CloudError, match=f"cannot probe {ONE}: {os.strerror(number)}"):
+        await of_silent(node("silent", ONE, is_ready=False), node("beside", TWO))
 
 
 async def test_machines_behind_a_broken_network_are_not_gone_while_another_network_works(

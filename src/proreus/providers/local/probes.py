@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from proreus.cloudprovider.errors import CloudError
 from proreus.providers.local.addresses import Hop
 from proreus.providers.local.config import Probing
 from proreus.providers.local.netlink import ways
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
 
 _MOST_AT_ONCE: Final = 100
+_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""What is wrong with this machine where a connection cannot even be tried."""
 
 
 class Prober:
@@ -27,7 +31,11 @@ class Prober:
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def lives(self, addresses: Sequence[str]) -> bool:
-        """Tell whether any port of any address takes or refuses a connection in time."""
+        """Tell whether any port of any address takes or refuses a connection in time.
+
+        Raises:
+            CloudError: This machine is short of what a connection needs, so nobody was asked.
+        """
         async with self._slots:
             return await self._context.call(
                 "local",
@@ -59,7 +67,9 @@ class Prober:
                 _, writer = await asyncio.open_connection(address, port)
         except ConnectionRefusedError:
             return True
-        except (OSError, TimeoutError):
+        except OSError as error:  # TimeoutError, too
+            if error.errno in _SHORTAGES:
+                raise CloudError(f"cannot probe {address}: {error.strerror}") from error
             return False
         writer.close()
         with contextlib.suppress(OSError):
