@@ -15,7 +15,7 @@ from proreus.cloudprovider.errors import (
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
 from proreus.kube.objects import NodeAddress
 from proreus.providers.photon import networks
-from proreus.providers.photon.plan import AGE, EMPTY_AGE, REFRESHES
+from proreus.providers.photon.plan import ABSENT_AGE, AGE, EMPTY_AGE, REFRESHES
 
 from ..surroundings import Clock  # noqa: TID252 - pytest imports tests by path
 from .emulator.server import LOST, Age, Emulator, served
@@ -108,7 +108,8 @@ async def test_a_machine_is_gone_only_if_photon_controller_says_so_of_it(
         assert found["gone"] == NotFound()
         assert isinstance(found["here"], Instance)
         for status, code in ((404, "NotFound"), (404, "PageExpired"), (403, "AccessForbidden"),
-                             (500, "InternalError"), (LOST, "")):  # fmt: skip
+                             (404, "ClusterTypeNotConfigured"), (404, "NOT_FOUND"),
+                             (500, "VmNotFound"), (500, "InternalError"), (LOST, "")):  # fmt: skip
             emulator.fail("vms.get", status, code, times=5)
             found = await describe(provider, *nodes)
             assert isinstance(found["gone"], CloudError), code
@@ -369,6 +370,36 @@ async def test_addresses_that_could_not_be_read_anew_are_none_the_younger_for_it
         world.nics[own] = [(INSIDE, "10.0.0.1")]
         clock.ahead += timedelta(seconds=EMPTY_AGE)
         assert (await one(provider, node("10.0.0.1"))).provider_id == f"photon://{own}"
+
+
+async def test_no_node_lacks_a_machine_by_addresses_that_were_read_before_it_came(
+    emulator: Emulator,
+) -> None:
+    """A lease changes unseen; with `--delete-nodes-by-name` a Node went whose machine lives."""
+    world, clock = emulator.world, Clock()
+    own, other = (world.add_vm(name, [(INSIDE, f"10.0.0.{name}")]) for name in ("1", "2"))
+    text = config(emulator, overrideIP="true")
+    async with started(emulator, text, clock) as provider:
+        assert await one(provider, node("10.0.0.3")) == NotFound()
+        world.nics[own] = [(INSIDE, "10.0.0.3")]
+        clock.ahead += timedelta(seconds=ABSENT_AGE)
+        world.broken[own] = ("HostNotFound", "no such host")
+        assert isinstance(await one(provider, node("10.0.0.3")), CloudError)
+        world.broken.clear()
+        found = await one(provider, node("10.0.0.3"))
+        assert (found.provider_id, addresses(found)) == (
+            f"photon://{own}", [("InternalIP", "10.0.0.3")],
+        )  # fmt: skip
+
+        # What is asked again and again costs no tasks each time, nor does what is no address.
+        emulator.calls.clear()
+        assert await one(provider, node("10.0.0.4")) == NotFound()
+        clock.ahead += timedelta(seconds=ABSENT_AGE)
+        assert await one(provider, node("a")) == NotFound()
+        assert not emulator.calls["vms.networks"]
+        world.remove_vm(other)
+        assert await one(provider, node("10.0.0.2")) == NotFound()
+        assert emulator.calls.pop("vms.networks") == 1
 
 
 @pytest.mark.parametrize("status", [500, 503, LOST])

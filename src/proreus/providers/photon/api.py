@@ -31,7 +31,7 @@ from proreus.providers.photon.documents import (
     Vm,
     VmPage,
 )
-from proreus.providers.photon.errors import error_body, read_error
+from proreus.providers.photon.errors import VM_NOT_FOUND, error_body, read_error
 from proreus.providers.photon.lightwave import Lightwave, Login
 from proreus.providers.photon.machines import addresses
 from proreus.providers.photon.names import is_id
@@ -149,7 +149,7 @@ class Api:
         try:
             return await self._send(_get("vms.get", f"{place.generation.prefix}/vms/{id_}"), Vm)
         except Refused as error:
-            if error.is_absence:
+            if error.status == HTTPStatus.NOT_FOUND and error.code == VM_NOT_FOUND:
                 return None
             raise
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from proreus.cloudprovider.addresses import is_address
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.cloudprovider.lookups import each
@@ -11,7 +12,7 @@ from proreus.providers.photon.api import Api
 from proreus.providers.photon.documents import Vm
 from proreus.providers.photon.names import Target, ownership, target
 from proreus.providers.photon.networks import AddressBook
-from proreus.providers.photon.plan import EMPTY_AGE, Shown, instance, match
+from proreus.providers.photon.plan import ABSENT_AGE, EMPTY_AGE, Shown, instance, match
 
 BATCH: Final = 1000
 """Nodes in one `describe`: ten pages of a list."""
@@ -63,6 +64,17 @@ class PhotonInstances:
         networks = {**networks, **await self._book.of(claimed, age=EMPTY_AGE)}
         if claimed:
             found |= {name: match(of, shown, networks) for name, of in targets.items()}
+        # Nor does what was read a while ago say that no machine has an address: leases change.
+        sought = {
+            name: of
+            for name, of in targets.items()
+            if is_address(of.address) and isinstance(found[name], NotFound)
+        }
+        if sought:
+            fresh = await self._book.of(shown.all, age=ABSENT_AGE)
+            found |= {name: match(of, shown, fresh) for name, of in sought.items()}
+            read = {id_: one for id_, one in fresh.items() if not isinstance(one, CloudError)}
+            networks = {**networks, **read}
         # Those that are in no list of the project were looked up by their ids, or by names.
         others = {vm.id: vm for vm in found.values() if isinstance(vm, Vm)}
         missing = [vm for id_, vm in others.items() if id_ not in networks]

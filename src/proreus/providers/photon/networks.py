@@ -96,12 +96,13 @@ class AddressBook:
 
     async def _fly(self, vm: Vm) -> Addresses | CloudError:
         async with self._slots:
+            began = self._now()
             answers = await each((vm,), lambda one: one.id, self._read, 1)
         found = answers.get(vm.id, CloudError(f"the addresses of {vm.id} were not read"))
         before = self._known.get(vm.id)
         if not isinstance(found, CloudError):
             found = in_order(found, before.addresses if before else ())
-            self._known[vm.id] = Known(vm, found, self._now())
+            self._known[vm.id] = Known(vm, found, began)
         elif before is not None and before.vm.shape == vm.shape:
             # What is known serves on, and is asked about again when the others are.
             log.warning("The addresses of the machine %s could not be read: %s", vm.id, found)

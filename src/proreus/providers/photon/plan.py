@@ -16,6 +16,8 @@ AGE: Final = 900.0
 """Seconds for which addresses are kept of a machine that does not change: a lease may, unseen."""
 EMPTY_AGE: Final = 10.0
 """Seconds for which it counts that a machine reports none: VMware Tools start after a kubelet."""
+ABSENT_AGE: Final = 30.0
+"""Seconds for which it counts that a machine has other addresses than one that is looked for."""
 REFRESHES: Final = 10
 """The most machines whose addresses are read anew because they are old, at a time."""
 
@@ -28,7 +30,7 @@ class Known(msgspec.Struct, frozen=True):
     Attributes:
         vm: The machine as it was shown when they were read.
         addresses: The addresses.
-        at: When they were read.
+        at: When it was begun to read them.
         failed: When they could not be read anew since; None if that did not happen.
     """
 
