@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from proreus.cloudprovider.addresses import family_of
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.lookups import attempt
@@ -30,7 +30,7 @@ from proreus.providers.gce.balancing.parts import (
 )
 from proreus.providers.gce.balancing.steps import Key, Observed
 from proreus.providers.gce.balancing.subsets.desired import subset_keys
-from proreus.providers.gce.balancing.subsets.names import SubsetNames
+from proreus.providers.gce.balancing.subsets.names import SubsetNames, is_others
 from proreus.providers.gce.names import Machine, last_part, machine, machine_in, region_of
 from proreus.providers.gce.place import Place
 
@@ -40,6 +40,7 @@ _ALL_STATES: Final = {"instanceState": "ALL"}
 class _Group(msgspec.Struct, frozen=True):
     name: str
     zone: str
+    description: str = ""
 
 
 class _Member(msgspec.Struct, frozen=True):
@@ -96,17 +97,22 @@ class Observer:
             first: The first forwarding rule, if it has just been read.
 
         Raises:
+            InvalidRequest: A part with a name of the Service is another Service's.
             CloudError: Google gives no usable answer.
         """
         forms = {desired.form} if first is None else {desired.form, first.form}
         if first is None and self._has_forms and not desired.internal:
             forms = {Form.POOL, Form.EXTERNAL}
         observed = await self.parts(needed(desired, forms), first)
+        if desired.subset is not None:
+            _check_names(observed, desired.subset.names)
         if more := unexpected(desired, observed):
             parts = {**observed.parts, **(await self.parts(more)).parts}
             observed = msgspec.structs.replace(observed, parts=parts)
         if desired.subset is not None:
-            groups = await self.endpoints(desired.group)
+            names = desired.subset.names
+            observed = _without_others(observed, names)
+            groups = await self.endpoints(names)
             observed = without_strangers(desired, observed.with_parts(groups.parts))
         return msgspec.structs.replace(observed, reserved=await self._reserved(desired, observed))
 
@@ -165,7 +171,7 @@ class Observer:
             CloudError: Google gives no usable answer.
         """
         observed = await self.subset(names, first)
-        return observed.with_parts((await self.endpoints(names.own, partial=False)).parts)
+        return observed.with_parts((await self.endpoints(names, partial=False)).parts)
 
     async def subset(self, names: SubsetNames, first: Rule | None = None) -> Observed:
         """Read what there may be of a load balancer with a subset of the nodes, but its groups.
@@ -173,21 +179,22 @@ class Observer:
         Raises:
             CloudError: Google gives no usable answer.
         """
-        return await self.parts(subset_keys(names), first)
+        return _without_others(await self.parts(subset_keys(names), first), names)
 
-    async def endpoints(self, name: str, *, partial: bool = True) -> Observed:
-        """Read the groups of endpoints of this name in all zones, with their members.
+    async def endpoints(self, names: SubsetNames, *, partial: bool = True) -> Observed:
+        """Read the groups of endpoints of a Service in all zones, with their members.
 
         Args:
-            name: The name of the groups.
+            names: The names of the Service's parts.
             partial: Whether zones that Google does not reach may be left out.
 
         Raises:
             CloudError: Google gives no usable answer.
         """
+        name = names.own
         listing = await self._zonal(Kind.ENDPOINTS, name, partial=partial)
         found = [one for scope in listing.scopes for one in scope.endpoint_groups]
-        zones = _zones_of(found, name)
+        zones = _zones_of(found, name, names.service)
         members = await asyncio.gather(*(self._attached(name, zone) for zone in zones))
         return Observed(
             {
@@ -298,7 +305,37 @@ def _zones_with(listing: Listing, name: str) -> list[str]:
     return _zones_of([one for scope in listing.scopes for one in scope.instance_groups], name)
 
 
-def _zones_of(groups: Iterable[msgspec.Raw], name: str) -> list[str]:
-    """Return the zones of the groups of this name. Pure."""
-    found = (msgspec.json.decode(one, type=_Group) for one in groups)
+def _zones_of(groups: Iterable[msgspec.Raw], name: str, service: str = "") -> list[str]:
+    """Return the zones of the groups of this name, but those of other Services. Pure."""
+    found = [msgspec.json.decode(one, type=_Group) for one in groups]
+    if service:
+        found = [one for one in found if not is_others(one.description, service)]
     return sorted(last_part(one.zone) for one in found if one.name == name)
+
+
+def _others(observed: Observed, names: SubsetNames) -> list[Key]:
+    """Return the parts that are another Service's; whose a rule is, its labels tell first. Pure."""
+    return [
+        key
+        for key, one in observed.parts.items()
+        if not isinstance(one, Rule | Group) and is_others(one.description, names.service)
+    ]
+
+
+def _without_others(observed: Observed, names: SubsetNames) -> Observed:
+    others = _others(observed, names)
+    parts = {key: one for key, one in observed.parts.items() if key not in others}
+    return msgspec.structs.replace(observed, parts=parts)
+
+
+def _check_names(observed: Observed, names: SubsetNames) -> None:
+    """Refuse names that are taken: what is there would be changed, and later be deleted. Pure.
+
+    Raises:
+        InvalidRequest: A part is another Service's; names it.
+    """
+    for kind, name in _others(observed, names):
+        raise InvalidRequest(
+            f"metadata.name: the {kind.word} {name} is another Service's, as its description says,"
+            " and the name of this one gives the same: make the Service anew by another name"
+        )

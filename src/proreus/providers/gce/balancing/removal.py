@@ -130,7 +130,7 @@ class Removal:
             return False
         if service is None and not any(is_marked(one, ref) for one in rules):
             return False
-        groups = await self._observer.endpoints(names.own, partial=False)
+        groups = await self._observer.endpoints(names, partial=False)
         observed = seen.with_parts(groups.parts)
         if not observed.parts:
             return False

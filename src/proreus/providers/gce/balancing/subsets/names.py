@@ -3,7 +3,9 @@
 They are those of the controller that officially makes such load balancers (ingress-gce,
 `pkg/utils/namer/l4_namer.go`). They hold digests of the cluster's uid and of the Service's
 namespace and name, not the Service's uid, so a name alone does not prove whose a part is: the
-labels of the forwarding rule do.
+labels of the forwarding rule do. Digests are short, and one of them is cut: whoever tries names for
+a minute finds one for which a part is called as another namespace's Service's. So a part is none of
+the Service's if its description names another one.
 """
 
 import hashlib
@@ -33,6 +35,7 @@ class SubsetNames(msgspec.Struct, frozen=True):
     """The names of the parts of one load balancer with a subset of nodes.
 
     Attributes:
+        service: The Service, as namespace/name.
         own: The name of the backend service, the groups of endpoints, the firewall rule for clients
             and the own health check.
         own_check_firewall: The name of the firewall rule for the own health check.
@@ -41,6 +44,7 @@ class SubsetNames(msgspec.Struct, frozen=True):
         rules: The name of the forwarding rule, by the word for its protocol.
     """
 
+    service: str
     own: str
     own_check_firewall: str
     shared_check: str
@@ -56,6 +60,7 @@ def names_of(ref: LoadBalancerRef) -> SubsetNames:
     own = _joined(cluster, namespace, name, digest, _COMBINED)
     shared = f"{PREFIX}-{cluster}-l4-shared-hc"
     return SubsetNames(
+        service=ref.key,
         own=own,
         own_check_firewall=f"{own[: _LONGEST - 3]}-fw",
         shared_check=shared,
@@ -107,6 +112,21 @@ def described_group(ref: LoadBalancerRef) -> str:
         "service-name": ref.service_name,
     }
     return json.dumps(fields, separators=(",", ":"))
+
+
+def is_others(description: str, service: str) -> bool:
+    """Tell whether the description of a part names another Service (namespace/name)."""
+    try:
+        fields = json.loads(description)
+    except ValueError:
+        return False
+    if not isinstance(fields, dict):
+        return False
+    keys = ("networking.gke.io/service-name", "kubernetes.io/service-name")
+    named = [str(fields[key]) for key in keys if key in fields]
+    if {"namespace", "service-name"} <= fields.keys():  # so groups of endpoints say it
+        named.append(f"{fields['namespace']}/{fields['service-name']}")
+    return any(one not in {"", service} for one in named)
 
 
 def _text(service: str, **more: str) -> str:
