@@ -32,6 +32,13 @@ class SlowMachines(OneScope):
         return await super().describe(nodes)
 
 
+async def be_well(cluster: Cluster) -> None:
+    """The kubelet of c says for half a minute that it is Ready."""
+    await cluster.report("c")
+    await asyncio.sleep(30)
+    await cluster.silence("c")
+
+
 @pytest.mark.parametrize("wrong", ["gone", "off"])
 @pytest.mark.parametrize("reports", [True, False])
 def test_a_node_that_was_ready_while_the_cloud_was_asked_needs_new_proofs(
@@ -105,9 +112,7 @@ def test_a_node_that_was_ready_while_no_watch_went_on_needs_new_proofs(
                 await asyncio.sleep(10)
                 async with unwatched(server):
                     if reports:
-                        await made.report("c")
-                        await asyncio.sleep(30)
-                        await made.silence("c")
+                        await be_well(made)
                 await asyncio.sleep(60)
                 machines.change("c")  # the cloud corrects itself
                 await asyncio.sleep(300)
@@ -132,9 +137,7 @@ async def test_a_kubelet_that_was_well_while_no_watch_went_on_may_have_been_unwe
         async with leading(server.url, cloud, LIFECYCLE, node_deletion_interval=60.0):
             await asyncio.sleep(10)
             async with unwatched(server):
-                await made.report("c")
-                await asyncio.sleep(30)
-                await made.silence("c")
+                await be_well(made)
             await asyncio.sleep(60)
             machines.change("c")  # which the cloud shows by now
             await asyncio.sleep(300)
@@ -156,9 +159,7 @@ async def test_a_node_whose_kubelet_had_not_reported_yet_may_have_been_ready_whi
         async with leading(server.url, cloud, LIFECYCLE, node_deletion_interval=60.0):
             await asyncio.sleep(10)
             async with unwatched(server):
-                await made.report("c")
-                await asyncio.sleep(30)
-                await made.silence("c")
+                await be_well(made)
             await asyncio.sleep(60)
             machines.change("c")
             await asyncio.sleep(300)

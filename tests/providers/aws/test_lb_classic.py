@@ -9,6 +9,7 @@ import pytest
 
 from proreus.cloudprovider import CloudError, Done, InvalidRequest, Pending, Unauthenticated
 from proreus.cloudprovider.identity import MARK_SERVICE_UID
+from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.kube.objects import LoadBalancerIngress, ServicePort
 from proreus.providers.aws.classic.plan import PROXY_POLICY
 from proreus.providers.aws.rules import HOST_RULE, Rule, rules_of
@@ -104,6 +105,20 @@ class ClassicSite:
 async def classic(aws: StrictAWS, extra: str = "") -> AsyncIterator[tuple[LBSite, ClassicSite]]:
     async with placed(aws, extra, kind="") as site:
         yield site, ClassicSite(site)
+
+
+@asynccontextmanager
+async def sharing_a_group(
+    aws: StrictAWS,
+) -> AsyncIterator[tuple[ClassicSite, str, LoadBalancer, LoadBalancer]]:
+    """A given security group, and two load balancers that are to have it and the same host."""
+    site = LBSite(aws, kind="")
+    seen = ClassicSite(site)
+    shared = seen.new_group("shared")
+    text = config_text(aws, site.network.vpc, f"ElbSecurityGroup = {shared}")
+    async with started(text) as site.provider:
+        ids = site.machines(1)
+        yield seen, shared, site.desired(ids), site.desired(ids, uid=OTHER_UID)
 
 
 def from_group(group: str, description: str = "") -> Rule:
@@ -356,13 +371,8 @@ async def test_given_groups_are_used_as_they_are_and_stay(aws: StrictAWS) -> Non
 
 
 async def test_a_group_that_others_use_too_still_reaches_hosts(aws: StrictAWS) -> None:
-    site = LBSite(aws, kind="")
-    seen = ClassicSite(site)
-    shared = seen.new_group("shared")
-    text = config_text(aws, site.network.vpc, f"ElbSecurityGroup = {shared}")
-    async with started(text) as site.provider:
-        ids = site.machines(1)
-        desired, other = site.desired(ids), site.desired(ids, uid=OTHER_UID)
+    async with sharing_a_group(aws) as (seen, shared, desired, other):
+        site = seen.site
         await site.made(desired)
         await site.made(other)
         # The list lacks the other one for a moment.
@@ -380,13 +390,8 @@ async def test_a_new_one_that_a_list_lacks_still_reaches_hosts_by_the_group_of_o
     aws: StrictAWS,
 ) -> None:
     """It was made between the two looks of which the second one lacks it."""
-    site = LBSite(aws, kind="")
-    seen = ClassicSite(site)
-    shared = seen.new_group("shared")
-    text = config_text(aws, site.network.vpc, f"ElbSecurityGroup = {shared}")
-    async with started(text) as site.provider:
-        ids = site.machines(1)
-        desired, other = site.desired(ids), site.desired(ids, uid=OTHER_UID)
+    async with sharing_a_group(aws) as (seen, shared, desired, other):
+        site = seen.site
         await site.made(desired)
         answer = await site.delete(desired)
         assert isinstance(answer, Pending)
