@@ -215,10 +215,12 @@ class VSphereInstances:
         if not gone:
             return {}
         uuids = {uuid for (_, own), others in gone.items() for uuid in (own, *others) if uuid}
-        prove = {name: place.inventory.prove for name, place in self._places.items()}
         by_listing = any(own for _, own in gone)
-        asked = (attempt(one, uuids, by_listing=by_listing) for one in prove.values())
-        proofs = dict(zip(prove, await asyncio.gather(*asked), strict=True))
+        asked = (
+            attempt(place.inventory.prove, uuids, by_listing=by_listing)
+            for place in self._places.values()
+        )
+        proofs = dict(zip(self._places, await asyncio.gather(*asked), strict=True))
         answers: dict[_Key, NotFound | CloudError] = {}
         for key, others in sorted(gone.items()):
             own, was_seen = key[1], not key[1] or key in self._seen

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,6 +15,9 @@ from proreus.providers.azure.balancing.desired import Place, is_of, name_of_fami
 from proreus.providers.azure.balancing.documents import agrees, with_properties
 from proreus.providers.azure.ids import last
 from proreus.providers.azure.machines import Resource, part
+
+if TYPE_CHECKING:
+    from proreus.providers.azure.balancing.parts import Claim
 
 Known = Mapping[str, Resource]
 """Public addresses by their ids in small letters."""
@@ -230,7 +233,7 @@ def departure(
     address: Resource,
     ref: LoadBalancerRef,
     namesakes: Collection[str] = (),
-    claims: Mapping[str, Iterable[Any]] = {},
+    claims: Mapping[str, Iterable["Claim"]] = {},
 ) -> Departure:
     """Return what to do with an address that a Service no longer has.
 

@@ -86,9 +86,10 @@ def points(
     for ip in job.options.additional:
         if any(leads_away(one, state, scene) for one in by_hand_at(ip, known, scene)):
             proxies.add(ip)
-    every = (*found, *job.options.additional)
-    modes = {ip: IP_MODE_PROXY if ip in proxies else None for ip in every}
-    return tuple(LoadBalancerIngress(ip=ip, ip_mode=modes[ip]) for ip in every)
+    return tuple(
+        LoadBalancerIngress(ip=ip, ip_mode=IP_MODE_PROXY if ip in proxies else None)
+        for ip in (*found, *job.options.additional)
+    )
 
 
 def left_by(

@@ -22,7 +22,7 @@ from proreus.providers.openstack.octavia.desired import (
     new_parts,
     version_of,
 )
-from proreus.providers.openstack.octavia.finding import Finder
+from proreus.providers.openstack.octavia.finding import Finder, written_id
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia
 from proreus.providers.openstack.octavia.parts import Balancer
@@ -176,8 +176,7 @@ class Cases:
         """
 
         def asks(service: Service) -> bool:
-            named = service.metadata.annotations.get(f"{PREFIX}load-balancer-id", "")
-            return named.strip().lower() == observed.id.lower()
+            return written_id(service).lower() == observed.id.lower()
 
         own = {one.key for one in observed.listeners}
         self._ports.note(ref.uid, ((observed.id, key) for key in own))

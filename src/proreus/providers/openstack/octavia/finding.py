@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.kube.objects import Service
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.names import foreign_project
@@ -122,7 +123,7 @@ class Finder:
         Of a Service that shows a host name they tell which one the official manager has made. They
         spare one where they name another: in networks apart two may have the same address.
         """
-        if (written := _written(ref)) and written != id_of(described):
+        if (written := written_id(ref.service)) and written != id_of(described):
             return False
         if written and any(one.hostname for one in ref.last_ingress):
             return True
@@ -158,7 +159,7 @@ def _check_single(official: Iterable[Described]) -> None:
             )
 
 
-def _written(ref: LoadBalancerRef) -> str:
-    """Return the id of the load balancer that we wrote into the Service's annotation, or ""."""
-    annotations = ref.service.metadata.annotations if ref.service is not None else {}
+def written_id(service: Service | None) -> str:
+    """Return the id of a load balancer in the Service's annotation, such as we write it, or ""."""
+    annotations = service.metadata.annotations if service is not None else {}
     return annotations.get(f"{PREFIX}load-balancer-id", "").strip()

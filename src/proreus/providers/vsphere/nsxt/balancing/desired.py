@@ -7,7 +7,6 @@ import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer
-from proreus.cloudprovider.ownership import shown_by_others
 from proreus.kube.objects import KubeObject, Service
 from proreus.providers.vsphere.nsxt.balancing import owners
 from proreus.providers.vsphere.nsxt.balancing.parts import (
@@ -202,8 +201,7 @@ def check_requested(lb: LoadBalancer, services: Iterable[KubeObject], observed: 
         InvalidRequest: Another one has the address; names it.
     """
     asked = lb.requested_address
-    others = shown_by_others(asked, lb.ref, services)
-    if others := others or owners.had_by_others(asked, lb.ref, observed.others):
+    if others := owners.others_with(asked, lb.ref, services, observed.others):
         raise InvalidRequest(
             f"spec.loadBalancerIP: {asked} belongs to {others[0]}: give another address, or none"
         )

@@ -11,7 +11,15 @@ from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, ClusterIdentity, marks
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.mark_forms import owner_of
-from proreus.cloudprovider.ownership import Owner, Standing, Verdict, standing, verdict
+from proreus.cloudprovider.ownership import (
+    Owner,
+    Standing,
+    Verdict,
+    shown_by_others,
+    standing,
+    verdict,
+)
+from proreus.kube.objects import KubeObject
 from proreus.providers.vsphere.nsxt.balancing.parts import tags_of
 from proreus.providers.vsphere.nsxt.operations import Document
 
@@ -70,16 +78,29 @@ def _official(tags: Mapping[str, str], owner: str) -> list[Owner]:
     return [_named(tags)]
 
 
-def had_by_others(address: str, ref: LoadBalancerRef, servers: Iterable[Document]) -> list[Owner]:
-    """Return the other namespaces' Services, and other clusters', whose virtual servers are there.
+def others_with(
+    address: str,
+    ref: LoadBalancerRef,
+    services: Iterable[KubeObject],
+    servers: Iterable[Document],
+) -> list[Owner]:
+    """Return the other namespaces' Services, and other clusters', that have an address.
 
-    What bears official tags alone may be of a cluster of the same name. Of an address that the
-    Service's own status shows nothing is asked.
+    By their status, or else by their virtual servers.
 
     Args:
         address: The address; "" for none.
         ref: The Service.
+        services: All Services of the cluster.
         servers: Virtual servers that are not the Service's, in the network of the address.
+    """
+    return shown_by_others(address, ref, services) or _at_servers(address, ref, servers)
+
+
+def _at_servers(address: str, ref: LoadBalancerRef, servers: Iterable[Document]) -> list[Owner]:
+    """Return those whose virtual servers are at an address that the Service's status lacks.
+
+    What bears official tags alone may be of a cluster of the same name.
     """
     wanted = plain_address(address)
     if not wanted or wanted in {plain_address(point.ip) for point in ref.last_ingress}:

@@ -10,12 +10,11 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, Pending
 from proreus.cloudprovider.operations import finished
-from proreus.cloudprovider.ownership import shown_by_others
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.waits import Working
 from proreus.kube.objects import KubeObject
 from proreus.providers.vsphere.nsxt.api import Api
-from proreus.providers.vsphere.nsxt.balancing.owners import had_by_others
+from proreus.providers.vsphere.nsxt.balancing.owners import others_with
 from proreus.providers.vsphere.nsxt.balancing.parts import Observed, Part
 from proreus.providers.vsphere.nsxt.balancing.reading import Reader
 from proreus.providers.vsphere.nsxt.balancing.steps import Delete, Put, Step, Wait
@@ -69,8 +68,7 @@ class Work:
             CloudError: It is deleted; the message says why there is no address.
         """
         failure = allocation.failure
-        others = shown_by_others(allocation.address, ref, self._services.all())
-        if others := others or had_by_others(allocation.address, ref, observed.others):
+        if others := others_with(allocation.address, ref, self._services.all(), observed.others):
             failure = f"{allocation.address} belongs to {others[0]}, which has lost its allocation"
         if failure:
             await self._api.delete(allocation.place, allocation.id)
