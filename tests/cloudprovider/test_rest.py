@@ -177,6 +177,23 @@ async def test_absence_is_only_what_the_cloud_itself_answers() -> None:
         assert await rest.find(GET, Thing) == Thing("a")
 
 
+async def test_that_no_credential_is_issued_is_no_absence() -> None:
+    """Such as by a metadata service that answers 404 while it is updated."""
+    async with served(answers({"code": "NotFound"}, 404)) as gone, client(gone) as issuer:
+
+        async def issue() -> Issued[str]:
+            return Issued(await issuer.call(GET, str))
+
+        credential = Credential(issue, now=lambda: datetime.now(UTC), headers=bearer)
+        async with (
+            served(answers({"name": "a"})) as url,
+            client(url, credential=credential) as rest,
+        ):
+            with pytest.raises(Refused, match="404") as caught:
+                await rest.find(GET, Thing)
+    assert not caught.value.is_absence
+
+
 async def test_a_cloud_can_have_another_sign_of_a_used_up_quota() -> None:
     def limited(answer: Answer) -> ErrorBody:
         return ErrorBody("rateLimitExceeded", "slow", Reason.TOO_MANY_REQUESTS, after=7)

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.refused import Reason, Refused
 from proreus.runtime import klog
 
 T = TypeVar("T")
@@ -129,6 +130,9 @@ class Credential(Generic[T]):
                     "The cloud credential could not be renewed; the old one stays in use",
                     error=str(error),
                 )
+            if isinstance(error, Refused):
+                # What the issuer says is about no object that the credential is to be sent for.
+                error.reason = Reason.UNKNOWN
             raise
         self._issued = issued
         self._renew_at = None

@@ -1,5 +1,6 @@
 """Tokens of Azure: every kind of credential, renewal, what is wrong is told."""
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from proreus.cloudprovider import CloudError, ConfigError, Instance, Unauthenticated
+from proreus.providers.azure import AzureCloud
 from proreus.providers.azure.credentials import KNOWN, VARIABLE_HOST
 
 from .emulator import seed
 from .emulator.identity import FEDERATED, IDENTITY, SECRET
 from .emulator.server import Emulator
-from .site import node, started
+from .emulator.store import network
+from .site import CLUSTER, ID, node, started
+from .test_routes import NODES, route, table
 
 PASSWORD = "planted-password"
 RESOURCE = (
@@ -145,6 +149,38 @@ async def test_an_unknown_managed_identity_is_told(
     monkeypatch.setenv(VARIABLE_HOST, azure.url)
     with pytest.raises(CloudError, match="Identity not found"):
         await works(azure, useManagedIdentityExtension=True, userAssignedIdentityID="other")
+
+
+async def test_no_route_is_lost_because_no_token_is_issued(
+    azure: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is written whole, where Azure says that there is none."""
+    monkeypatch.setenv(VARIABLE_HOST, azure.url)
+    monkeypatch.setattr(AzureCloud, "confirm", 0.0)
+    stored = azure.store.of[network("routeTables", "routes").lower()]
+    theirs = {"addressPrefix": "0.0.0.0/0", "nextHopType": "Internet"}
+    stored["properties"]["routes"].append({"name": "theirs", "properties": theirs})
+    async with started(azure, useManagedIdentityExtension=True) as provider:
+        assert provider.routes is not None
+        azure.identity.revoke()
+        azure.identity.updating = 1
+        with contextlib.suppress(CloudError):
+            await provider.routes.apply(CLUSTER, NODES, [route(1)], ())
+        await provider.routes.apply(CLUSTER, NODES, [route(1)], ())
+    assert sorted(table(azure)) == ["node-1____102441024", "theirs"]
+
+
+async def test_no_machine_is_gone_because_no_token_is_issued(
+    azure: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE_HOST, azure.url)
+    seed.machine(azure.store, "node-1")
+    async with started(azure, useManagedIdentityExtension=True) as provider:
+        assert provider.instances is not None
+        azure.identity.revoke()
+        azure.identity.updating = 1
+        with pytest.raises(CloudError, match="updating"):
+            await provider.instances.describe([node("node-1", f"{ID}/virtualMachines/node-1")])
 
 
 async def test_a_wrong_secret_is_told_and_not_shown(azure: Emulator) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from proreus.cloudprovider import (
     CloudError,
@@ -158,12 +159,25 @@ async def test_absence_is_what_azure_says_of_that_very_machine(azure: Emulator) 
 @pytest.mark.parametrize(
     ("status", "code"),
     [(404, "SubscriptionNotFound"), (404, "InvalidResourceType"), (403, "AuthorizationFailed"),
-     (409, "OperationNotAllowed"), (500, "InternalServerError")],
+     (409, "OperationNotAllowed"), (410, "Gone"), (500, "InternalServerError")],
 )  # fmt: skip
 async def test_no_other_error_is_absence(azure: Emulator, status: int, code: str) -> None:
     azure.faults.append(Fault("GET", "virtualMachines", status=status, code=code, times=9))
     async with started(azure) as provider:
         with pytest.raises(CloudError, match=code):
+            await describe(provider, node("a", f"{ID}/virtualMachines/a"))
+
+
+async def test_what_a_gateway_answers_is_no_absence(azure: Emulator) -> None:
+    """Some write an error in the form in which Entra ID does."""
+
+    def refuse(method: str, path: str) -> None:
+        text = '{"status": 404, "error": "Not Found"}'
+        raise web.HTTPNotFound(text=text, content_type="application/json")
+
+    azure.hooks.append(refuse)
+    async with started(azure) as provider:
+        with pytest.raises(CloudError, match="404 Not Found"):
             await describe(provider, node("a", f"{ID}/virtualMachines/a"))
 
 

@@ -16,6 +16,7 @@ ABSENCES: Final = frozenset(
 )
 """Codes of a resource that does not exist. That of a missing subscription is none of them: a
 wrong credential is answered so, too."""
+_GONE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
 _THROTTLES: Final = frozenset({"OperationNotAllowed", "SubscriptionRequestsThrottled"})
 BUSY: Final = frozenset(
     {"AnotherOperationInProgress", "CanceledAndSupersededDueToAnotherOperation",
@@ -62,7 +63,7 @@ def error_body(code: str, message: str, status: int = 0) -> ErrorBody | None:
     if not code:
         return None
     reason: Reason | None = None
-    if status == HTTPStatus.NOT_FOUND or code in ABSENCES:
+    if status in _GONE or code in ABSENCES:
         reason = Reason.NOT_FOUND if code in ABSENCES else Reason.UNKNOWN
     elif code == "PreconditionFailed":
         reason = Reason.PRECONDITION_FAILED
@@ -92,4 +93,7 @@ def _read_login(answer: Answer) -> ErrorBody | None:
         return None
     # Entra answers 400 or 401 where a credential is wrong; nothing renews one that the file has.
     reason = Reason.FORBIDDEN if said.error in _LOGIN else None
+    if answer.status in _GONE:
+        # Gateways write this form, too; Azure's word for a resource has another one.
+        reason = Reason.UNKNOWN
     return ErrorBody(said.error, said.error_description, reason)

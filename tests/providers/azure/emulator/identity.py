@@ -29,6 +29,7 @@ class Identity:
         self.lifetime = 3600
         self.audience = ""
         self.issued = 0
+        self.updating = 0
         self._numbers = itertools.count(1)
         self.endless = False
 
@@ -86,7 +87,13 @@ class Identity:
         )
 
     async def metadata(self, request: web.Request) -> web.Response:
-        """Tokens of managed identities."""
+        """Tokens of managed identities; none while the service is being updated.
+
+        https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token#error-handling
+        """
+        if self.updating:
+            self.updating -= 1
+            return _refused("not_found", "IMDS endpoint is updating.", 404)
         query = request.query
         if request.headers.get("Metadata") != "true":
             return _refused("invalid_request", "Required metadata header not specified")
@@ -97,8 +104,8 @@ class Identity:
         return web.json_response({**self._issue(), "expires_in": str(self.lifetime)})
 
 
-def _refused(error: str, text: str) -> web.Response:
-    status = 401 if error == "invalid_client" else 400
+def _refused(error: str, text: str, status: int = 400) -> web.Response:
+    status = 401 if error == "invalid_client" else status
     return web.json_response({"error": error, "error_description": text}, status=status)
 
 
