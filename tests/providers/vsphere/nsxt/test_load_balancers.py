@@ -641,11 +641,12 @@ async def test_an_address_of_another_namespace_is_given_back_while_its_allocatio
         assert await site.address(own) == ip
 
 
+@pytest.mark.parametrize("name", ["web", "api"])
 @pytest.mark.parametrize(
     ("cluster", "is_official"), [("another", False), ("another", True), ("test", True)]
 )
 async def test_an_address_of_another_cluster_is_not_taken_while_its_allocation_is_gone(
-    nsxt: Emulator, cluster: str, *, is_official: bool
+    nsxt: Emulator, cluster: str, name: str, *, is_official: bool
 ) -> None:
     """Somebody has deleted it, and NSX-T has let go of the address."""
     async with lb_site(nsxt) as site:
@@ -658,11 +659,12 @@ async def test_an_address_of_another_cluster_is_not_taken_while_its_allocation_i
         nsxt.remove(site.own("ip-allocations")[0]["path"])
         ahead = nsxt.now
         nsxt.now = lambda: ahead() + 121
-        named = site.desired(HTTPS, uid=OTHER_UID, load_balancer_ip=ip)
+        asked: dict[str, Any] = {"uid": OTHER_UID, "name": name}
+        named = site.desired(HTTPS, **asked, load_balancer_ip=ip)
         answer = await site.settled(named)
         assert isinstance(answer, InvalidRequest), answer
         assert f"{ip} belongs to the Service shop/web of the cluster {cluster}" in str(answer)
-        own = site.desired(HTTPS, uid=OTHER_UID)
+        own = site.desired(HTTPS, **asked)
         answer = await site.settled(own)
         assert isinstance(answer, CloudError), answer
         assert f"{ip} belongs to the Service shop/web of the cluster {cluster}" in str(answer)
@@ -670,6 +672,21 @@ async def test_an_address_of_another_cluster_is_not_taken_while_its_allocation_i
         if not is_official:
             nsxt.now = lambda: ahead() + 242
             assert await site.address(foreign) == ip
+
+
+async def test_an_address_of_the_same_namespace_is_taken_while_its_allocation_is_gone(
+    nsxt: Emulator,
+) -> None:
+    """What bears official tags alone is this cluster's where a Service's status shows it."""
+    known = context()
+    async with lb_site(nsxt, with_=known) as site:
+        site.official("10.20.30.5")
+        own = site.desired(HTTP, shown="10.20.30.5")
+        known.listers = {"services": Objects([own.service])}
+    async with lb_site(nsxt, with_=known) as site:
+        nsxt.remove(site.own("ip-allocations")[0]["path"])
+        named = site.desired(HTTPS, uid=OTHER_UID, name="api", load_balancer_ip="10.20.30.5")
+        assert await site.address(named) == "10.20.30.5"
 
 
 async def test_a_port_that_comes_back_is_made_while_the_old_one_is_not_purged(

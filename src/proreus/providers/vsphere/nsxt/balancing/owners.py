@@ -15,11 +15,12 @@ from proreus.cloudprovider.ownership import (
     Owner,
     Standing,
     Verdict,
+    shown_addresses,
     shown_by_others,
     standing,
     verdict,
 )
-from proreus.kube.objects import KubeObject
+from proreus.kube.objects import KubeObject, Service, key
 from proreus.providers.vsphere.nsxt.balancing.parts import tags_of
 from proreus.providers.vsphere.nsxt.operations import Document
 
@@ -94,24 +95,43 @@ def others_with(
         services: All Services of the cluster.
         servers: Virtual servers that are not the Service's, in the network of the address.
     """
-    return shown_by_others(address, ref, services) or _at_servers(address, ref, servers)
+    services = tuple(services)
+    found = shown_by_others(address, ref, services)
+    return found or _at_servers(address, ref, services, servers)
 
 
-def _at_servers(address: str, ref: LoadBalancerRef, servers: Iterable[Document]) -> list[Owner]:
+def _at_servers(
+    address: str,
+    ref: LoadBalancerRef,
+    services: Iterable[KubeObject],
+    servers: Iterable[Document],
+) -> list[Owner]:
     """Return those whose virtual servers are at an address that the Service's status lacks.
 
-    What bears official tags alone may be of a cluster of the same name.
+    What bears official tags alone may be of a cluster of the same name, unless a Service of the
+    name here shows the address.
     """
     wanted = plain_address(address)
     if not wanted or wanted in {plain_address(point.ip) for point in ref.last_ingress}:
         return []
-    there = (tags_of(one) for one in servers if _is_at(one, wanted))
+    there = [tags_of(one) for one in servers if _is_at(one, wanted)]
+    shown = _showing(wanted, services) if there else set()
     found = ((owner_of(tags), _named(tags)) for tags in there)
     return [
         ours or named
         for ours, named in found
-        if standing(ours or named, ref) is Standing.FOREIGN or (not ours and named.key == ref.key)
+        if standing(ours or named, ref) is Standing.FOREIGN
+        or (not ours and named.key and named.key not in shown - {ref.key})
     ]
+
+
+def _showing(address: str, services: Iterable[KubeObject]) -> set[str]:
+    """Return the keys of the Services whose statuses show an address."""
+    return {
+        key(one)
+        for one in services
+        if isinstance(one, Service) and address in map(plain_address, shown_addresses(one))
+    }
 
 
 def _is_at(server: Document, address: str) -> bool:
