@@ -336,10 +336,10 @@ async def test_what_cannot_change_is_refused_and_left_as_it_is(aws: StrictAWS) -
         answer = await site.ensure(site.desired(ids, asked={"internal": "true"}))
         assert isinstance(answer, InvalidRequest)
         assert "internal" in str(answer)
-        classic = f"{NAME}-1.us-east-1.elb.amazonaws.com"
-        answer = await site.ensure(site.desired(ids, shown=classic))
-        assert isinstance(answer, InvalidRequest)
-        assert "cannot become one of another kind" in str(answer)
+        for place in ("us-east-1.elb.amazonaws.com", "eusc-de-east-1.elb.amazonaws.eu"):
+            answer = await site.ensure(site.desired(ids, shown=f"{NAME}-1.{place}"))
+            assert isinstance(answer, InvalidRequest)
+            assert "cannot become one of another kind" in str(answer)
 
 
 async def test_elastic_addresses_are_one_for_each_subnet(aws: StrictAWS) -> None:

@@ -24,7 +24,7 @@ from proreus.providers.aws.identity import ClusterTags
 from proreus.providers.aws.tenants import owners_of
 
 from ..surroundings import Clock, Objects  # noqa: TID252 - pytest imports tests by path
-from .lb_site import LBSite, placed
+from .lb_site import NAME, LBSite, placed
 from .site import CLUSTER, config_text, context, node_of, started
 from .strict.process import StrictAWS
 
@@ -227,6 +227,29 @@ async def test_addresses_of_another_namespace_are_refused_while_nothing_has_them
             answer
         )
         assert isinstance(await site.made(mine), Ensured)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        f"{NAME}-1.elb.cn-north-1.amazonaws.com.cn",
+        f"{NAME}-1.elb.eusc-de-east-1.amazonaws.eu",
+        f"{NAME}-1.elb.us-iso-east-1.c2s.ic.gov",
+    ],
+)
+async def test_addresses_are_another_namespaces_in_every_partition_of_aws(
+    aws: StrictAWS, host: str
+) -> None:
+    site, known = LBSite(aws), Objects()
+    ids = site.machines(1)
+    asked = {"eip-allocations": addresses(site, {})}
+    async with started(config_text(aws, site.network.vpc), context(services=known)) as provider:
+        site.provider = provider
+        mine = site.desired(ids, asked=asked, shown=host)
+        known.by_key = {"shop/web": mine.service}
+        answer = await site.ensure(of_bank(site.desired(ids, asked=asked, uid=OTHER_UID)))
+    assert isinstance(answer, InvalidRequest)
+    assert "it belongs to the Service shop/" in str(answer)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,9 +1,8 @@
 """The capability `LoadBalancers` of the provider `aws`, for classic and network load balancers."""
 
-import re
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from proreus.cloudprovider.adapters import per_service
 from proreus.cloudprovider.errors import InvalidRequest
@@ -29,7 +28,7 @@ from proreus.providers.aws.groups import HostGroups
 from proreus.providers.aws.identity import Place
 from proreus.providers.aws.instances import by_id
 from proreus.providers.aws.listeners import check
-from proreus.providers.aws.names import NETWORK_HOST, instance_id
+from proreus.providers.aws.names import CLASSIC_HOST, NETWORK_HOST, instance_id
 from proreus.providers.aws.network.balancers import NetworkBalancers
 from proreus.providers.aws.network.observe import find_balancer
 from proreus.providers.aws.network.steps import NETWORK
@@ -41,8 +40,6 @@ from proreus.providers.aws.tenants import Named
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
     from proreus.providers.aws.config import AWSConfig
-
-_CLASSIC_HOST: Final = re.compile(r".*\.[a-z0-9-]+\.elb\.amazonaws\.com(\.cn)?")
 
 
 def load_balancers(
@@ -182,7 +179,7 @@ class Verbs:
             InvalidRequest: The annotation has changed.
             CloudError: AWS does not answer.
         """
-        other = _CLASSIC_HOST if kind is Kind.NETWORK else NETWORK_HOST
+        other = CLASSIC_HOST if kind is Kind.NETWORK else NETWORK_HOST
         for point in lb.ref.last_ingress:
             if point.hostname and other.fullmatch(point.hostname):
                 raise _cannot_change(point.hostname)

@@ -14,8 +14,11 @@ PREFIX = "aws://"
 FARGATE = "fargate-"
 """Prefix of a Fargate pod's node name, and of the last part of its provider id."""
 
-NETWORK_HOST = re.compile(r".*\.elb\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
-"""The host names of network load balancers."""
+_REGION = r"[a-z]{2,}(-[a-z]+)+-[0-9]+"
+NETWORK_HOST = re.compile(rf".*\.elb\.{_REGION}\..+")
+"""The host names of network load balancers; each partition of AWS has a domain of its own."""
+CLASSIC_HOST = re.compile(rf".*\.{_REGION}\.elb\..+")
+"""The host names of classic load balancers."""
 
 _ID = re.compile(r"i-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")
 _PROVIDER_ID = re.compile(r"aws://(?P<path>[^/]*/.*)")
