@@ -20,6 +20,7 @@ from proreus.cloudprovider.identity import ClusterIdentity, marks
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner
 from proreus.kube.objects import ServicePort
+from proreus.providers.aws.annotations import PREFIX
 from proreus.providers.aws.identity import ClusterTags
 from proreus.providers.aws.tenants import owners_of
 
@@ -230,23 +231,26 @@ async def test_addresses_of_another_namespace_are_refused_while_nothing_has_them
 
 
 @pytest.mark.parametrize(
-    "host",
+    ("host", "kind"),
     [
-        f"{NAME}-1.elb.cn-north-1.amazonaws.com.cn",
-        f"{NAME}-1.elb.eusc-de-east-1.amazonaws.eu",
-        f"{NAME}-1.elb.us-iso-east-1.c2s.ic.gov",
+        (f"{NAME}-1.elb.cn-north-1.amazonaws.com.cn", "nlb"),
+        (f"{NAME}-1.elb.eusc-de-east-1.amazonaws.eu", "nlb"),
+        (f"{NAME}-1.elb.us-iso-east-1.c2s.ic.gov", "nlb"),
+        ("k8s-shop-web-0a1b2c3d4e-1.elb.us-east-1.amazonaws.com", "external"),
     ],
 )
-async def test_addresses_are_another_namespaces_in_every_partition_of_aws(
-    aws: StrictAWS, host: str
+async def test_addresses_are_another_namespaces_in_every_partition_whoever_made_its_load_balancer(
+    aws: StrictAWS, host: str, kind: str
 ) -> None:
+    """The AWS Load Balancer Controller, which serves the type `external`, reads the same."""
     site, known = LBSite(aws), Objects()
     ids = site.machines(1)
     asked = {"eip-allocations": addresses(site, {})}
     async with started(config_text(aws, site.network.vpc), context(services=known)) as provider:
         site.provider = provider
-        mine = site.desired(ids, asked=asked, shown=host)
-        known.by_key = {"shop/web": mine.service}
+        mine = site.desired(ids, asked=asked, shown=host).service
+        mine.metadata.annotations[f"{PREFIX}type"] = kind
+        known.by_key = {"shop/web": mine}
         answer = await site.ensure(of_bank(site.desired(ids, asked=asked, uid=OTHER_UID)))
     assert isinstance(answer, InvalidRequest)
     assert "it belongs to the Service shop/" in str(answer)

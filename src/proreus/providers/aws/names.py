@@ -15,7 +15,7 @@ FARGATE = "fargate-"
 """Prefix of a Fargate pod's node name, and of the last part of its provider id."""
 
 _REGION = r"[a-z]{2,}(-[a-z]+)+-[0-9]+"
-NETWORK_HOST = re.compile(rf".*\.elb\.{_REGION}\..+")
+NETWORK_HOST = re.compile(rf"(internal-)?(?P<name>[0-9A-Za-z-]{{1,32}})-[^.-]+\.elb\.{_REGION}\..+")
 """The host names of network load balancers; each partition of AWS has a domain of its own."""
 CLASSIC_HOST = re.compile(rf".*\.{_REGION}\.elb\..+")
 """The host names of classic load balancers."""

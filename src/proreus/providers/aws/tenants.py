@@ -13,7 +13,6 @@ from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import MARK_SERVICE
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.mark_forms import owner_of
-from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner, Tenants, refusal
 from proreus.kube.objects import KubeObject, Service
 from proreus.providers.aws.annotations import PREFIX, Options
@@ -136,16 +135,15 @@ class Named:
 
         It was deleted by hand, and is made anew with the same. No status shows an address here, so
         the annotations of other namespaces' Services tell whose status shows a network load
-        balancer. While there is one, AWS tells what it has.
+        balancer, whoever made it. While there is one, AWS tells what it has.
         """
         found: dict[str, list[Owner]] = {}
         for one in self._services.all() if ids else ():
-            meta, name = one.metadata, default_load_balancer_name(one.metadata.uid)
+            meta = one.metadata
             text = meta.annotations.get(PREFIX + annotation, "")
             named = {part.strip() for part in text.split(",")}.intersection(ids)
-            if meta.namespace == ref.namespace or not named or not _has_shown(one, name):
-                continue
-            if await find_balancer(self._api, name) is None:
+            shown = _shown(one) if named and meta.namespace != ref.namespace else ()
+            if not all([await find_balancer(self._api, name) for name in shown]):
                 owner = Owner(ref.cluster.uid, "", meta.namespace, meta.name, meta.uid)
                 for id_ in named:
                     found.setdefault(id_, []).append(owner)
@@ -201,10 +199,11 @@ class Named:
         return problems
 
 
-def _has_shown(service: KubeObject, name: str) -> bool:
-    """Tell whether a Service's status shows the network load balancer of a name."""
-    return isinstance(service, Service) and any(
-        point.hostname.removeprefix("internal-").startswith(f"{name}-")
-        and NETWORK_HOST.fullmatch(point.hostname)
-        for point in service.status.load_balancer.ingress
-    )
+def _shown(service: KubeObject) -> list[str]:
+    """Return the names of the network load balancers that a Service's status shows.
+
+    Those of the AWS Load Balancer Controller count, too: it reads the same annotations.
+    """
+    points = service.status.load_balancer.ingress if isinstance(service, Service) else ()
+    hosts = (NETWORK_HOST.fullmatch(point.hostname) for point in points)
+    return [host["name"] for host in hosts if host is not None]
