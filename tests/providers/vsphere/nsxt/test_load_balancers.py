@@ -271,7 +271,7 @@ async def test_a_service_of_another_cluster_of_the_name_on_another_gateway_is_le
         assert site.paths() == {theirs}
 
 
-def namesake(nsxt: Emulator, site: LBSite) -> str:
+def namesake(nsxt: Emulator, site: LBSite, pool: str = "vips") -> str:
     """Another port of the Service's name, in a cluster of the name, at the same address."""
     (mine,) = site.own("lb-virtual-servers")
     nsxt.put("/infra/tier-1s/t2", display_name="t2")
@@ -281,8 +281,8 @@ def namesake(nsxt: Emulator, site: LBSite) -> str:
     marks = {key: value for key, value in tags(mine).items() if not key.startswith("proreus")}
     path = "/infra/lb-virtual-servers/theirs"
     nsxt.put(
-        path, lb_service_path=service, tags=as_tags({**marks, "port": "TCP/8443"}), ports=["8443"],
-        ip_address=mine["ip_address"], enabled=True, display_name="theirs",
+        path, lb_service_path=service, ports=["8443"], ip_address=mine["ip_address"],
+        tags=as_tags({**marks, "port": "TCP/8443", "ippoolid": pool}), enabled=True, display_name="theirs",
         application_profile_path=mine["application_profile_path"],
     )  # fmt: skip
     return path
@@ -315,6 +315,29 @@ async def test_a_namesakes_virtual_server_is_not_taken_for_one_of_ours_that_is_g
         (mine,) = (one for one in site.own("lb-virtual-servers") if one["path"] != theirs)
         del nsxt.store.objects[mine["path"]]
         desired = site.desired(HTTPS, shown=ip)
+        if is_deleted:
+            assert await site.deleted(desired) == Done()
+            assert site.paths() == {theirs, "/infra/lb-services/theirs"}
+        else:
+            assert await site.address(desired) == ip
+            assert len(site.own("lb-virtual-servers")) == 2
+        assert nsxt.store.objects[theirs] == before
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_namesakes_virtual_server_is_not_taken_where_our_address_alone_is_left(
+    nsxt: Emulator, *, is_deleted: bool
+) -> None:
+    """Somebody has deleted all else; networks apart have IP pools of their own."""
+    async with lb_site(nsxt) as site:
+        ip = await site.address(site.desired(HTTP))
+        theirs = namesake(nsxt, site, pool="theirs")
+        before = dict(nsxt.store.objects[theirs])
+        for kind in ("lb-virtual-servers", "lb-pools", "lb-monitor-profiles"):
+            for one in site.own(kind):
+                if one["path"] != theirs:
+                    nsxt.remove(one["path"])
+        desired = site.desired(HTTP, shown=ip)
         if is_deleted:
             assert await site.deleted(desired) == Done()
             assert site.paths() == {theirs, "/infra/lb-services/theirs"}

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
@@ -75,7 +76,10 @@ def chosen_service(
 
 
 def parts_of(
-    ref: LoadBalancerRef, owner: str, listed: Mapping[str, Sequence[Document]]
+    ref: LoadBalancerRef,
+    owner: str,
+    listed: Mapping[str, Sequence[Document]],
+    allocated: Iterable[Part] = (),
 ) -> list[Part]:
     """Return the virtual servers, pools, monitors and profiles that are a Service's. Pure.
 
@@ -83,12 +87,14 @@ def parts_of(
     by that of its virtual servers, a monitor by that of its pools. Networks apart may have the same
     addresses, and a cluster of the same name there: so virtual servers without our marks must be on
     the load balancer service that has those with marks, or all on one. Where only other parts have
-    marks, the Service's own are gone: one without marks must lead to a pool with them.
+    marks, the Service's own are gone: one without marks must lead to a pool with them, or be of the
+    IP pool from which the address was allocated for the Service.
 
     Args:
         ref: The Service.
         owner: The official tag `owner` of this cluster.
         listed: All objects of the policy API, by their kinds.
+        allocated: The Service's allocations.
 
     Raises:
         CloudError: Virtual servers without our marks are on several load balancer services.
@@ -105,7 +111,11 @@ def parts_of(
         for one in listed.get(kind, ())
         if owners.verdict_of(one, ref, owner, ()) is Verdict.MARKED
     }
-    left_alone = _of_namesakes(servers, kept)
+    pools: dict[str, set[str]] = {}
+    for part in allocated:
+        if part.is_marked and part.address:
+            pools.setdefault(plain_address(part.address), set()).add(part.place.within)
+    left_alone = _of_namesakes(servers, kept, pools)
 
     def sort_out(kind: str, refers: str) -> None:
         for document in listed.get(kind, ()):
@@ -149,31 +159,36 @@ def others_of(
 
 
 def _of_namesakes(
-    servers: Sequence[tuple[Document, Verdict]], kept: Collection[str]
+    servers: Sequence[tuple[Document, Verdict]],
+    kept: Collection[str],
+    pools: Mapping[str, Collection[str]],
 ) -> frozenset[str]:
     """Return the paths of virtual servers that may be those of a cluster of the same name.
 
     Args:
         servers: All virtual servers, and how each is related to the Service.
         kept: The paths of other parts that have our marks.
+        pools: The IP pools in which allocations have our marks, by the addresses of these.
 
     Raises:
         CloudError: Nothing tells which of them are the Service's.
     """
     homes: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
     strange = set()
+    apart = set()
     for one, related in servers:
         if related.is_ours:
             home = str(one.get("lb_service_path") or "")
             path = f"{Place(SERVERS).path}/{one['id']}"
             if one.get("pool_path") not in kept:
                 strange.add(path)
+                if related is not Verdict.MARKED and _is_of_another_pool(one, pools):
+                    apart.add(path)
+                    continue
             homes[related is Verdict.MARKED].setdefault(home, []).append(path)
     marked, unmarked = homes[True], homes[False]
     if marked:
-        return frozenset(
-            path for home in unmarked.keys() - marked.keys() for path in unmarked[home]
-        )
+        return frozenset(apart).union(*(unmarked[home] for home in unmarked.keys() - marked.keys()))
     if kept:
         return frozenset(strange)
     if len(unmarked) > 1:
@@ -183,7 +198,14 @@ def _of_namesakes(
             f" the Service, as clusters of one name may have: {names}; take the tags off those that"
             " are not this cluster's"
         )
-    return frozenset()
+    return frozenset(apart)
+
+
+def _is_of_another_pool(server: Document, pools: Mapping[str, Collection[str]]) -> bool:
+    """Tell whether the address of a virtual server is allocated in other IP pools than its own."""
+    own = tags_of(server).get(IP_POOL, "")
+    there = pools.get(plain_address(str(server.get("ip_address") or "")), ())
+    return bool(own and there) and own not in there
 
 
 def _paths(value: Any) -> list[str]:

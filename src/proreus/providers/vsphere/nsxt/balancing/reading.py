@@ -75,16 +75,14 @@ class Reader:
         lists, found = await asyncio.gather(
             self._lists.get(), self._api.find(group.place, group.id)
         )
-        parts = parts_of(ref, self._section.owner, lists)
+        allocated, others = await self._allocations_of(ref, {*pools} - {""})
+        parts = parts_of(ref, self._section.owner, lists, allocated)
         if found is not None and self._verdict(found, ref, ()) is Verdict.MARKED:
             parts.append(replace(group, document=found))
-        named = (tags_of(one.document).get(IP_POOL, "") for one in parts)
-        searched = {*pools, *named} - {""}
-        others: list[Document] = []
-        for pool in sorted(searched):
-            mine, theirs = await self._allocations(ref, pool)
-            parts += mine
-            others += theirs
+        searched = {*pools, *(tags_of(one.document).get(IP_POOL, "") for one in parts)} - {""}
+        more, of_others = await self._allocations_of(ref, searched - {*pools})
+        parts += [*allocated, *more]
+        others += of_others
         own = {one.id for one in parts if one.kind == SERVERS}
         is_expected = is_deletion or bool(ref.last_ingress)
         if is_expected and not own and not any(one.kind == ALLOCATIONS for one in parts):
@@ -134,6 +132,18 @@ class Reader:
             if error.is_absence or is_nowhere:
                 return ()
             raise
+
+    async def _allocations_of(
+        self, ref: LoadBalancerRef, pools: Collection[str]
+    ) -> tuple[list[Part], list[Document]]:
+        """Return what `_allocations` does, of several pools."""
+        found: list[Part] = []
+        others: list[Document] = []
+        for pool in sorted(pools):
+            mine, theirs = await self._allocations(ref, pool)
+            found += mine
+            others += theirs
+        return found, others
 
     async def _allocations(
         self, ref: LoadBalancerRef, pool: str
