@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proreus.cloudprovider import Ensured
+from proreus.cloudprovider import CloudError, Ensured, Pending
 from proreus.cloudprovider.load_balancers import Done
 from proreus.kube.objects import Node
 from proreus.providers.openstack.names import is_called, misnamed
@@ -43,6 +43,30 @@ async def test_a_server_with_another_name_than_its_node_forwards_to_no_pods(
     assert "is called database, and its Node other-database" in str(answers[wanted[2]])
     assert wire.pairs("p-3") == []
     assert len(wire.router["routes"]) == 2
+
+
+@pytest.mark.parametrize("of", ["a cell that is down", "another service", "another cell"])
+async def test_a_server_of_which_nova_tells_no_name_forwards_to_no_pods_meanwhile(
+    wire: Wire, of: str
+) -> None:
+    """Neutron shows its port all the same; so it does where a device is no server of Nova."""
+    nodes = named_nodes(wire, 6, "database")
+    wire.ports.append(port("r", ROUTER, "10.0.0.1", allowed_address_pairs=[]))
+    if of == "another service":
+        del wire.servers[uuid(7)]
+    else:
+        wire.down |= {uuid(7)} if of == "a cell that is down" else set(map(uuid, range(1, 7)))
+    wanted = desired_routes(nodes)[6:]
+    async with started(wire.config(sections=SECTION), context(nodes=nodes)) as provider:
+        assert provider.routes is not None
+        answers = await provider.routes.apply(CLUSTER, nodes, wanted, [])
+        assert isinstance(answers[wanted[0]], CloudError)
+        assert (wire.pairs("p-7"), wire.router["routes"]) == ([], [])
+        if of == "a cell that is down":
+            wire.servers[uuid(7)]["name"] = "other-database"
+            wire.down.clear()
+            answers = await provider.routes.apply(CLUSTER, nodes, wanted, [])
+            assert answers == {wanted[0]: Done()}
 
 
 async def test_a_server_with_another_name_than_its_node_keeps_the_pairs_that_it_had(
@@ -87,6 +111,30 @@ async def test_a_server_with_another_name_than_its_node_gets_no_security_group(
     ours, theirs = (len(site.wire.port(f"p-{number}")["security_groups"]) for number in (1, 2))
     assert ours == 2
     assert theirs == (2 if is_usual else 1)
+
+
+async def test_a_server_of_which_nova_tells_no_name_gets_no_security_group_meanwhile(
+    site: Guarded,
+) -> None:
+    site.wire.servers[uuid(1)]["name"], site.wire.servers[uuid(2)]["name"] = "n1", "n2"
+    site.wire.down.add(uuid(2))
+    async with started(site.text(), context(nodes=site.nodes)) as provider:
+        assert provider.load_balancers is not None
+        desired = site.desired(provider, site.service())
+        for _ in range(20):
+            answer = (await provider.load_balancers.ensure([desired]))[desired.ref.uid]
+            if isinstance(answer, Pending) and "does not tell what server" in answer.reason:
+                break
+        assert isinstance(answer, Pending), answer
+        assert [len(site.wire.port(f"p-{number}")["security_groups"]) for number in (1, 2)] == [
+            2,
+            1,
+        ]
+        site.wire.down.clear()
+        made = await site.ensure(provider, site.service())
+    assert isinstance(made, Ensured)
+    assert made.ingress == answer.ingress
+    assert len(site.wire.port("p-2")["security_groups"]) == 2
 
 
 async def test_no_single_server_tells_in_which_subnet_a_load_balancer_is_made(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.lookups import foreign_id, random_system_uuids
 from proreus.kube.objects import KubeObject, Node
@@ -48,26 +49,40 @@ def nodes_by_server(nodes: Iterable[KubeObject]) -> dict[str, frozenset[str]]:
 
 
 def misnamed(
-    servers: Mapping[str, Described], nodes: Mapping[str, Collection[str]]
-) -> dict[str, str]:
+    servers: Mapping[str, Described | CloudError | None], nodes: Mapping[str, Collection[str]]
+) -> dict[str, str | CloudError]:
     """Return why servers are taken for none of the cluster's, by id, though Nodes name them.
 
     A kubelet can name any server of the project, but it chooses neither its Node's name nor that of
     a server, and both are one in most clusters. Where half of the servers have other names than
-    their Nodes, that says nothing.
+    their Nodes, or are none, that says nothing. What Nova does not tell of may have any name.
 
     Args:
-        servers: The servers by id, as Nova describes them.
+        servers: The servers by id, as Nova describes them; None for what is no server, an error
+            where it does not tell.
         nodes: The names of the Nodes that name them, by the servers' ids.
     """
-    others = [id_ for id_, server in servers.items() if not is_called(server, nodes[id_])]
-    if 2 * len(others) >= len(servers):
-        return {}
-    return {
-        id_: f"server {id_} is called {servers[id_].get('name')}, and its Node"
-        f" {', '.join(sorted(nodes[id_]))}, while most servers have the name of their Node"
-        for id_ in others
+    why = {
+        id_: problem
+        for id_, server in servers.items()
+        if (problem := _misnamed(id_, server, nodes[id_]))
     }
+    others = [one for one in why.values() if not isinstance(one, CloudError)]
+    return {} if 2 * len(others) >= len(servers) else why
+
+
+def _misnamed(
+    id_: str, server: Described | CloudError | None, nodes: Collection[str]
+) -> str | CloudError:
+    if isinstance(server, CloudError):
+        return CloudError(f"Nova does not tell what server {id_} is called: {server}")
+    if server is not None and is_called(server, nodes):
+        return ""
+    known = f"server {id_} is " + (f"called {server.get('name')}" if server else "unknown to Nova")
+    return (
+        f"{known}, and its Node {', '.join(sorted(nodes))}, while most servers have the name of"
+        " their Node"
+    )
 
 
 def is_called(server: Described, nodes: Iterable[str]) -> bool:

@@ -128,10 +128,11 @@ class Reader(Servers):
         }
         return {id_: why for id_, why in found.items() if why and id_ not in listed}
 
-    async def unlike(self, ports: Sequence[Described]) -> dict[str, str]:
+    async def unlike(self, ports: Sequence[Described]) -> dict[str, str | CloudError]:
         """Return which ports are those of servers that a Node names by mistake, or by a lie.
 
-        Only where one has another name than its Node, the answer depends on other nodes' servers.
+        Only where one has another name than its Node, or Nova tells none, the answer depends on
+        other nodes' servers. Of a port about which nobody can tell it has an error.
 
         Raises:
             CloudError: Nova gives no usable answer.
@@ -143,19 +144,16 @@ class Reader(Servers):
             if (server := str(port["device_id"])) in named
             and not self._tenants.lists(EVERY_NAMESPACE, (server, id_of(port)))
         }
-        shown = await self._servers(asked)
-        if all(is_called(server, named[id_]) for id_, server in shown.items()):
+        found = await self.by_id(asked)
+        if all(
+            isinstance(one, Mapping) and is_called(one, named[id_]) for id_, one in found.items()
+        ):
             return {}
-        rest = sorted(named.keys() - asked)
-        shown |= await self._servers(some_of(rest, MOST_SHOWN))
-        why = misnamed(shown, named)
-        found = {id_of(port): str(port["device_id"]) for port in ports}
-        return {port: why[id_] for port, id_ in found.items() if id_ in asked and id_ in why}
-
-    async def _servers(self, ids: Collection[str]) -> dict[str, Described]:
-        """Return those servers that Nova shows."""
-        found = await self.by_id(ids)
-        return {id_: one for id_, one in found.items() if isinstance(one, Mapping)}
+        others = await self.by_id(some_of(sorted(named.keys() - asked), MOST_SHOWN))
+        there = {id_: one for id_, one in others.items() if one is not None}
+        why = misnamed({**there, **found}, named)
+        of = {id_of(port): str(port["device_id"]) for port in ports}
+        return {port: why[id_] for port, id_ in of.items() if id_ in asked and id_ in why}
 
     async def _networks(self, ids: Collection[str]) -> dict[str, str]:
         found = await self._listed("network_list", "networks", "id", ids, ("id", "name"))

@@ -70,11 +70,13 @@ class GroupWork(msgspec.Struct, frozen=True):
         tags: All tags that the group is to have; () if it has them.
         rules: The diff of its rules.
         ports: The ports that are to get the group, and those that are to lose it.
+        doubt: Why ports are left out that are to be looked at again; "" if there are none.
     """
 
     tags: tuple[str, ...] = ()
     rules: RuleChange = RuleChange()
     ports: tuple[PortChange, ...] = ()
+    doubt: str = ""
 
     def __bool__(self) -> bool:
         """Tell whether anything differs."""

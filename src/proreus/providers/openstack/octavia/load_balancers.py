@@ -131,17 +131,16 @@ class OctaviaLoadBalancers:
                 return waiting[0]
             done = [one for one in made if isinstance(one, _Made)]
             subnets = {one.family: one.members for one in done}
+            ingress = tuple(one.ingress for one in done)
             pending = await self._groups.ensure(lb, subnets, done[0].record.clear)
             if pending is not None:
-                return pending
+                return msgspec.structs.replace(pending, ingress=ingress)
             if any(one.record.is_cleared for one in done):
                 # That was a change of the load balancer, so Octavia takes no other one now.
                 return self._waits.pending(
                     lb.ref.uid, "Octavia changes the load balancer", is_moving=True
                 )
-            answer = Ensured(
-                ingress=tuple(one.ingress for one in done), annotations=done[0].annotations
-            )
+            answer = Ensured(ingress=ingress, annotations=done[0].annotations)
             made_from = self._made_from(lb, options, answer.annotations, answer.ingress)
             for one in done:
                 await one.record.keep(made_from)

@@ -47,6 +47,7 @@ from proreus.providers.openstack.reading import Reader
 log = logging.getLogger(__name__)
 
 _SOON: Final = 1.0
+_LATER: Final = 30.0
 _AT_ONCE: Final = 10
 _BAD_REQUEST: Final = 400
 _CHANGED: Final = 412
@@ -104,7 +105,8 @@ class SecurityGroups:
             await before()
         await self._tag(group, work.tags)
         pending = await self._set_rules(id_of(group), work.rules)
-        return await self._set_ports(work.ports) or pending
+        doubt = Pending(_LATER, work.doubt) if work.doubt else None
+        return await self._set_ports(work.ports) or pending or doubt
 
     async def foresee(self, lb: LoadBalancer, subnets: Mapping[str, str]) -> list[PartChange]:
         """Return what `ensure` would change.
@@ -147,11 +149,13 @@ class SecurityGroups:
         described = group or {}
         observed, tags = described.get("tags"), tags_of(lb.marks)
         id_ = id_of(group) if group is not None else ""
+        ports, doubt = await self._ports(id_, spots(lb, subnets))
         return GroupWork(
             # Some Neutrons have no tags, and a new group gets them when it is there.
             () if observed is None or set(tags) <= set(observed) else tags,
             changed_rules(rules, described.get("security_group_rules") or ()),
-            tuple(await self._ports(id_, spots(lb, subnets))),
+            tuple(ports),
+            doubt,
         )
 
     async def remove(self, ref: LoadBalancerRef) -> Pending | None:
@@ -273,8 +277,11 @@ class SecurityGroups:
             _SOON, f"somebody else has changed rules of security group {group}; it is read again"
         )
 
-    async def _ports(self, group: str, desired: Collection[Spot]) -> list[PortChange]:
-        """Return the ports that should get or lose a group; "" stands for a group not yet made."""
+    async def _ports(self, group: str, desired: Collection[Spot]) -> tuple[list[PortChange], str]:
+        """Return the ports that should get or lose a group, and why some are looked at again.
+
+        "" stands for a group not yet made.
+        """
         attached = await self._reader.ports(*_GROUPS, [group], more=_GROUPS) if group else []
         servers = unreached(desired, attached)
         candidates = await self._reader.ports("device_id", servers, more=_GROUPS)
@@ -284,8 +291,9 @@ class SecurityGroups:
         }
         for id_, why in strange.items():
             log.warning("Port %s of a Node's server gets no security group: %s", id_, why)
+        doubts = (str(why) for why in strange.values() if isinstance(why, CloudError))
         candidates = [port for port in candidates if id_of(port) not in strange]
-        return changed_ports(desired, attached, candidates, group or _NEW)
+        return changed_ports(desired, attached, candidates, group or _NEW), next(doubts, "")
 
     async def _set_ports(self, changes: Collection[PortChange]) -> Pending | None:
         results = await asyncio.gather(*(self._set_groups(change) for change in changes))
@@ -312,7 +320,7 @@ class SecurityGroups:
         return None
 
     async def _drop(self, group: Described) -> Pending | None:
-        changes = await self._ports(id_of(group), ())
+        changes, _ = await self._ports(id_of(group), ())
         if (pending := await self._set_ports(changes)) is not None:
             return pending
         delete = partial(
