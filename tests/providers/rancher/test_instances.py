@@ -292,6 +292,29 @@ async def test_while_a_host_shows_no_address_it_may_be_the_machine_of_any_other(
         assert str(emulator.world.host(again)["id"]) in str(answer)
 
 
+@pytest.mark.parametrize("is_renamed", [True, False])
+async def test_a_host_is_not_gone_while_its_machine_is_added_again_before_it_is_removed(
+    emulator: Emulator, *, is_renamed: bool
+) -> None:
+    """Its kubelet is silent until the machine has its containers back."""
+    before, gone = emulator.world.add_hosts(["node-1", "node-2"], state="removing")
+    (again,) = emulator.world.add_hosts(["node-1.example.org"])
+    other = "10.42.7.7"
+    if is_renamed:
+        other = str(emulator.world.host(again)["agentIpAddress"])
+        emulator.world.host(again)["hostname"] = "renamed.example.org"
+    async with started(emulator) as provider:
+        nodes = node("node-1", PREFIX + before, other), node("node-2", PREFIX + gone, "10.42.9.9")
+        answers = await describe(provider, *nodes)
+        found = answers["node-1"]
+        assert isinstance(found, IdentityConflict), found
+        assert str(emulator.world.host(again)["id"]) in str(found)
+        assert host(answers, "node-2").state is InstanceState.TERMINATING
+        emulator.world.remove_host(again)
+        answers = await describe(provider, *nodes)
+        assert host(answers, "node-1").state is InstanceState.TERMINATING
+
+
 async def test_a_host_of_the_name_that_goes_itself_keeps_no_node(emulator: Emulator) -> None:
     (before,) = emulator.world.add_hosts(["node-1"])
     emulator.world.remove_host(before)

@@ -130,10 +130,12 @@ class RancherInstances:
         """Look nodes up in a list of all hosts; ask for those that are missing alone."""
         asked = [node for node in nodes if ownership(node) is not Ownership.NO]
         hosts = await self._hosts.all() if asked else []
-        uuids = {parsed(node.spec.provider_id) for node in asked if node.spec.provider_id}
+        ids = (parsed(node.spec.provider_id) for node in asked if node.spec.provider_id)
+        uuids = {one for one in ids if one}
         known = index(hosts)
-        alone = await self._hosts.alone({one for one in uuids if one} - known.by_uuid.keys())
-        if None in alone.values():
+        alone = await self._hosts.alone(uuids - known.by_uuid.keys())
+        there: dict[str, Host | CloudError | None] = {**known.by_uuid, **alone}
+        if any(_is_lost(there[uuid]) for uuid in uuids):
             found = await self._with_addresses(nodes, hosts, alone)
         else:
             found = _matches(nodes, known, alone)
@@ -154,7 +156,7 @@ class RancherInstances:
                 alone = {uuid: whole if one is None else one for uuid, one in alone.items()}
                 whole = hosts
             found = _matches(nodes, index(whole), alone)
-            lost = (node for node in nodes if isinstance(found[node.metadata.name], NotFound))
+            lost = (node for node in nodes if _is_lost(found[node.metadata.name]))
             if not any(node.spec.provider_id for node in lost):
                 break
         return found
@@ -181,9 +183,9 @@ def _matches(nodes: Sequence[Node], hosts: Index, alone: Alone) -> _Matches:
 def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudError:
     """Return the answer about one node from what was looked up. Pure.
 
-    A machine that was removed and added again is another host to Rancher, with another uuid. So a
-    host is not gone while there is another one of the Node's name or address: it may be the same
-    machine.
+    A machine that was removed and added again is another host to Rancher, with another uuid, also
+    while the former one is still being removed. So a host is not gone while there is another one of
+    the Node's name or address: it may be the same machine.
     """
     text = node.spec.provider_id
     if text:
@@ -192,7 +194,10 @@ def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudErro
             example = f"{SCHEME}2e8c1f0a-0000-4000-8000-000000000000, with the host's uuid"
             return InvalidRequest(foreign_id(text, "Rancher", example))
         answer = hosts.by_uuid[uuid] if uuid in hosts.by_uuid else alone[uuid]
-        return _absence(node, uuid, hosts) if answer is None else answer
+        if answer is not None and not _is_lost(answer):
+            return answer
+        absence = _absence(node, uuid, hosts)
+        return answer if answer is not None and isinstance(absence, NotFound) else absence
     alike = named(node.metadata.name, hosts)
     if len(alike) > 1:
         ids = _ids(alike)
@@ -202,8 +207,15 @@ def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudErro
     return alike[0] if alike else NotFound()
 
 
+def _is_lost(found: Host | NotFound | CloudError | None) -> bool:
+    """Tell whether there is no such host, or it is being removed."""
+    if isinstance(found, CloudError):
+        return False
+    return found is None or isinstance(found, NotFound) or is_going(found)
+
+
 def _absence(node: Node, uuid: str, hosts: Index) -> NotFound | CloudError:
-    """Return the answer about a host that Rancher does not have.
+    """Return the answer about a host that Rancher does not have, or is removing.
 
     The machine may have been added again, under another name, too, such as after its domain was
     changed: so no other host may have the Node's name, or an address of it. Hosts of an environment
@@ -212,7 +224,7 @@ def _absence(node: Node, uuid: str, hosts: Index) -> NotFound | CloudError:
     own = {one.address for one in node.status.addresses if one.type != "Hostname"}
     there = [host for host in hosts.by_uuid.values() if not is_going(host)]
     found = {str(host.get("id")): {one.address for one in addresses(host)} for host in there}
-    alike = {str(host.get("id")) for host in named(node.metadata.name, hosts)} & found.keys()
+    alike = {str(host.get("id")) for host in named(node.metadata.name, index(there))}
     alike |= {id_ for id_, known in found.items() if not own.isdisjoint(known)}
     if alike:
         return IdentityConflict(
