@@ -256,13 +256,14 @@ def test_the_places_of_agents_have_the_addresses_that_their_nodes_get() -> None:
         "a-S5": there,
         "a-S7": there,
     }
-    known: dict[str, str | CloudError] = {
-        "a-S1": "192.0.2.1", "a-S2": "192.0.2.2", "a-S3": "192.0.2.3", "a-S4": "",
-        "a-S5": NoSuchHost("DNS does not know it"), "a-S6": "192.0.2.6",
+    known: dict[str, tuple[str, ...] | CloudError] = {
+        "a-S1": ("192.0.2.1", "192.0.2.8"), "a-S2": ("192.0.2.2",), "a-S3": ("192.0.2.3",),
+        "a-S4": (),
+        "a-S5": NoSuchHost("DNS does not know it"), "a-S6": ("192.0.2.6",),
         "a-S7": CloudError("DNS does not answer"), "a-S8": CloudError("DNS does not answer"),
     }  # fmt: skip
     assert resolved(running, known) == running | {
-        "a-S1": Place("n1", frozenset({"10.0.0.1", "192.0.2.1"})),
+        "a-S1": Place("n1", frozenset({"10.0.0.1", "192.0.2.1", "192.0.2.8"})),
         "a-S2": Place("n2", frozenset({"192.0.2.2"})),
         "a-S7": None,
     }

@@ -336,6 +336,34 @@ async def test_another_agent_on_the_host_is_known_where_dns_tells_addresses_of_n
         assert await one(provider, named) == NotFound(tombstone=True)
 
 
+async def test_another_agent_on_the_host_is_known_by_any_address_that_dns_has_of_it(
+    mesos: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DNS gives the addresses of a host in another order each time; the Node has the first one.
+
+    The machine lost its agent's directory before this manager began.
+    """
+    places = {"n1.example.org": ["192.0.2.7", "192.0.2.8"], "n2.example.org": ["192.0.2.9"]}
+
+    def look_up(host: str, *_: object, **__: object) -> list[object]:
+        return [(0, 0, 0, "", (address, 0)) for address in places[host]]
+
+    monkeypatch.setattr("proreus.providers.mesos.addresses.socket.getaddrinfo", look_up)
+    lost = mesos.world.add("n1.example.org", "192.0.2.8")
+    gone = mesos.world.add("n2.example.org", "192.0.2.9")
+    lost.status = gone.status = Status.GONE
+    again = mesos.world.add("n1.example.org", "192.0.2.8")
+    places["n1.example.org"].reverse()
+    lives = objects.node("worker", f"mesos://{lost.id}", addresses=both("192.0.2.7"))
+    dead = objects.node("other", f"mesos://{gone.id}", addresses=both("192.0.2.9"))
+    async with started(mesos.config(sections="[Nodes]\naddresses = dns\n")) as provider:
+        found = await describe(provider, lives, dead)
+    conflict = found["worker"]
+    assert isinstance(conflict, IdentityConflict), conflict
+    assert again.id in str(conflict)
+    assert found["other"] == NotFound(tombstone=True)
+
+
 async def test_while_dns_does_not_answer_about_an_agent_it_may_be_on_any_host(
     mesos: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,32 +34,50 @@ class Addresses:
         self._timeout = timeout
         self._known: dict[str, tuple[float, str]] = {}
 
-    async def of(self, agent: Agent, *, anew: bool = False) -> str:
+    async def of(self, agent: Agent) -> str:
         """Return the address of an agent; "" if it does not say.
-
-        Args:
-            agent: The agent.
-            anew: Whether what DNS has said before does not count.
 
         Raises:
             CloudError: DNS does not know its host name, or does not answer.
         """
         host = agent.agent_info.hostname
-        if not self._is_dns or is_address(host):
+        if not self._is_of_dns(host):
             return own_address(agent)
-        now = asyncio.get_running_loop().time()
         since, address = self._known.get(host, (0.0, ""))
-        if anew or not address or since + AGE < now:
-            address = await self._context.call(
-                "dns", "lookup", lambda: _looked_up(host), read=True, blocking=True,
-                deadline=self._timeout,
-            )  # fmt: skip
-            self._known[host] = (now, address)
+        if not address or since + AGE < asyncio.get_running_loop().time():
+            (address, *_) = await self._looked_up(host)
         return address
 
+    async def every(self, agent: Agent) -> tuple[str, ...]:
+        """Return all addresses that the Node of an agent may have; DNS is asked anew.
 
-def _looked_up(host: str) -> str:
-    """Return the first address of a host, as officially; blocks.
+        Of several that a host has each comes first some day, and is its Node's then.
+
+        Raises:
+            CloudError: DNS does not know its host name, or does not answer.
+        """
+        host = agent.agent_info.hostname
+        if self._is_of_dns(host):
+            return await self._looked_up(host)
+        address = own_address(agent)
+        return (address,) if address else ()
+
+    def _is_of_dns(self, host: str) -> bool:
+        return self._is_dns and not is_address(host)
+
+    async def _looked_up(self, host: str) -> tuple[str, ...]:
+        """Return the addresses of a host; the first one is that of its Node, as officially."""
+        now = asyncio.get_running_loop().time()
+        found = await self._context.call(
+            "dns", "lookup", lambda: _looked_up(host), read=True, blocking=True,
+            deadline=self._timeout,
+        )  # fmt: skip
+        self._known[host] = (now, found[0])
+        return found
+
+
+def _looked_up(host: str) -> tuple[str, ...]:
+    """Return the addresses of a host in the order of DNS; blocks.
 
     Raises:
         NoSuchHost: DNS does not know it.
@@ -73,4 +91,4 @@ def _looked_up(host: str) -> str:
             f"dns.lookup: {host}: {error.strerror}: let the manager resolve the host names of"
             " agents, or set [Nodes] addresses = agent in the cloud-config"
         ) from error
-    return str(found[0][4][0])
+    return tuple(str(one[4][0]) for one in found)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Final
 
 from msgspec import structs
@@ -120,8 +119,7 @@ class MesosInstances:
         by_name, now = {node.metadata.name: node for node in nodes}, self._clock()
         for name, id_ in missing.items():
             seen.named(id_, by_name[name])
-        read = partial(self._addresses.of, anew=True)
-        known = await each(proof.agents, _id, read, LOOKUPS)
+        known = await each(proof.agents, _id, self._addresses.every, LOOKUPS)
         proof = structs.replace(proof, running=resolved(others(proof, seen), known))
         return {
             name: absence(by_name[name], id_, proof, seen, now) for name, id_ in missing.items()

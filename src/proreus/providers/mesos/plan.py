@@ -1,6 +1,6 @@
 """Decide which agent a Node is, and what proves that its agent is gone. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 
 import msgspec
@@ -169,7 +169,7 @@ def others(proof: Proof, seen: Sightings) -> Mapping[str, Place | None]:
 
 
 def resolved(
-    running: Mapping[str, Place | None], known: Mapping[str, str | CloudError]
+    running: Mapping[str, Place | None], known: Mapping[str, Collection[str] | CloudError]
 ) -> Mapping[str, Place | None]:
     """Return the places of agents with the addresses that Nodes get of them, which DNS may tell.
 
@@ -178,15 +178,15 @@ def resolved(
 
     Args:
         running: The places of agents that run, or may run.
-        known: The address of each listed agent as its Node gets it, or why there is none.
+        known: The addresses of each listed agent that its Node may have, or why there are none.
     """
     found = dict(running)
-    for id_, address in known.items():
+    for id_, addresses in known.items():
         place = found.get(id_)
-        if isinstance(address, CloudError) and not isinstance(address, NoSuchHost):
-            found |= {id_: None} if id_ in found else {}
-        elif place is not None and isinstance(address, str) and address:
-            found[id_] = Place(place.host, place.addresses | {address})
+        if not isinstance(addresses, CloudError):
+            found |= {id_: Place(place.host, place.addresses | {*addresses})} if place else {}
+        elif id_ in found and not isinstance(addresses, NoSuchHost):
+            found[id_] = None
     return found
 
 
