@@ -2,21 +2,46 @@
 
 import asyncio
 import base64
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
+import pytest
+
+from proreus.app.board import PREFIX, lease_name
 from proreus.app.cluster_identity import SameCluster, read_identity
+from proreus.app.options import Options
 from proreus.app.reload import SecretOrigin
-from proreus.cloudprovider import Context, Done, Ensured, LoadBalancer, LoadBalancerRef
+from proreus.app.standby import StandbyWork
+from proreus.cloudprovider import (
+    CloudError,
+    CloudProvider,
+    Context,
+    Done,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    Ownership,
+)
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
-from proreus.kube.objects import LABEL_ZONE, ConfigMap, LoadBalancerIngress, PersistentVolume
-from proreus.kube.requests import CONFIG_MAPS, PERSISTENT_VOLUMES, SECRETS, SERVICES
+from proreus.kube.objects import (
+    LABEL_ZONE,
+    ConfigMap,
+    LoadBalancerIngress,
+    Node,
+    PersistentVolume,
+    Service,
+)
+from proreus.kube.requests import CONFIG_MAPS, LEASES, PERSISTENT_VOLUMES, SECRETS, SERVICES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 from proreus.testing.objects import service_body
 
 from .leading import EPOCH, Balancers, Cloud, join, leading, until
+
+BOARD: Final = lease_name("cloud-controller-manager")
 
 
 class Kept(Balancers):
@@ -167,3 +192,105 @@ async def test_a_new_provider_is_told_no_name_that_is_another_cluster_s() -> Non
         await answer_by(server, store)
         await replacing
     assert (first.told, second.told) == (["ours"], ["ours"])
+
+
+class Standing(Cloud):
+    """A cloud that works on this machine while another replica leads, and notes for whom."""
+
+    needs = frozenset({"nodes", "services", "board"})
+
+    def __init__(self) -> None:
+        super().__init__(Kept())
+        self.standby: Any = self
+        self.mirrored: dict[str, list[str]] = {}
+
+    async def begin(self, context: Context) -> None:
+        assert context.board is not None
+
+    def owns(self, node: Node) -> Ownership:
+        return Ownership.YES
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        return HostPolicy()
+
+    async def mirror(
+        self, desired: Sequence[LoadBalancer], refused: Sequence[LoadBalancerRef]
+    ) -> None:
+        assert not refused
+        self.mirrored = {one.ref.key: [host.node for host in one.hosts] for one in desired}
+
+    async def end(self) -> None:
+        """Nothing is left to end."""
+
+
+def give(store: Store, service: str, address: str) -> None:
+    found = store.get(SERVICES, "default", service)
+    status = {"loadBalancer": {"ingress": [{"ip": address, "ipMode": "VIP"}]}}
+    store.update(SERVICES, found, {**found.body, "status": status}, status=True)
+
+
+@asynccontextmanager
+async def standing_by(url: str, cloud: CloudProvider) -> AsyncIterator[StandbyWork]:
+    config = ClientConfig(server=url)
+    async with (
+        Client(config) as electing,
+        StandbyWork(Options(cloud_provider="cloud"), cloud, config, electing) as work,
+    ):
+        await work.prepared()
+        yield work
+
+
+@virtual_time
+async def test_a_standby_has_no_load_balancer_of_another_cluster_and_loses_none_of_this_one() -> (
+    None
+):
+    """Where gateways share the addresses, a standby answers for some of them."""
+    cloud, store, another = Standing(), Store(lambda: EPOCH), another_cluster()
+    join(store, "n1")
+    store.create(SERVICES, "default", service_body("web"))
+    give(store, "web", "192.0.2.1")
+    give(another, "others", "192.0.2.2")
+    another.forget()
+    async with MemoryApiServer(store) as server, standing_by(server.url, cloud):
+        assert cloud.mirrored == {"default/web": ["n1"]}
+        await asyncio.sleep(60)
+        await answer_by(server, another)
+        await asyncio.sleep(600)
+        assert cloud.mirrored == {"default/web": ["n1"]}
+        join(store, "n2")
+        await answer_by(server, store)
+        await until(lambda: cloud.mirrored == {"default/web": ["n1", "n2"]})
+
+
+def note(store: Store, text: str) -> None:
+    meta = {"name": BOARD, "annotations": {f"{PREFIX}theirs": text}}
+    store.create(LEASES, "kube-system", {"metadata": meta, "spec": {}})
+
+
+@virtual_time
+@pytest.mark.parametrize("has_a_board", [True, False])
+async def test_a_standby_leaves_the_board_of_another_cluster_alone(*, has_a_board: bool) -> None:
+    """Its gateways would leave addresses to this one, or the other way round."""
+    store, another = Store(lambda: EPOCH), another_cluster()
+    if has_a_board:
+        note(another, "theirs")
+        another.forget()
+    async with MemoryApiServer(store) as server, standing_by(server.url, Standing()) as work:
+        board = work.board
+        assert board is not None
+        await board.post("ours", "first")
+        await until(board.notices)
+        await asyncio.sleep(60)
+        await answer_by(server, another)
+        for _ in range(100):
+            with pytest.raises(CloudError, match="another cluster"):
+                await board.post("ours", "second")
+            await asyncio.sleep(6)
+        assert set(board.notices()) == {"ours"}
+        assert another.count(LEASES) == has_a_board
+        if has_a_board:
+            found = another.get(LEASES, "kube-system", BOARD)
+            assert found.metadata["annotations"] == {f"{PREFIX}theirs": "theirs"}
+        await answer_by(server, store)
+        await asyncio.sleep(60)
+        await board.post("ours", "third")

@@ -16,7 +16,7 @@ from proreus.kube.client import Client
 from proreus.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from proreus.kube.objects import ObjectMeta
 from proreus.kube.requests import LEASES, Resource
-from proreus.kube.watch import Applied, Deleted, Restarted, watch
+from proreus.kube.watch import Applied, Check, Deleted, Restarted, unchecked, watch
 from proreus.runtime import klog
 from proreus.runtime.backoff import Backoff
 
@@ -58,8 +58,9 @@ def notices_of(annotations: Mapping[str, str]) -> dict[str, str]:
 class LeaseBoard:
     """A board at the API server; its client must have no gate, since standbys post, too."""
 
-    def __init__(self, client: Client, namespace: str, name: str) -> None:
-        """Begin without having read anything."""
+    def __init__(self, client: Client, namespace: str, name: str, check: Check = unchecked) -> None:
+        """Begin without having read anything; `check` raises if it is another cluster's board."""
+        self._check = check
         self._client = client
         self._namespace = namespace
         self._name = name
@@ -74,6 +75,7 @@ class LeaseBoard:
             _NOTICED,
             self._namespace,
             field_selector=f"metadata.name={self._name}",
+            check=self._check,
             backoff=_BACKOFF.delay,
             on_error=lambda error: klog.warning(log, "The board cannot be watched", err=error),
         ):
@@ -126,12 +128,14 @@ class LeaseBoard:
         given = {f"{PREFIX}{name}": text}
         try:
             if self._written is None:
+                await self._check()
                 self._written = await self._client.get_lease(self._namespace, self._name)
             meta = self._written["metadata"]
             annotations = {**(meta.get("annotations") or {}), **given}
             body = {**self._written, "metadata": {**meta, "annotations": annotations}}
             self._written = await self._client.replace_lease(self._namespace, self._name, body)
         except NotFound:
+            await self._check()
             meta = {"namespace": self._namespace, "name": self._name, "annotations": given}
             try:
                 self._written = await self._client.create_lease(

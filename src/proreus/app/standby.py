@@ -16,7 +16,7 @@ from proreus.app.caches import Caches
 from proreus.app.clients import USER_AGENT
 from proreus.app.clouds.config import origin_of_member
 from proreus.app.clouds.several import Several, flags_of, members_of
-from proreus.app.cluster_identity import wait_for_identity
+from proreus.app.cluster_identity import SameCluster, wait_for_identity
 from proreus.app.leader import settings_of
 from proreus.app.member import cancel
 from proreus.app.options import Options
@@ -45,6 +45,7 @@ from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import RefusedByGate
 from proreus.kube.objects import KubeObject, Node, Service
 from proreus.kube.requests import NODES, SERVICES
+from proreus.kube.watch import Check
 from proreus.runtime import klog
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.informer import Informer
@@ -71,6 +72,7 @@ class _View(NamedTuple):
     nodes: Informer[Node]
     services: Informer[Service]
     caches: Caches
+    check: Check
 
 
 class _Asked(NamedTuple):
@@ -188,6 +190,7 @@ class StandbyWork:
         self._options = options
         self._provider = provider
         self._clouds = [_Cloud(name, one) for name, one in standbys(provider).items()]
+        self._boarding = SameCluster(electing)
         self._config = config
         self._now = now
         self._hosts = HostSets()
@@ -195,8 +198,9 @@ class StandbyWork:
         self._ready = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         if self._clouds:
+            place = options.leader_elect_resource_namespace
             name = lease_name(options.leader_elect_resource_name)
-            self.board = LeaseBoard(electing, options.leader_elect_resource_namespace, name)
+            self.board = LeaseBoard(electing, place, name, self._boarding.check)
 
     async def __aenter__(self) -> Self:
         """Begin to follow the board, and to work."""
@@ -240,17 +244,19 @@ class StandbyWork:
         """End the work, for this replica leads from now on; the board stays."""
         if (task := self._tasks.pop("standby", None)) is not None:
             await cancel([task])
+        self._boarding.uid = ""  # a leader ends with its lease, which is of one cluster
 
     def _start(self, name: str, factory: Callable[[], Awaitable[None]]) -> None:
         self._tasks[name] = _supervised(name, factory)
 
     async def _run(self) -> None:
         """Follow nodes and Services, and mirror them, until cancelled."""
-        async with Client(
-            self._config, user_agent=f"{USER_AGENT}/standby", gate=_refuse
-        ) as client:  # fmt: skip
-            nodes, services = Informer(client, NODES), Informer(client, SERVICES)
-            caches = Caches(client)
+        agent = f"{USER_AGENT}/standby"
+        async with Client(self._config, user_agent=agent, gate=_refuse) as client:
+            check = (same := SameCluster(client)).check
+            nodes = Informer(client, NODES, check=check)
+            services = Informer(client, SERVICES, check=check)
+            caches = Caches(client, check)
             nodes.subscribe(self._node_changed)
             services.subscribe(self._service_changed)
             beside = [
@@ -260,9 +266,10 @@ class StandbyWork:
             caches.start(lambda name, run: beside.append(_supervised(f"standby-{name}", run)))
             try:
                 cluster = await wait_for_identity(client, self._options.cluster_name, RETRY)
+                same.uid = self._boarding.uid = cluster.uid
                 await nodes.wait_synced()
                 await services.wait_synced()
-                view = _View(cluster, nodes, services, caches)
+                view = _View(cluster, nodes, services, caches, check)
                 reloaders = [self._reloader(one, view, client) for one in self._clouds]
                 beside.extend(
                     _supervised("standby-cloud-config", one.run) for one in reloaders if one
@@ -301,7 +308,7 @@ class StandbyWork:
 
     def _reloader(self, cloud: _Cloud, view: _View, client: Client) -> Reloader | None:
         """Return the reloader of the cloud-config, as the leader has; None if there is none."""
-        whole, _ = origin_of(self._options, self._provider, client)
+        whole, _ = origin_of(self._options, self._provider, client, view.check)
         origin = origin_of_member(self._options, cloud.name, whole)
         if origin is None:
             return None
