@@ -249,7 +249,10 @@ async def test_addresses_are_another_namespaces_in_every_partition_whoever_made_
     async with started(config_text(aws, site.network.vpc), context(services=known)) as provider:
         site.provider = provider
         mine = site.desired(ids, asked=asked, shown=host).service
-        mine.metadata.annotations[f"{PREFIX}type"] = kind
+        meta = mine.metadata
+        annotations = {**meta.annotations, f"{PREFIX}type": kind}
+        meta = msgspec.structs.replace(meta, annotations=annotations)
+        mine = msgspec.structs.replace(mine, metadata=meta)
         known.by_key = {"shop/web": mine}
         answer = await site.ensure(of_bank(site.desired(ids, asked=asked, uid=OTHER_UID)))
     assert isinstance(answer, InvalidRequest)

@@ -170,7 +170,8 @@ class OpenStackRoutes:
             }
             why = unlike.get(id_of(port)) or (any(new.values()) and work.strange.get(id_of(port)))
             if why:
-                work.answers.update(dict.fromkeys(routes, _not_ours(port, why)))
+                error = why if isinstance(why, CloudError) else _not_ours(port, why)
+                work.answers.update(dict.fromkeys(routes, error))
                 return
             try:
                 await self._set_pairs(port, [route.destination for route in routes], ())
