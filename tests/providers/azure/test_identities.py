@@ -25,6 +25,7 @@ from .emulator import seed
 from .emulator.server import Emulator, Fault
 from .emulator.store import SUBSCRIPTION, compute, network
 from .site import ID, context, started
+from .test_strangers_beside import put_parts
 
 ALONE, OF_SET = "virtualMachines/db", "virtualMachineScaleSets/db/virtualMachines/0"
 
@@ -208,6 +209,48 @@ async def test_a_machine_that_somebody_has_put_into_a_pool_stays_whatever_nodes_
         "node-0-nic",
         "node-2-nic",
     ]
+
+
+@pytest.mark.parametrize("of", ["db", "kubernetes"])
+async def test_a_machine_that_somebody_has_put_into_one_pool_comes_into_no_other(
+    azure: Emulator, of: str
+) -> None:
+    """Such as that of the API server, in an operator's pool of the same load balancer."""
+    seed.machine(azure.store, "db")
+    own = machines(azure)
+    async with started(azure, context(nodes=own)) as provider:
+        await ensure(provider, own[:1], service())
+    if of == "db":
+        put_parts(azure, "backendAddressPools", {"name": of, "properties": {}})
+    nic = azure.store.of[network("networkInterfaces", "db-nic").lower()]
+    configuration = nic["properties"]["ipConfigurations"][0]["properties"]
+    pool = f"{network('loadBalancers', 'kubernetes')}/backendAddressPools/{of}"
+    configuration["loadBalancerBackendAddressPools"] = [{"id": pool}]
+    nodes = [own[0], naming(own[1], ALONE)]
+    before = of_others(azure)
+    inner = {"azure-load-balancer-internal": "true"} if of == "kubernetes" else {}
+    async with started(azure, context(nodes=nodes)) as provider:
+        found = (await answers(provider, nodes, service(2, inner)))["web-2"]
+    assert isinstance(found, Ensured), found
+    assert list(found.rejected) == ["node-1"]
+    assert of_others(azure) == before
+
+
+async def test_an_address_in_an_operator_s_pool_comes_into_no_other(azure: Emulator) -> None:
+    own = machines(azure)
+    of_pool = {"virtualNetwork": {"id": seed.VNET}}
+    theirs = {"name": "db", "properties": {"ipAddress": "10.0.9.9"}}
+    status = msgspec.structs.replace(
+        own[1].status, addresses=(NodeAddress("InternalIP", "10.0.9.9"),)
+    )
+    nodes = [own[0], msgspec.structs.replace(own[1], status=status)]
+    async with started(azure, context(nodes=nodes), **BY_ADDRESS) as provider:
+        await ensure(provider, own[:1], service())
+        content = {**of_pool, "loadBalancerBackendAddresses": [theirs]}
+        put_parts(azure, "backendAddressPools", {"name": "db", "properties": content})
+        assert list(await rejected(provider, nodes)) == ["node-1"]
+    (only,) = parts(azure, "backendAddressPools")["kubernetes"]["loadBalancerBackendAddresses"]
+    assert only["name"] == "node-0"
 
 
 AT_NODES = {"azure-disable-load-balancer-floating-ip": "true"}

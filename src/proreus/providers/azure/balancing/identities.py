@@ -159,13 +159,16 @@ def _names(answer: Resource | InstanceAnswer | None) -> set[str]:
 def _opening(jobs: Sequence[Job], state: State, scene: Scene) -> Iterator[tuple[Host, str]]:
     """Return the hosts whose addresses would come into pools, or the security group.
 
-    So are those of which several have one address, of which only one can be right.
+    So are those of which several have one address, of which only one can be right. In a pool that
+    somebody else has filled there may be anybody's addresses.
     """
     by_address = scene.place.config.pools is PoolType.NODE_IP
+    own = {scene.place.pool_name(family).lower() for family in FAMILIES}
     there = {
         str(properties(one).get("ipAddress"))
         for balancer in state.balancers.values()
         for pool in part(balancer or {}, "backendAddressPools") or ()
+        if str(pool["name"]).lower() in own
         for one in properties(pool).get(ADDRESSES) or ()
     }
     claims = Counter(address for _, address in _claimed(jobs, scene)) if by_address else Counter()
@@ -227,25 +230,24 @@ _Machines = set[tuple[str, MachineId]]
 
 
 def _moving(jobs: Sequence[Job], state: State, scene: Scene) -> tuple[_Machines, _Machines]:
-    """Return the hosts in no pool yet, and the nodes in one that are no hosts."""
-    own = {scene.place.balancer_id(name).lower() for name in scene.place.balancers}
-    pools = (one for pool, one in state.members.items() if pool.partition("/backend")[0] in own)
-    there = frozenset[str]().union(*pools)
-    if all(job.lb is None for job in jobs):
-        return set(), set()
-    joining = _Machines()
-    leaving = {(name, one) for one, name in scene.nodes.items() if one in there}
-    for job in jobs:
-        for host in job.lb.hosts if job.lb is not None else ():
-            id_ = machine_id(host.provider_id)
-            if id_ is None or host.node in scene.excluded:
-                continue
-            if id_.resource in there:
-                leaving.discard((host.node, id_.resource))
-            else:
-                joining.add((host.node, id_))
-    found = ((name, machine_id(f"{PREFIX}{one}")) for name, one in leaving)
-    return joining, {(name, id_) for name, id_ in found if id_ is not None}
+    """Return the hosts that would come into a pool, and the nodes in it that are no hosts.
+
+    Who is in another pool, such as an operator's own, may be anybody's machine.
+    """
+    joining, leaving = _Machines(), _Machines()
+    for name, internal in scene.place.balancers.items():
+        live = [job for job in jobs if job.lb is not None and job.options.internal is internal]
+        for family in FAMILIES if live else ():
+            pool = scene.place.pool_id(name, family).lower()
+            members = state.members.get(pool, frozenset())
+            every = hosts(live, scene, family)
+            found = ((host.node, machine_id(host.provider_id)) for host in every)
+            wanted = {(node, id_) for node, id_ in found if id_ is not None}
+            joining |= {one for one in wanted if one[1].resource not in members}
+            left = (members & scene.nodes.keys()) - {id_.resource for _, id_ in wanted}
+            ids = ((scene.nodes[one], machine_id(f"{PREFIX}{one}")) for one in left)
+            leaving |= {(node, id_) for node, id_ in ids if id_ is not None}
+    return joining, leaving
 
 
 def _is_unproven(one: tuple[str, MachineId]) -> bool:
