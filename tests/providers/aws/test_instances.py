@@ -15,7 +15,8 @@ from proreus.cloudprovider.instances import (
 )
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.kube.objects import Node
-from proreus.providers.aws.instances import MOST_ALONE, AWSInstances
+from proreus.providers.aws.instances import AWSInstances
+from proreus.providers.aws.lookup import MOST_ALONE
 from proreus.providers.aws.machines import is_powered_off
 
 from .site import Network, config_text, node, node_of, started

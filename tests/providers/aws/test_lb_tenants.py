@@ -249,11 +249,9 @@ async def test_addresses_are_another_namespaces_in_every_partition_whoever_made_
     async with started(config_text(aws, site.network.vpc), context(services=known)) as provider:
         site.provider = provider
         mine = site.desired(ids, asked=asked, shown=host).service
-        meta = mine.metadata
-        annotations = {**meta.annotations, f"{PREFIX}type": kind}
-        meta = msgspec.structs.replace(meta, annotations=annotations)
-        mine = msgspec.structs.replace(mine, metadata=meta)
-        known.by_key = {"shop/web": mine}
+        annotations = {**mine.metadata.annotations, f"{PREFIX}type": kind}
+        metadata = msgspec.structs.replace(mine.metadata, annotations=annotations)
+        known.by_key = {"shop/web": msgspec.structs.replace(mine, metadata=metadata)}
         answer = await site.ensure(of_bank(site.desired(ids, asked=asked, uid=OTHER_UID)))
     assert isinstance(answer, InvalidRequest)
     assert "it belongs to the Service shop/" in str(answer)
@@ -493,6 +491,23 @@ async def test_no_rule_is_put_in_the_group_of_a_machine_that_no_node_has(
         assert answer.rejected == {}, "what is let in goes on being so"
         assert rules_in(site, theirs)
         site.ec2.delete_tags(Resources=[database], Tags=[{"Key": HERE}])
+
+
+async def test_no_rule_is_put_in_such_a_group_while_ec2_leaves_out_most_instances(
+    aws: StrictAWS,
+) -> None:
+    """By their tags the machine is known for one that no node has."""
+    site = LBSite(aws)
+    own, theirs = site.machines(3), group(site, {})
+    (database,) = site.network.run(tags={"team": "storage"}, SecurityGroupIds=[theirs])
+    gone = [f"i-{number:017x}" for number in range(3)]
+    nodes = Objects(map(node_of, (*own, *gone, database)))
+    aws.configure(unlisted=own)
+    async with started(config_text(aws, site.network.vpc), context(nodes=nodes)) as provider:
+        site.provider = provider
+        answer = await site.made(site.desired([database]))
+    assert answer.rejected.keys() == {f"node-{database}"}
+    assert rules_in(site, theirs) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

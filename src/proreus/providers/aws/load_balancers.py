@@ -26,8 +26,8 @@ from proreus.providers.aws.classic.balancers import ClassicBalancers
 from proreus.providers.aws.classic.observe import exists
 from proreus.providers.aws.groups import HostGroups
 from proreus.providers.aws.identity import Place
-from proreus.providers.aws.instances import by_id
 from proreus.providers.aws.listeners import check
+from proreus.providers.aws.lookup import by_id
 from proreus.providers.aws.names import CLASSIC_HOST, NETWORK_HOST, instance_id
 from proreus.providers.aws.network.balancers import NetworkBalancers
 from proreus.providers.aws.network.observe import find_balancer

@@ -4,12 +4,14 @@ A Node names its instance itself, so a kubelet can name any instance. In a clust
 bear its tag, as the official manager asks for, one without the tag is somebody else's.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.lookups import MOST_SHOWN, some_of
 from proreus.kube.objects import Node
 from proreus.providers.aws.identity import ClusterTags, Described, Place, tags_of
+from proreus.providers.aws.lookup import by_id
 from proreus.providers.aws.memberships import Memberships
 from proreus.providers.aws.names import instance_id
 
@@ -22,6 +24,7 @@ class Residents:
 
     def __init__(self, api: "Api", place: Place) -> None:
         """Keep the client of AWS, all Nodes, and the cluster's tags."""
+        self._api = api
         self._nodes = api.context.listers["nodes"]
         self._tags = place.tags
         self._memberships = Memberships(api)
@@ -43,10 +46,18 @@ class Residents:
         named = (one.spec.provider_id for one in self._nodes.all() if isinstance(one, Node))
         others = sorted({id_ for one in named if (id_ := instance_id(one))} - shown.keys())
         asked = some_of(others, MOST_SHOWN)
-        return strangers([*shown.values(), *await self._memberships.of(asked)], self._tags)
+        listed = await self._memberships.of(asked)
+        left_out = set(asked).difference(str(one["InstanceId"]) for one in listed)
+        # A listing may leave out instances that exist: whether one is gone it does not say.
+        answers = (await by_id(self._api, left_out)).values() if left_out else ()
+        found = [one for one in answers if isinstance(one, Mapping)]
+        unknown = sum(isinstance(one, CloudError) for one in answers)
+        return strangers([*shown.values(), *listed, *found], self._tags, unknown)
 
 
-def strangers(described: Collection[Described], tags: ClusterTags) -> dict[str, str]:
+def strangers(
+    described: Collection[Described], tags: ClusterTags, unknown: int = 0
+) -> dict[str, str]:
     """Return why instances without the cluster's tag are somebody else's, by their ids. Pure.
 
     They are none where half of the nodes' instances lack it, since then it says nothing.
@@ -54,9 +65,10 @@ def strangers(described: Collection[Described], tags: ClusterTags) -> dict[str, 
     Args:
         described: Instances that Nodes name, with their tags.
         tags: The tags by which objects are known to be the cluster's.
+        unknown: How many more there may be, which EC2 does not show now: they may have the tag.
     """
     lacking = [str(one["InstanceId"]) for one in described if not tags.has(tags_of(one))]
-    if 2 * len(lacking) >= len(described):
+    if 2 * len(lacking) >= len(described) + unknown:
         return {}
     return {
         id_: f"instance {id_} has no tag of this cluster, as most instances of its nodes have: tag"

@@ -21,8 +21,8 @@ from proreus.kube.objects import Node
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.errors import LacksRight
 from proreus.providers.aws.identity import TAG_LEGACY, Described, Place, tags_of
-from proreus.providers.aws.instances import MOST_VALUES, by_id
-from proreus.providers.aws.instances import Answer as Found
+from proreus.providers.aws.lookup import MOST_VALUES, by_id
+from proreus.providers.aws.lookup import Answer as Found
 from proreus.providers.aws.machines import TERMINATED, state_of, zone_of
 from proreus.providers.aws.names import instance_id, provider_id
 from proreus.providers.aws.residents import Residents

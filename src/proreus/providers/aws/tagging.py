@@ -21,7 +21,7 @@ from proreus.providers.aws.api import Api
 from proreus.providers.aws.config import Resource
 from proreus.providers.aws.config import Tagging as Settings
 from proreus.providers.aws.identity import ClusterTags, Described, tags_of
-from proreus.providers.aws.instances import MOST_VALUES, instances
+from proreus.providers.aws.lookup import MOST_VALUES, instances
 from proreus.providers.aws.names import instance_id
 
 if TYPE_CHECKING:
