@@ -338,7 +338,7 @@ class OpenStackRoutes:
             )
 
 
-def _not_ours(port: Described, why: str | CloudError) -> CloudError:
+def _not_ours(port: Described, why: str) -> CloudError:
     return CloudError(
         f"port {id_of(port)} of the node's server lets no pods' packets through: {why}: if it is a"
         f" node's, give allow = *={id_of(port)}, or its project's id, in [Tenants] of the"
