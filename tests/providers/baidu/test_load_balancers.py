@@ -495,6 +495,24 @@ async def test_an_address_that_was_released_is_theirs_who_get_it_next() -> None:
 
 
 @virtual_time
+async def test_an_address_whose_purchase_had_no_answer_is_theirs_who_get_it_next() -> None:
+    """The cloud answers the same token by the same address, also once that was released."""
+    async with served() as emulator, lb_site(emulator) as site:
+        emulator.fail("createEip", LOST, after_effect=True)
+        await site.settled(site.desired())
+        (point,) = (await site.made(site.desired())).ingress
+        inside = site.desired(asked={"load-balancer-internal-vpc": "true"}, shown=point.ip)
+        (private,) = (await site.made(inside)).ingress
+        theirs = site.world.eips.pop(site.world.add_eip("theirs"))
+        site.world.eips[point.ip] = {**theirs, "eip": point.ip}
+        again = site.desired(shown=private.ip)
+        assert (await site.made(again)).ingress[0].ip != point.ip
+        assert not site.world.eips[point.ip]["instanceId"]
+        await site.deleted(again)
+        assert list(site.world.eips) == [point.ip]
+
+
+@virtual_time
 async def test_an_address_that_is_left_is_shown_no_more_while_the_next_one_is_not_there() -> None:
     """Its owner binds it to something else, and nodes would lead the clients of that here."""
     async with served() as emulator, lb_site(emulator) as site:

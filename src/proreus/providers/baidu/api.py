@@ -106,6 +106,22 @@ class Api:
         self._tokens.pop(key, None)
         return answer
 
+    def forget(self, operation: str, mark: str) -> None:
+        """Forget the tokens of creations that are known to have had their effect.
+
+        The cloud would answer the next one by what it made then, which may be anybody's by now.
+
+        Args:
+            operation: The operation that creates.
+            mark: The text that its calls hold, such as the UID of a Service.
+        """
+        parts = f'"{operation}"'.encode(), mark.encode()
+        self._tokens = {
+            key: known
+            for key, known in self._tokens.items()
+            if not all(part in key for part in parts)
+        }
+
     async def find(self, call: Call) -> Described | None:
         """Make a call as `send` does; None if the cloud says that there is no such object."""
         return await self._client.find(self._request(call), dict[str, Any])

@@ -57,6 +57,9 @@ class Work:
         """
         if lacking := missing(self.made(uid), observed):
             raise Working(f"the {lacking} is not listed yet")
+        if any(one.is_tagged for one in observed.eips):
+            # One whose purchase had no answer may be among them.
+            self._api.forget("createEip", uid)
 
     async def take(
         self, uid: str, observed: Observed, step: Step, *, bare: Collection[str] = ()
