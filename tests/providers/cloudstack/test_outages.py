@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from proreus.cloudprovider.errors import CloudError, Throttled
+from proreus.cloudprovider.errors import CloudError, InvalidRequest, Throttled
 from proreus.cloudprovider.identity import MARK_SERVICE_UID
 from proreus.cloudprovider.load_balancers import LoadBalancer, Pending
 
 from .emulator.refusals import Refusal
-from .emulator.server import Emulator
+from .emulator.server import LOST, Emulator
 from .lb_site import HTTP, HTTPS, NAME, UID, LBSite, lb_site
 from .site import started
 from .test_load_balancers import forwarded
@@ -310,3 +310,29 @@ async def test_a_rule_that_cannot_go_closes_no_port_that_another_service_has_the
             f"{theirs.ref.name}-tcp-80",
             *(() if is_deleted else (f"{NAME}-tcp-443",)),
         }
+
+
+@pytest.mark.parametrize("names_another", [True, False])
+async def test_a_refused_service_claims_no_address_that_was_not_acquired_for_it(
+    emulator: Emulator, *, names_another: bool
+) -> None:
+    """The request for it had no answer, and no effect; days later somebody acquires it by hand."""
+    async with lb_site(emulator) as site:
+        ip = "203.0.113.7"
+        desired = refused = site.desired(load_balancer_ip=ip)
+        emulator.fail("associateIpAddress", LOST)
+        assert isinstance(await site.settled(desired), CloudError)
+        assert any(site.world.tags.values())
+        if names_another:
+            refused = site.desired(load_balancer_ip="198.51.100.1")
+        else:
+            site.give(ip, associatednetworkid=site.world.add_network())
+        for _ in range(2):
+            assert isinstance(await site.settled(refused), InvalidRequest)
+        assert not any(site.world.tags.values())
+        site.world.release(site.address(ip)["id"])
+        theirs = site.give(ip)
+        if not names_another:
+            await check_it_is_theirs(site, desired, ip, theirs)
+        await site.deleted(refused)
+        assert site.allocated() == {ip}

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.ownership import Owner, shown_addresses, shown_by_others
 from proreus.kube.objects import KubeObject, Service
 from proreus.providers.cloudstack.api import Api
-from proreus.providers.cloudstack.balancing import owners
+from proreus.providers.cloudstack.balancing import documents, owners
 from proreus.providers.cloudstack.balancing.parts import Network
 
 
@@ -20,6 +21,7 @@ class Claims:
         self._api = api
         self._services = services
         self._refused: set[tuple[str, str]] = set()
+        self._idle: dict[str, str] = {}
 
     def tried(self, ref: LoadBalancerRef, ip: str, *, is_refused: bool) -> None:
         """Note that an address is being acquired for a Service, or that CloudStack has refused it.
@@ -30,6 +32,26 @@ class Claims:
             self._refused.add((ref.uid, ip))
         else:
             self._refused.discard((ref.uid, ip))
+
+    async def note_refusal(self, ref: LoadBalancerRef, network: Network, ip: str) -> None:
+        """Note that a refused Service claims an address, which was surely not acquired for it.
+
+        It is free, or shows that it is somebody else's: so a request to acquire it that had no
+        answer had no effect. The claim would last as long as the refusal, and make the Service's
+        what somebody acquires meanwhile.
+        """
+        asked = {"ipaddress": ip, "allocatedonly": "false"}
+        found = await attempt(self._api.listed, "listPublicIpAddresses", "publicipaddress", asked)
+        if isinstance(found, CloudError):
+            return
+        here = [one for one in found if documents.is_in_zone(one, network.zone)]
+        if here and not any(documents.is_bare(one, network) for one in here):
+            self._refused.add((ref.uid, ip))
+            self._idle[ref.uid] = network.id
+
+    def idle(self, ref: LoadBalancerRef) -> str:
+        """Return once the network from which a Service's claim is to be removed, or ""."""
+        return self._idle.pop(ref.uid, "")
 
     async def is_proof(self, ref: LoadBalancerRef, network: Network, ip: str) -> bool:
         """Tell whether a Service's claim proves that an address without marks is the Service's.

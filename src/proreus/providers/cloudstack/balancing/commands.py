@@ -74,6 +74,8 @@ class Commands:
     async def settle(self, ref: LoadBalancerRef) -> None:
         """Wait for the jobs that an earlier verb has left; let go an address that one has refused.
 
+        A claim goes, too, that the refused Service has in vain.
+
         Raises:
             Working: CloudStack still works on one.
             CloudError: A job failed, or CloudStack gives no usable answer.
@@ -85,6 +87,8 @@ class Commands:
                 await self._let_go(ref, *acquiring)
             raise
         self._acquiring.pop(ref.uid, None)
+        if network := self._claims.idle(ref):
+            await self.untag(ref, "Network", (network,), (owners.claim_key(ref),))
 
     async def take(
         self, ref: LoadBalancerRef, network: Network | None, observed: Observed, step: Step

@@ -100,7 +100,12 @@ class Reader:
         """
         own = await self._own(lb.ref)
         claim = owners.claimed(network.claims.get(lb.ref.uid, ""), lb.ref)
-        address = await self._address(lb, rules, network, own, claim)
+        try:
+            address = await self._address(lb, rules, network, own, claim)
+        except InvalidRequest:
+            if claim:
+                await self._claims.note_refusal(lb.ref, network, claim)
+            raise
         spare = [one for one in own if address is None or id_of(one) != address.id]
         acl = {"aclid": network.acl}
         return Observed(
