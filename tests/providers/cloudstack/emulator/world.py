@@ -17,6 +17,8 @@ Effect = Callable[[], Json | None]
 
 ZONE = {"zoneid": "20000000-0000-4000-8000-000000000001", "zonename": "zone-1"}
 """The zone that everything is in unless it says another one."""
+TAGS_GO_SINCE = (4, 17, 1)
+"""The version since which an address loses its tags when it is released (apache/cloudstack, 6642)."""
 CREATED = "2026-01-01T00:00:00+0000"
 METHODS = {
     "LbCookie": ("cookie-name", "mode", "nocache", "indirect", "postonly", "domain"),
@@ -170,7 +172,8 @@ class World:
             self.members.pop(rule, None)
         for field in self.ips[id_].keys() - {"id", "ipaddress", "networkid", *ZONE}:
             del self.ips[id_][field]
-        self.tags.pop(("PublicIpAddress", id_), None)
+        if tuple(map(int, self.version.split("."))) >= TAGS_GO_SINCE:
+            self.tags.pop(("PublicIpAddress", id_), None)
         self.ips[id_]["state"] = "Free"
 
     def rules_at(self, id_: str) -> Iterator[tuple[str, str]]:

@@ -47,6 +47,11 @@ Command = tuple[str, Parameters]
 Result = tuple[str, Described]
 Run = Callable[[], Awaitable[Result]]
 
+TAGS_GO_SINCE = (4, 18)
+"""The version since which an address surely loses its tags when it is released.
+
+Before that they could stay for whoever acquires it next (apache/cloudstack, issue 6620).
+"""
 _AGAIN = 1.0
 _REMOVALS = DropRule | Close | Release | Unassign | Unstick
 
@@ -70,6 +75,9 @@ class Commands:
         self._hosts = hosts
         # By the Service's uid: the network and the address that an unfinished job acquires.
         self._acquiring: dict[str, tuple[str, str]] = {}
+        # By the Service's uid: addresses without marks that are still to be released, each with the
+        # time when it was acquired.
+        self._leaving: dict[str, dict[str, str]] = {}
 
     async def settle(self, ref: LoadBalancerRef) -> None:
         """Wait for the jobs that an earlier verb has left; let go an address that one has refused.
@@ -89,6 +97,7 @@ class Commands:
         self._acquiring.pop(ref.uid, None)
         if network := self._claims.idle(ref):
             await self.untag(ref, "Network", (network,), (owners.claim_key(ref),))
+        await self._release_rest(ref)
 
     async def take(
         self, ref: LoadBalancerRef, network: Network | None, observed: Observed, step: Step
@@ -109,6 +118,8 @@ class Commands:
         if isinstance(step, HandOver):
             await self._hand_over(ref, observed, step)
             return lambda now: after(now, step)
+        if isinstance(step, Release):
+            await self._strip(ref, step.id)
         command, parameters = command_for(step, ref, network, observed.address, self._api)
         run = functools.partial(self._works.run, ref.uid, command, parameters)
         try:
@@ -126,6 +137,8 @@ class Commands:
             if not (isinstance(step, _REMOVALS) and is_removed(error)):
                 raise
             id_, result = "", {}
+        if isinstance(step, Release):
+            self._leaving.get(ref.uid, {}).pop(step.id, None)
         ip = str((result.get("ipaddress") or {}).get("ipaddress") or "")
         return lambda now: after(now, step, id_, ip)
 
@@ -191,6 +204,29 @@ class Commands:
         self._claims.tried(ref, ip, is_refused=True)
         self._reader.forget(ref.uid)
         await self.untag(ref, "Network", (network,), (owners.claim_key(ref),))
+
+    async def _strip(self, ref: LoadBalancerRef, id_: str) -> None:
+        """Remove the marks of an address that is to be released, if they could stay on it.
+
+        By them it would be the Service's again once somebody else acquires it.
+        """
+        if await self._api.version() >= TAGS_GO_SINCE:
+            return
+        one = await self._reader.address(id_)
+        if one is not None and owners.has_tags_of(one, ref):
+            self._leaving.setdefault(ref.uid, {})[id_] = str(one.get("allocated"))
+            await self.untag(ref, "PublicIpAddress", (id_,), owners.service_marks(ref))
+
+    async def _release_rest(self, ref: LoadBalancerRef) -> None:
+        """Release what has lost its marks, and nobody else has acquired since or uses."""
+        for id_, since in tuple(self._leaving.get(ref.uid, {}).items()):
+            one = await self._reader.address(id_)
+            is_left = one is not None and str(one.get("allocated")) == since
+            is_bare = one is not None and not owners.has_tags_of(one, ref)
+            if is_left and is_bare and not await self._reader.is_in_use(id_):
+                await self.take(ref, None, Observed(), Release(id_))
+            self._leaving[ref.uid].pop(id_, None)
+        self._leaving.pop(ref.uid, None)
 
     async def _hand_over(self, ref: LoadBalancerRef, observed: Observed, step: HandOver) -> None:
         """Replace the marks on an address by those of another Service that uses it, if any."""

@@ -189,6 +189,10 @@ class Reader:
             return any(one.get("hasrules") or documents.is_kept(one) for one in found)
         return bool(await self._firewall(address))
 
+    async def address(self, id_: str) -> Described | None:
+        """Return an address that is acquired; None if it is not."""
+        return next(iter(await self._addresses({"id": id_})), None)
+
     def forget(self, uid: str) -> None:
         """Forget the address that was chosen for a Service."""
         self._reserved.pop(uid, None)

@@ -1,0 +1,90 @@
+"""Releases of CloudStack that leave its tags on a public address which is released.
+
+So its next owner has them (apache/cloudstack, issue 6620). These releases take no sources for a
+rule that is made; what the official manager has made is looked after.
+"""
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.identity import MARK_SERVICE_UID
+from proreus.cloudprovider.load_balancers import Done, LoadBalancer
+
+from .emulator.server import LOST, Emulator
+from .lb_site import NAME, UID, LBSite, lb_site
+from .site import CLUSTER
+
+OLD = "4.17.0.0"
+IP = "203.0.113.7"
+
+
+async def adopted(site: LBSite) -> LoadBalancer:
+    """What the official manager has made, with our marks by now."""
+    id_ = site.give(IP)
+    site.official_rule(id_, f"{NAME}-tcp-80", 80, 30080)
+    desired = site.desired(shown=IP)
+    await site.made(desired)
+    assert site.world.tags["PublicIpAddress", id_][MARK_SERVICE_UID] == UID
+    return desired
+
+
+@pytest.mark.parametrize("is_leak", [False, True])
+async def test_an_address_that_was_released_is_theirs_who_acquire_it_where_tags_stay(
+    emulator: Emulator, *, is_leak: bool
+) -> None:
+    """The Service is gone for good, or was of another type for a while."""
+    emulator.world.version = OLD
+    async with lb_site(emulator) as site:
+        desired = await adopted(site)
+        await site.deleted(desired)
+        assert not site.allocated()
+        theirs = site.give(IP, allocated="2027")
+        assert not await site.balancers.list_owned(CLUSTER)
+        if is_leak:
+            gone = msgspec.structs.replace(desired.ref, service=None, last_ingress=())
+            assert (await site.balancers.delete([gone]))[UID] == Done(found=False)
+        else:
+            await site.settled(site.desired())
+            await site.deleted(site.desired())
+        assert site.allocated() == {IP}
+        assert not site.world.tags.get(("PublicIpAddress", theirs))
+
+
+@pytest.mark.parametrize("code", [530, LOST])
+@pytest.mark.parametrize("command", ["disassociateIpAddress", "deleteTags"])
+async def test_an_address_whose_tags_would_stay_is_released_in_spite_of_failures(
+    emulator: Emulator, command: str, code: int
+) -> None:
+    emulator.world.version = OLD
+    async with lb_site(emulator) as site:
+        desired = await adopted(site)
+        emulator.fail(command, code)
+        assert isinstance(await site.deleted(desired), CloudError)
+        assert site.allocated()
+        assert await site.deleted(desired) == Done()
+        assert site.is_empty()
+
+
+async def test_an_address_whose_tags_would_stay_is_released_by_slow_jobs(
+    emulator: Emulator,
+) -> None:
+    emulator.world.version = OLD
+    async with lb_site(emulator) as site:
+        desired = await adopted(site)
+        emulator.world.works = 1.2
+        assert await site.deleted(desired) == Done()
+        assert site.is_empty()
+
+
+async def test_an_address_whose_release_had_no_answer_is_theirs_who_acquire_it_next(
+    emulator: Emulator,
+) -> None:
+    emulator.world.version = OLD
+    async with lb_site(emulator) as site:
+        desired = await adopted(site)
+        emulator.fail("disassociateIpAddress", LOST, after_effect=True)
+        assert isinstance(await site.deleted(desired), CloudError)
+        site.give(IP, allocated="2027")
+        assert await site.deleted(desired) == Done()
+        assert site.allocated() == {IP}
