@@ -66,6 +66,7 @@ class LeaseBoard:
         self._name = name
         self._known: dict[str, tuple[str, float]] = {}
         self._written: dict[str, Any] | None = None
+        self._uid = ""
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -128,8 +129,9 @@ class LeaseBoard:
         given = {f"{PREFIX}{name}": text}
         try:
             if self._written is None:
-                await self._check()
-                self._written = await self._client.get_lease(self._namespace, self._name)
+                found = await self._client.get_lease(self._namespace, self._name)
+                await self._recognise(found)
+                self._written = found
             meta = self._written["metadata"]
             annotations = {**(meta.get("annotations") or {}), **given}
             body = {**self._written, "metadata": {**meta, "annotations": annotations}}
@@ -147,3 +149,14 @@ class LeaseBoard:
             self._written = None
             return False
         return True
+
+    async def _recognise(self, found: Mapping[str, Any]) -> None:
+        """Check whose the Lease is, unless it is the one that was there before.
+
+        Raises:
+            KubeError: It is another cluster's, or nobody can tell now.
+        """
+        uid = str(found["metadata"]["uid"])
+        if uid != self._uid:
+            await self._check()
+            self._uid = uid
