@@ -2,17 +2,21 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import web
 
+from proreus.app import manager
 from proreus.app.board import PREFIX, lease_name
 from proreus.app.cluster_identity import SameCluster, read_identity
 from proreus.app.options import Options
 from proreus.app.reload import SecretOrigin
 from proreus.app.standby import StandbyWork
+from proreus.app.status.source import Source
 from proreus.cloudprovider import (
     CloudError,
     CloudProvider,
@@ -27,6 +31,7 @@ from proreus.cloudprovider import (
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import (
+    FINALIZER_LOAD_BALANCER,
     LABEL_ZONE,
     ConfigMap,
     LoadBalancerIngress,
@@ -34,7 +39,16 @@ from proreus.kube.objects import (
     PersistentVolume,
     Service,
 )
-from proreus.kube.requests import CONFIG_MAPS, LEASES, PERSISTENT_VOLUMES, SECRETS, SERVICES
+from proreus.kube.requests import (
+    CONFIG_MAPS,
+    LEASES,
+    NODES,
+    PERSISTENT_VOLUMES,
+    SECRETS,
+    SERVICES,
+)
+from proreus.runtime.informer import Informer
+from proreus.serving.health import Health
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 from proreus.testing.objects import service_body
@@ -110,7 +124,7 @@ async def test_the_cloud_config_in_a_secret_of_another_cluster_is_not_this_one_s
     configure(store, "ours")
     async with MemoryApiServer(store) as server, Client(ClientConfig(server=server.url)) as client:
         same = SameCluster(client)
-        same.uid = (await read_identity(client, "")).uid
+        same.begin((await read_identity(client, "")).uid)
         async with SecretOrigin(client, "kube-system/cloud-config/config", same.check) as origin:
             await answer_by(server, another_cluster())
             await asyncio.sleep(600)
@@ -294,3 +308,130 @@ async def test_a_standby_leaves_the_board_of_another_cluster_alone(*, has_a_boar
         await answer_by(server, store)
         await asyncio.sleep(60)
         await board.post("ours", "third")
+
+
+class Slow(MemoryApiServer):
+    """An API server whose lists take some time."""
+
+    seconds = 0.0
+
+    async def _answered(self, request: web.Request, verb: str, target: Any) -> tuple[bytes, int]:
+        if verb == "list":
+            await asyncio.sleep(self.seconds)
+        return await super()._answered(request, verb, target)
+
+
+class Name:
+    """A name that leads each new connection to the next API server, and at last all to the last."""
+
+    def __init__(self, *servers: MemoryApiServer) -> None:
+        self.servers = [*servers]
+        self.url = ""
+        self._busy: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._listening = await asyncio.start_server(self._lead, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._listening.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listening.close()
+        for task in self._busy:
+            task.cancel()
+        await asyncio.gather(*self._busy, return_exceptions=True)
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server, *rest = self.servers
+        self.servers = rest or [server]
+        port = urlsplit(server.url).port
+        back, forth = await asyncio.open_connection("127.0.0.1", port)
+        for one, other in ((reader, forth), (back, writer)):
+            task = asyncio.create_task(self._pass_on(one, other))
+            self._busy.add(task)
+
+    async def _pass_on(self, one: asyncio.StreamReader, other: asyncio.StreamWriter) -> None:
+        try:
+            while data := await one.read(1 << 16):
+                other.write(data)
+                await other.drain()
+        finally:
+            other.close()
+
+
+@virtual_time
+async def test_no_list_counts_that_came_by_another_connection_than_what_tells_the_cluster() -> None:
+    """A name that is moved leads new connections to the other cluster, and kept ones to this one."""
+    store = Store(lambda: EPOCH)
+    store.create(SERVICES, "default", service_body("web"))
+    async with (
+        Slow(store) as ours,
+        Slow(another_cluster()) as theirs,
+        Name(ours) as name,
+        Client(ClientConfig(server=name.url)) as client,
+    ):
+        same = SameCluster(client)
+        same.begin((await read_identity(client, "")).uid)
+        ours.seconds, theirs.seconds = 5, 10
+        other = asyncio.create_task(client.list(NODES))
+        await asyncio.sleep(1)
+        name.servers = [theirs]
+        services = Informer(client, SERVICES, check=same.check)
+        following = asyncio.create_task(services.run())
+        await asyncio.sleep(60)
+        assert (await other).items == ()
+        assert not services.synced, [one.metadata.name for one in services.all()]
+        name.servers = [ours]
+        await until(lambda: services.synced)
+        assert [one.metadata.name for one in services.all()] == ["web"]
+        following.cancel()
+
+
+@virtual_time
+async def test_no_list_counts_from_before_it_was_known_which_cluster_it_is() -> None:
+    """The two first lists are of one cluster, and the UID, as all later on, is of the other one."""
+    cloud, store = Kept(), Store(lambda: EPOCH)
+    join(store, "n1")
+    kept = {"finalizers": [FINALIZER_LOAD_BALANCER]}
+    store.create(SERVICES, "default", service_body("web", metadata=kept))
+    async with (
+        MemoryApiServer(store) as ours,
+        MemoryApiServer(another_cluster()) as theirs,
+        Name(ours, ours, theirs) as name,
+        leading(name.url, Cloud(cloud), "service-lb-controller"),
+    ):
+        await asyncio.sleep(600)
+    assert (list(cloud.hosts), cloud.deleted) == (["default/others"], [])
+
+
+class Electing(MemoryApiServer):
+    """An API server that calls a function as soon as somebody has won a lease."""
+
+    won: Callable[[], None]
+
+    async def _answered(self, request: web.Request, verb: str, target: Any) -> tuple[bytes, int]:
+        answer = await super()._answered(request, verb, target)
+        if verb == "create":
+            self.won()
+        return answer
+
+
+@virtual_time
+async def test_who_has_the_lease_of_this_cluster_does_not_work_on_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There its own manager is at work. The name is moved as the lease is won, which is kept."""
+    monkeypatch.setattr(manager, "_end", lambda reason: pytest.fail(str(reason)))
+    cloud, store, stop = Kept(), Store(lambda: EPOCH), asyncio.Event()
+    async with (
+        Electing(store) as ours,
+        MemoryApiServer(another_cluster()) as theirs,
+        Name(ours) as name,
+    ):
+        ours.won = lambda: setattr(name, "servers", [theirs])
+        options, state = Options(cloud_provider="cloud"), Source("kubernetes")
+        config, shown = ClientConfig(server=name.url), (Health(), state)
+        work = asyncio.create_task(manager._lead(options, Cloud(cloud), config, shown, stop))
+        await asyncio.sleep(60)
+        assert cloud.hosts == {}
+        stop.set()
+        await work

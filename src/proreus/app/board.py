@@ -56,11 +56,15 @@ def notices_of(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 class LeaseBoard:
-    """A board at the API server; its client must have no gate, since standbys post, too."""
+    """A board at the API server; its client must have no gate, since standbys post, too.
 
-    def __init__(self, client: Client, namespace: str, name: str, check: Check = unchecked) -> None:
-        """Begin without having read anything; `check` raises if it is another cluster's board."""
-        self._check = check
+    Attributes:
+        check: Awaited before a Lease is believed that is another one than before.
+    """
+
+    def __init__(self, client: Client, namespace: str, name: str) -> None:
+        """Begin without having read anything."""
+        self.check: Check = unchecked
         self._client = client
         self._namespace = namespace
         self._name = name
@@ -76,7 +80,7 @@ class LeaseBoard:
             _NOTICED,
             self._namespace,
             field_selector=f"metadata.name={self._name}",
-            check=self._check,
+            check=self._checked,
             backoff=_BACKOFF.delay,
             on_error=lambda error: klog.warning(log, "The board cannot be watched", err=error),
         ):
@@ -129,15 +133,13 @@ class LeaseBoard:
         given = {f"{PREFIX}{name}": text}
         try:
             if self._written is None:
-                found = await self._client.get_lease(self._namespace, self._name)
-                await self._recognise(found)
-                self._written = found
+                self._written = await self._recognised()
             meta = self._written["metadata"]
             annotations = {**(meta.get("annotations") or {}), **given}
             body = {**self._written, "metadata": {**meta, "annotations": annotations}}
             self._written = await self._client.replace_lease(self._namespace, self._name, body)
         except NotFound:
-            await self._check()
+            await self.check(self._client)
             meta = {"namespace": self._namespace, "name": self._name, "annotations": given}
             try:
                 self._written = await self._client.create_lease(
@@ -150,13 +152,23 @@ class LeaseBoard:
             return False
         return True
 
-    async def _recognise(self, found: Mapping[str, Any]) -> None:
-        """Check whose the Lease is, unless it is the one that was there before.
+    async def _checked(self, by: Client) -> None:
+        await self.check(by)
+
+    async def _recognised(self) -> dict[str, Any]:
+        """Read the Lease; if it is another one than before, check whose it is.
 
         Raises:
             KubeError: It is another cluster's, or nobody can tell now.
         """
-        uid = str(found["metadata"]["uid"])
-        if uid != self._uid:
-            await self._check()
-            self._uid = uid
+        found = await self._client.get_lease(self._namespace, self._name)
+        if _uid(found) != self._uid:
+            async with self._client.apart() as one:
+                found = await one.get_lease(self._namespace, self._name)
+                await self.check(one)
+            self._uid = _uid(found)
+        return found
+
+
+def _uid(lease: Mapping[str, Any]) -> str:
+    return str(lease["metadata"]["uid"])

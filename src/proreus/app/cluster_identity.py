@@ -24,30 +24,44 @@ class SameCluster:
     server may have come to the address of ours, as when a name or a virtual address is moved.
     """
 
-    def __init__(self, client: Client) -> None:
-        """Read with `client`; all is believed until the cluster's `uid` is set."""
-        self.uid = ""
+    def __init__(self, client: Client, uid: str = "") -> None:
+        """Read with `client`; nothing is believed before the UID of the cluster is known."""
         self._client = client
+        self._uid = ""
+        self._known = asyncio.Event()
+        if uid:
+            self.begin(uid)
 
-    async def check(self) -> None:
-        """Pass if the cluster is the same, or nobody can tell.
+    def begin(self, uid: str) -> None:
+        """Note the UID of the cluster."""
+        self._uid = uid
+        self._known.set()
+
+    async def check(self, by: Client) -> None:
+        """Pass if the cluster is the same, or nobody can tell; wait until it is known which it is.
+
+        While a name or an address is moved, some connections lead to the one and some to the other.
+
+        Args:
+            by: Whose answers are to be believed. It is asked by its own connection, unless it is of
+                another account, which need not have the right.
 
         Raises:
             AnotherCluster: It is another one.
             KubeError: The API server gives no usable answer.
         """
-        if not self.uid:
-            return
+        await self._known.wait()
+        asked = by if by.credentials is self._client.credentials else self._client
         try:
-            found = (await read_identity(self._client, "")).uid
+            found = (await read_identity(asked, "")).uid
         except Forbidden:
             return  # the right may have been taken away since; nothing was refused for that
         except NotFound:
             found = "none"
-        if found != self.uid:
+        if found != self._uid:
             raise AnotherCluster(
                 f"the API server of another cluster answers: its namespace kube-system has the UID"
-                f" {found}, and not {self.uid}; if this manager is to serve that one, restart it"
+                f" {found}, and not {self._uid}; if this manager is to serve that one, restart it"
             )
 
 

@@ -31,6 +31,7 @@ from proreus.controllers.last_ready import following
 from proreus.controllers.service.contested import BY_ADDRESS, addresses
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
+from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.errors import KubeError
 from proreus.kube.requests import LEASES, NODES, SERVICES
@@ -64,7 +65,9 @@ class Leader:
         election: Election,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         board: Board | None = None,
+        electing: Client | None = None,
     ) -> None:
+        """Prepare the work; `electing` is the client by which leases are held, if any are."""
         self._options = options
         self._election = election
         self._health = health
@@ -75,6 +78,8 @@ class Leader:
             gate=election.check,
         )
         self._client = self._clients.main
+        # By its connection: while a name is moved, others may lead to another cluster.
+        self._electing = electing or self._client
         self._same = SameCluster(self._client)
         check = self._same.check
         self._nodes = Informer(self._client, NODES, check=check)
@@ -193,8 +198,8 @@ class Leader:
 
     async def _begin(self) -> None:
         """Read the cluster's identity, start each cloud and its controllers."""
-        cluster = await wait_for_identity(self._client, self._options.cluster_name, RESTART)
-        self._same.uid = cluster.uid
+        cluster = await wait_for_identity(self._electing, self._options.cluster_name, RESTART)
+        self._same.begin(cluster.uid)
         starting = asyncio.gather(*(member.begin(cluster) for member in self._members))
         winning = asyncio.create_task(self._follow_leases())
         try:

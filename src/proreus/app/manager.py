@@ -123,7 +123,7 @@ async def _lead(
         async with StandbyWork(options, provider, config, client) as standby:
             leader = Leader(
                 options, provider, config, health,
-                chosen=chosen, election=election, board=standby.board,
+                chosen=chosen, election=election, board=standby.board, electing=client,
             )  # fmt: skip
             return await _elected(leader, election, standby, state, stop)
 

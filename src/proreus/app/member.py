@@ -347,8 +347,9 @@ class Member:
         }
         for failures in itertools.count():
             try:
-                read = await config_maps(process.clients.main, needs)
-                await process.check()
+                async with process.clients.main.apart() as one:
+                    read = await config_maps(one, needs)
+                    await process.check(one)
                 break
             except KubeError as exc:
                 klog.warning(log, "A ConfigMap cannot be read yet", err=exc)

@@ -45,7 +45,7 @@ from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import RefusedByGate
 from proreus.kube.objects import KubeObject, Node, Service
 from proreus.kube.requests import NODES, SERVICES
-from proreus.kube.watch import Check
+from proreus.kube.watch import Check, unchecked
 from proreus.runtime import klog
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.informer import Informer
@@ -190,7 +190,7 @@ class StandbyWork:
         self._options = options
         self._provider = provider
         self._clouds = [_Cloud(name, one) for name, one in standbys(provider).items()]
-        self._boarding = SameCluster(electing)
+        self._electing = electing
         self._config = config
         self._now = now
         self._hosts = HostSets()
@@ -200,7 +200,7 @@ class StandbyWork:
         if self._clouds:
             place = options.leader_elect_resource_namespace
             name = lease_name(options.leader_elect_resource_name)
-            self.board = LeaseBoard(electing, place, name, self._boarding.check)
+            self.board = LeaseBoard(electing, place, name)
 
     async def __aenter__(self) -> Self:
         """Begin to follow the board, and to work."""
@@ -244,7 +244,8 @@ class StandbyWork:
         """End the work, for this replica leads from now on; the board stays."""
         if (task := self._tasks.pop("standby", None)) is not None:
             await cancel([task])
-        self._boarding.uid = ""  # a leader ends with its lease, which is of one cluster
+        if self.board is not None:
+            self.board.check = unchecked  # a leader ends with its lease, which is of one cluster
 
     def _start(self, name: str, factory: Callable[[], Awaitable[None]]) -> None:
         self._tasks[name] = _supervised(name, factory)
@@ -259,14 +260,15 @@ class StandbyWork:
             caches = Caches(client, check)
             nodes.subscribe(self._node_changed)
             services.subscribe(self._service_changed)
-            beside = [
-                _supervised("standby-nodes", nodes.run),
-                _supervised("standby-services", services.run),
-            ]
+            beside = [_supervised("standby-nodes", nodes.run)]
+            beside.append(_supervised("standby-services", services.run))
             caches.start(lambda name, run: beside.append(_supervised(f"standby-{name}", run)))
             try:
-                cluster = await wait_for_identity(client, self._options.cluster_name, RETRY)
-                same.uid = self._boarding.uid = cluster.uid
+                by, name = self._electing, self._options.cluster_name
+                cluster = await wait_for_identity(by, name, RETRY)
+                same.begin(cluster.uid)
+                if self.board is not None:
+                    self.board.check = SameCluster(by, cluster.uid).check
                 await nodes.wait_synced()
                 await services.wait_synced()
                 view = _View(cluster, nodes, services, caches, check)
@@ -294,10 +296,7 @@ class StandbyWork:
                 delay = RETRY.delay(failures)
                 failures += 1
                 klog.warning(
-                    log,
-                    "This machine is not ready to take over",
-                    err=error,
-                    retry_seconds=delay,
+                    log, "This machine is not ready to take over", err=error, retry_seconds=delay
                 )
                 await asyncio.sleep(delay)
                 continue

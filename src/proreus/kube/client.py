@@ -5,7 +5,9 @@ Answers are decoded straight into the partial objects of `kube.objects`. Every m
 for a write with `sent` if it may have taken effect.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from copy import copy
 from functools import cache
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -102,6 +104,23 @@ class Client:
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
+
+    @asynccontextmanager
+    async def apart(self) -> AsyncIterator["Client"]:
+        """Give a client of the same account that shares no connection with others.
+
+        What it reads one after another goes by one connection, as long as that lives, and so to one
+        API server, whatever becomes of the name or the address of that meanwhile.
+        """
+        async with self._transport.apart() as transport:
+            other = copy(self)
+            vars(other).update(_transport=transport)
+            yield other
+
+    @property
+    def credentials(self) -> object:
+        """What requests are sent with: one object for this client and those `apart` from it."""
+        return self._transport.credentials
 
     async def send(self, request: Request, type_: type[T]) -> T:
         """Send a request and decode the answer.

@@ -7,7 +7,9 @@ less (`kube.writing`).
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from copy import copy
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -90,11 +92,7 @@ class Transport:
                 timeout=CONNECT_TIMEOUT,
                 kept=KEEP_ALIVE,
             )
-        self._session = aiohttp.ClientSession(
-            connector=Connector(gate, url=config.server, keep_alive=KEEP_ALIVE, reads=False),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
-        )
+        self._session = self._new_session()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -102,6 +100,24 @@ class Transport:
         if self._writes is not None:
             self._writes.close()
         await self._session.close()
+
+    @asynccontextmanager
+    async def apart(self) -> AsyncIterator["Transport"]:
+        """Give a transport whose reads share no connection with those of others.
+
+        What is read one after another goes by one connection, as long as that lives.
+        """
+        other, session = copy(self), self._new_session()
+        vars(other).update(_session=session)
+        try:
+            yield other
+        finally:
+            await session.close()
+
+    @property
+    def credentials(self) -> object:
+        """What requests are sent with: one object for all transports of an account."""
+        return self._identity
 
     async def exchange(self, request: Request, gate: Gate | None = None) -> bytes:
         """Return the body of a 2xx answer within `request.timeout`, or raise `KubeError`.
@@ -135,6 +151,13 @@ class Transport:
                 f"{request.method} {request.path}: no answer within {request.timeout:g} s",
                 sent=in_flight and not request.read,
             ) from exc
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=Connector(self._gate, url=self._server, keep_alive=KEEP_ALIVE, reads=False),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
+        )
 
     async def _answer(
         self, request: Request, gate: Gate | None

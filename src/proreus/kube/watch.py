@@ -37,11 +37,11 @@ class HasMetadata(Protocol):
 
 T = TypeVar("T", bound=HasMetadata)
 
-Check = Callable[[], Awaitable[None]]
-"""Raises a KubeError if what the API server says must not be believed now."""
+Check = Callable[[Client], Awaitable[None]]
+"""Raises a KubeError if what the API server tells this client must not be believed now."""
 
 
-async def unchecked() -> None:
+async def unchecked(_: Client) -> None:
     """Believe the API server."""
 
 
@@ -148,7 +148,7 @@ async def watch(
         namespace: The namespace; "" means all.
         field_selector: The selector of objects by fields.
         each: As for `Client.list`.
-        check: Awaited after a list, and before a watch goes on; what it raises is a failure.
+        check: Awaited after a list, and before a watch, on its connection; may raise a failure.
         begins: Called right before each list.
         backoff: The seconds to wait after so many failures in a row, counted from 0.
         on_error: Called with each failure; the watch goes on from where it was, or lists again.
@@ -159,31 +159,31 @@ async def watch(
         if state.failures:
             await asyncio.sleep(backoff(state.failures - 1))
         try:
-            if not state.version:
-                begins()
-                listed = await _listed(client, resource, namespace, field_selector, each)
-                await check()
-                state, event = step(state, listed)
-                if event is not None:
-                    yield event
-                del listed, event  # The objects must not live as long as this watch.
-            else:
-                await check()
-            request = requests.watch(
-                resource, namespace, resource_version=state.version,
-                timeout_seconds=_length(chance()), field_selector=field_selector,
-            )  # fmt: skip
-            async with aclosing(client.stream(request)) as lines:
-                async for line in lines:
-                    signal = decode_line(line, decoder, resource)
-                    state, event = step(state, signal)
+            async with client.apart() as one:
+                if not state.version:
+                    begins()
+                    new = await _listed(one, resource, namespace, field_selector, each, check=check)
+                    state, event = step(state, new)
                     if event is not None:
                         yield event
-                    if isinstance(signal, Failed):
-                        on_error(signal.error)
-                        break
+                    del new, event  # The objects must not live as long as this watch.
                 else:
-                    state, _ = step(state, Ended())
+                    await check(one)
+                request = requests.watch(
+                    resource, namespace, resource_version=state.version,
+                    timeout_seconds=_length(chance()), field_selector=field_selector,
+                )  # fmt: skip
+                async with aclosing(one.stream(request)) as lines:
+                    async for line in lines:
+                        signal = decode_line(line, decoder, resource)
+                        state, event = step(state, signal)
+                        if event is not None:
+                            yield event
+                        if isinstance(signal, Failed):
+                            on_error(signal.error)
+                            break
+                    else:
+                        state, _ = step(state, Ended())
         except KubeError as exc:
             on_error(exc)
             state, _ = step(state, Failed(exc, restart=isinstance(exc, Gone)))
@@ -195,8 +195,11 @@ async def _listed(
     namespace: str,
     field_selector: str,
     each: Callable[[T], T] | None,
+    *,
+    check: Check,
 ) -> Listed[T]:
     listing = await client.list(resource, namespace, each=each, field_selector=field_selector)
+    await check(client)
     return Listed(listing.items, listing.resource_version)
 
 

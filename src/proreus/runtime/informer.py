@@ -275,8 +275,9 @@ class Informer(Generic[T]):
         namespace, _, name = key.rpartition("/")
         obj: T | None
         try:
-            await self._check()
-            found = await self._client.get(self.resource, name, namespace)
+            async with self._client.apart() as one:
+                await self._check(one)
+                found = await one.get(self.resource, name, namespace)
             obj = self._texts.shared(found, self._objects.get(key))
         except NotFound:
             obj, version = None, written.resource_version
