@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +12,12 @@ import pytest
 
 from proreus.cloudprovider import CloudError, Context, Ensured, HostPolicy, LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import LoadBalancerIngress, Service, ServicePort
 from proreus.providers.local import LocalCloud
 from proreus.providers.local.bgp.config import BGP, Peer
 from proreus.providers.local.config import Gateway, InstancesConfig, LocalConfig, PoolConfig
 from proreus.providers.local.load_balancers import LocalLoadBalancers
-from proreus.providers.local.pools import ANNOTATION_ADDRESSES
+from proreus.providers.local.pools import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 
 from .local_namespace import own_namespace
@@ -55,11 +55,13 @@ async def manager(*services: Service) -> AsyncIterator[LocalLoadBalancers]:
         await found.close()
 
 
-def web(name: str, asks: str = "", has: str = "", **spec: Any) -> LoadBalancer:
+def web(
+    name: str, asks: str = "", has: str = "", more: Mapping[str, str] = {}, **spec: Any
+) -> LoadBalancer:
     service = objects.service(
         name,
         uid=f"uid-of-{name}",
-        annotations={ANNOTATION_ADDRESSES: asks} if asks else {},
+        annotations={**more, **({ANNOTATION_ADDRESSES: asks} if asks else {})},
         ingress=[
             LoadBalancerIngress(ip=one, ip_mode="VIP") for one in filter(None, has.split(","))
         ],
@@ -103,6 +105,26 @@ async def test_a_route_of_another_program_is_left_alone(
         assert ip(family, "route", "show", address) == before
         await ours.delete([asking.ref, first.ref])
     assert ip(family, "route", "show", address) == before
+
+
+async def test_a_port_of_another_one_is_told_although_the_machine_lets_no_traffic_pass() -> None:
+    """Nodes' kube-proxies go by ports and status alone; a manager that began now knows no ports."""
+    key, other = {ANNOTATION_SHARING_KEY: "k"}, (ServicePort(81, "other", node_port=30081),)
+    async with manager() as ours:
+        first, second = web("first", more=key), web("second", more=key, ports=other)
+        for answer in (await ours.ensure([first, second])).values():
+            assert addresses(answer) == ["10.9.255.1"]
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
+    async with manager() as ours:
+        wrong = web("second", has="10.9.255.1", more=key)
+        right = web("first", has="10.9.255.1", more=key)
+        answers = await ours.ensure([right, wrong])
+        refused, waits = answers[wrong.ref.uid], answers[right.ref.uid]
+        assert isinstance(refused, CloudError)
+        assert refused.disowns
+        assert isinstance(waits, CloudError)
+        assert not waits.disowns
+        assert "net.ipv4.ip_forward=1" in str(waits)
 
 
 @pytest.mark.parametrize("device", ["here", "lo"])

@@ -58,11 +58,29 @@ def disowning(error: CloudError, lb: LoadBalancer, occupied: Occupied) -> CloudE
         occupied: The addresses that others have.
     """
     shown = [parse(point.ip) for point in lb.ref.last_ingress]
-    ports = ports_of(lb.service)
-    every = (one for at in shown if at is not None for one in occupied.by_others(at, lb.ref.uid))
-    others = (one for one in every if not occupied.is_younger(one.uid, lb.ref.uid))
-    is_taken = any(not ports.isdisjoint(one.ports) and not one.is_refused for one in others)
     ready = condition(lb.service.status.conditions, CONDITION_LOAD_BALANCER_READY)
     is_new = ready is None or ready.status == "Unknown"
-    error.disowns = is_taken or (is_new and not occupied.machines.isdisjoint(shown))
+    is_machines = is_new and not occupied.machines.isdisjoint(shown)
+    error.disowns = is_machines or _shows_port_of_others(lb, occupied)
     return error
+
+
+def failed(error: CloudError, lb: LoadBalancer, occupied: Occupied) -> CloudError:
+    """Return the error of a Service for which the kernel was not changed, to show none of others.
+
+    It may ask for a port that another one has at the address that its status shows, and was to get
+    another address.
+
+    Args:
+        error: What failed, for several Services.
+        lb: The load balancer.
+        occupied: The addresses that others have; nothing if the kernel was not read.
+    """
+    return error.disowning() if _shows_port_of_others(lb, occupied) else error
+
+
+def _shows_port_of_others(lb: LoadBalancer, occupied: Occupied) -> bool:
+    shown, ports = (parse(point.ip) for point in lb.ref.last_ingress), ports_of(lb.service)
+    every = (one for at in shown if at is not None for one in occupied.by_others(at, lb.ref.uid))
+    others = (one for one in every if not occupied.is_younger(one.uid, lb.ref.uid))
+    return any(not ports.isdisjoint(one.ports) and not one.is_refused for one in others)

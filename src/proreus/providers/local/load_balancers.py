@@ -33,7 +33,7 @@ from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.figures import FIGURES
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.gateways.telling import Teller
-from proreus.providers.local.given import disowning
+from proreus.providers.local.given import disowning, failed
 from proreus.providers.local.health import Checker
 from proreus.providers.local.kernel import Kernel, Observed, Routed, bear
 from proreus.providers.local.locks import Turn
@@ -143,14 +143,16 @@ class LocalLoadBalancers:
         """Read the kernel and, where something differs, change it in one transaction."""
         answers: dict[str, EnsureAnswer] = {}
         routed: dict[str, CloudError] = {}
+        others = Occupied()
 
         def edit(state: State, shown: Observed) -> State:
-            occupied = self._occupied(state, routed)
+            nonlocal others
+            others = self._occupied(state, routed)
             for lb in desired:
                 try:
-                    state, answers[lb.ref.uid] = self._ensured(state, lb, occupied, routed)
+                    state, answers[lb.ref.uid] = self._ensured(state, lb, others, routed)
                 except CloudError as error:
-                    answers[lb.ref.uid] = disowning(error, lb, occupied)
+                    answers[lb.ref.uid] = disowning(error, lb, others)
             if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
             return state
@@ -160,7 +162,7 @@ class LocalLoadBalancers:
                 await self._change(edit)
             except CloudError as error:
                 if not isinstance(error, Routed) or error.address in routed:
-                    return {one.ref.uid: error for one in desired}
+                    return {one.ref.uid: failed(error, one, others) for one in desired}
                 routed[error.address] = error
             else:
                 return answers
@@ -395,5 +397,4 @@ class LocalLoadBalancers:
     async def _count(self) -> None:
         while True:
             await asyncio.sleep(COUNTED_EVERY)
-            counters = await self._calls.read("counters", self._kernel.counters)
-            FIGURES.show(self._state, counters)
+            FIGURES.show(self._state, await self._calls.read("counters", self._kernel.counters))
