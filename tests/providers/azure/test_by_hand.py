@@ -20,15 +20,18 @@ from .balancing import (
     rules,
     service,
 )
+from .emulator import seed
 from .emulator.links import KIND
 from .emulator.server import Emulator, Fault
 from .emulator.store import network
 from .site import context, started
 from .test_additional import ADDITIONAL, HTTPS, known, open_ports
 from .test_strangers import by_hand
+from .test_strangers_beside import put_parts
 
 API = network("publicIPAddresses", "api")
 INSIDE = {"azure-load-balancer-internal": "true"}
+INTERNAL = "kubernetes-internal"
 
 
 def asking(port: int, protocol: str = "TCP") -> list[ServicePort]:
@@ -161,6 +164,48 @@ async def test_no_service_takes_the_port_of_one_that_has_a_rule_and_shows_nothin
         other = service(1, named, HTTPS, **inside)
         found = await answers(provider, nodes, other, thief)
         assert all(isinstance(one, Ensured) for one in found.values()), found
+
+
+def frontend_inside(azure: Emulator, address: str) -> None:
+    """Let an operator make a frontend with a rule for the API server in the internal one."""
+    balancer = network("loadBalancers", "kubernetes-internal")
+    inside = {"privateIPAddress": address, "privateIPAllocationMethod": "Static"}
+    content: dict[str, Any] = {**inside, "subnet": {"id": seed.SUBNET}}
+    put_parts(
+        azure, "frontendIPConfigurations", {"name": "api", "properties": content}, of=INTERNAL
+    )
+    rule = {
+        "protocol": "Tcp", "frontendPort": 6443, "backendPort": 6443, "enableFloatingIP": True,
+        "frontendIPConfiguration": {"id": f"{balancer}/frontendIPConfigurations/api"},
+        "backendAddressPool": {"id": f"{balancer}/backendAddressPools/kubernetes"},
+    }  # fmt: skip
+    put_parts(azure, "loadBalancingRules", {"name": "api", "properties": rule}, of=INTERNAL)
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_an_address_inside_that_another_namespace_shows_is_shared_with_nobody(
+    azure: Emulator, *, is_listed: bool
+) -> None:
+    """Without a rule, such as since somebody has deleted it, only its status tells."""
+    nodes, address = machines(azure), "10.0.0.240"
+    named = {**INSIDE, "azure-load-balancer-ipv4": address}
+    first = service(1, {**named, "port_80_no_lb_rule": "true"}, ingress=[address])
+    thief = service(2, named, namespace="bank")
+    tenants = {"tenants": {"allow": [f"bank={address}"]}} if is_listed else {}
+    services = Objects()
+    async with started(azure, context(nodes=nodes, services=services), **tenants) as provider:
+        await ensure(provider, nodes, service(9, INSIDE))
+        frontend_inside(azure, address)
+        services.by_key = {"shop/web-1": first, "bank/web-2": thief}
+        await ensure(provider, nodes, first)
+        found = (await answers(provider, nodes, thief))["web-2"]
+        if is_listed:
+            assert isinstance(found, Ensured), found
+            return
+        assert isinstance(found, InvalidRequest), found
+        assert "cannot be shared" in str(found)
+        assert "shop" in str(found)
+        assert await ensure(provider, nodes, first) == {"web-1": [address]}
 
 
 async def test_no_external_ip_keeps_the_ports_of_another_namespace_s_service_open(

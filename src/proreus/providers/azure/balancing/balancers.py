@@ -15,7 +15,7 @@ from proreus.providers.azure.balancing.addresses import (
     extended,
     may_share,
 )
-from proreus.providers.azure.balancing.claims import check_ports, check_shown
+from proreus.providers.azure.balancing.claims import check_ports, check_shown, shown_refusal
 from proreus.providers.azure.balancing.desired import (
     SHARED_PROBE,
     Ends,
@@ -187,6 +187,7 @@ def _inner_spot(
             reason = may_share(shared, job.ref, tenants, scene.services)
             if not tenants.lists(job.ref.namespace, shared):
                 reason = reason or may_share(users, job.ref, Tenants(), scene.services)
+                reason = reason or shown_refusal(job, asked, scene)
             if reason:
                 raise InvalidRequest(f"the address that is asked for cannot be shared: {reason}")
         return Spot(id_)

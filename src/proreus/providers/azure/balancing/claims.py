@@ -57,14 +57,19 @@ def check_shown(job: Job, address: str, scene: Scene, what: str) -> None:
     Raises:
         InvalidRequest: Another one has it; `what` says for what the Service asks for it.
     """
-    found = [one for one in _of_others(job, address, scene) if one.is_opened or one.is_inside]
-    reason = _refusal(job, address, scene, found)
+    reason = shown_refusal(job, address, scene)
     if not reason and not _is_shown(job, address):
         node = node_of_pods(ip_network(address), scene.pods)
         is_listed = scene.place.config.tenants.lists(job.ref.namespace, (address,))
         reason = f"it is of the pods of the node {node}" if node and not is_listed else ""
     if reason:
         raise InvalidRequest(f"{what} cannot be had: {reason}")
+
+
+def shown_refusal(job: Job, address: str, scene: Scene) -> str:
+    """Return why a Service may not have an address inside that others have; "" if it may."""
+    found = [one for one in _of_others(job, address, scene) if one.is_opened or one.is_inside]
+    return _refusal(job, address, scene, found)
 
 
 def check_given(job: Job, addresses: Iterable[str], scene: Scene) -> None:
