@@ -52,6 +52,7 @@ class Fault(msgspec.Struct, frozen=True):
     Attributes:
         operation: A regular expression, which their name must match as a whole.
         times: To how many of them.
+        skipped: How many of them pass before.
         name: The fault that is answered, such as NoPermission.
         status: Without a name: the HTTP status that is answered.
         lost: The connection is closed instead.
@@ -61,6 +62,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     operation: str
     times: int = 1
+    skipped: int = 0
     name: str = ""
     status: int = 500
     lost: bool = False
@@ -101,11 +103,11 @@ class Gateway:
 
     def fail(self, fault: Fault) -> None:
         """Let calls fail."""
-        self._left.append([fault, fault.times])
+        self._left.append([fault, fault.times, fault.skipped])
 
     def unspent(self) -> list[Fault]:
         """Return the faults that have not all happened yet."""
-        return [fault for fault, left in self._left if left]
+        return [fault for fault, left, _ in self._left if left]
 
     def mend(self) -> None:
         """Let no call fail any more."""
@@ -179,6 +181,9 @@ class Gateway:
     def _fault(self, name: str) -> Fault | None:
         for one in self._left:
             if one[1] and re.fullmatch(one[0].operation, name):
+                if one[2]:
+                    one[2] -= 1
+                    continue
                 one[1] -= 1
                 fault: Fault = one[0]
                 return fault

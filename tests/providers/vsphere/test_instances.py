@@ -355,6 +355,10 @@ async def test_a_machine_in_another_datacenter_is_not_gone_while_it_cannot_be_re
                 found = await one(provider, known)
                 assert isinstance(found, CloudError), found
                 assert "exists" in str(found)
+            wrong, before = "ManagedObjectNotFound", has_id + was_here
+            two.gateway.fail(Fault("RetrievePropertiesEx", name=wrong, skipped=before))
+            assert await one(provider, known) == NotFound()
+            assert "exists" in str(await one(provider, known)), "one wrong word is no two"
             await two.simulator.change("a", uuid=uuid, connection="connected")
             assert "datacenter" in str(await one(provider, known))
             await two.simulator.destroy("a")

@@ -52,6 +52,8 @@ from proreus.providers.vsphere.zones import Marks, zone_of
 BATCH: Final = 1000
 """Nodes in one `describe`: it costs the same however many there are."""
 _AT_ONCE: Final = 4
+_MOST_GONE: Final = 10_000
+"""Nodes whose machines are gone, and of which these are kept in memory."""
 LABEL_VCENTER: Final = "vsphere.proreus/vcenter"
 """The label that names a Node's vCenter, where there are several: its provider id does not."""
 
@@ -83,6 +85,7 @@ class VSphereInstances:
         self._labels = labels
         self._seen: dict[_Key, Seen] = {}
         self._indexed: dict[_Key, tuple[Seen, ...]] = {}
+        self._gone: dict[_Key, tuple[Seen, ...]] = {}
 
     @property
     def batch_size(self) -> int:
@@ -224,27 +227,34 @@ class VSphereInstances:
         answers: dict[_Key, NotFound | CloudError] = {}
         for key, others in sorted(gone.items()):
             own, was_seen = key[1], not key[1] or key in self._seen
-            last = await self._last(*self._once_seen(key), *self._indexed.get(key, ()))
+            known = (*self._once_seen(key), *self._indexed.get(key, ()), *self._gone.get(key, ()))
+            last = await self._last(*dict.fromkeys(known))
             first, *rest = (own, *others) if own else others
             answer = absence(first, proofs, last, was_seen=was_seen)
             of_rest = (
                 absence(one, proofs, None, was_seen=not own or (was_seen and one == swapped(own)))
                 for one in rest
             )
-            known = (one for one in (*of_rest, answer) if isinstance(one, CloudError))
-            answers[key] = next(known, NotFound())
+            failed = (one for one in (*of_rest, answer) if isinstance(one, CloudError))
+            answers[key] = next(failed, NotFound())
             if found := in_indexes((first, *rest), proofs):
                 self._indexed[key] = found
             if isinstance(answers[key], NotFound):
-                self._forget(key)
+                self._part_with(key, tuple(dict.fromkeys(known)))
         return answers
 
     def _once_seen(self, key: _Key) -> tuple[Seen, ...]:
         return (self._seen[key],) if key in self._seen else ()
 
-    def _forget(self, key: _Key) -> None:
+    def _part_with(self, key: _Key, known: tuple[Seen, ...]) -> None:
+        """Keep the machines that are gone for the next proof, which asks about each again."""
         self._seen.pop(key, None)
         self._indexed.pop(key, None)
+        self._gone.pop(key, None)
+        if known:
+            self._gone[key] = known
+        if len(self._gone) > _MOST_GONE:
+            del self._gone[next(iter(self._gone))]
 
     async def _last(self, *known: Seen) -> str | CloudError | None:
         """Return the UUID that the first of these machines has now which may still be there.
@@ -305,6 +315,7 @@ class VSphereInstances:
         name, key = node.metadata.name, (node.metadata.name, machine.uuid)
         self._seen[key] = remembered(one, name, self._seen.get(key), is_alone=is_alone)
         self._indexed.pop(key, None)
+        self._gone.pop(key, None)
         if isinstance(zone, CloudError):
             return zone
         state = state_of(machine)
