@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from proreus.app.board import LeaseBoard, lease_name
+from proreus.app.cluster_identity import read_identity
 from proreus.app.options import Options
 from proreus.app.standby import StandbyWork, problems
 from proreus.cloudprovider import (
@@ -50,6 +51,7 @@ async def board_of(site: Site, user: str) -> AsyncIterator[LeaseBoard]:
     """A replica's board, with the rights of a manager."""
     async with client_of(site, user) as client:
         board = LeaseBoard(client, "kube-system", NAME)
+        board.same.begin((await read_identity(client, "")).uid)
         task = asyncio.create_task(board.run())
         try:
             yield board

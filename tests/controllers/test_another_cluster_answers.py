@@ -435,3 +435,39 @@ async def test_who_has_the_lease_of_this_cluster_does_not_work_on_another_one(
         assert cloud.hosts == {}
         stop.set()
         await work
+
+
+class Heading(Standing):
+    """The same cloud, which keeps the board that it is given as the leader."""
+
+    board: Any = None
+
+    async def start(self, context: Context) -> None:
+        await super().start(context)
+        self.board = context.board
+
+
+@virtual_time
+async def test_a_leader_reads_no_note_of_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lease goes by a connection that is kept, while each watch of the board has a new one."""
+    monkeypatch.setattr(manager, "_end", lambda reason: pytest.fail(str(reason)))
+    another, store, stop = another_cluster(), Store(lambda: EPOCH), asyncio.Event()
+    note(another, "other")
+    another.forget()
+    async with (
+        MemoryApiServer(store) as ours,
+        MemoryApiServer(another) as theirs,
+        Name(ours) as name,
+    ):
+        cloud, config = Heading(), ClientConfig(server=name.url)
+        shown = (Health(), Source("kubernetes"))
+        options = Options(cloud_provider="cloud")
+        work = asyncio.create_task(manager._lead(options, cloud, config, shown, stop))
+        await until(lambda: cloud.board)
+        await cloud.board.post("ours", "first")
+        await until(cloud.board.notices)
+        name.servers = [theirs]
+        await asyncio.sleep(1200)
+        assert set(cloud.board.notices()) == {"ours"}
+        stop.set()
+        await work

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
+from proreus.app.cluster_identity import SameCluster
 from proreus.cloudprovider import CloudError
 from proreus.cloudprovider.board import Notice
 from proreus.kube.client import Client
 from proreus.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from proreus.kube.objects import ObjectMeta
 from proreus.kube.requests import LEASES, Resource
-from proreus.kube.watch import Applied, Check, Deleted, Restarted, unchecked, watch
+from proreus.kube.watch import Applied, Deleted, Restarted, watch
 from proreus.runtime import klog
 from proreus.runtime.backoff import Backoff
 
@@ -59,12 +60,13 @@ class LeaseBoard:
     """A board at the API server; its client must have no gate, since standbys post, too.
 
     Attributes:
-        check: Awaited before a Lease is believed that is another one than before.
+        same: Tells whose a Lease is that is another one than before; who has the board lets it
+            begin.
     """
 
     def __init__(self, client: Client, namespace: str, name: str) -> None:
         """Begin without having read anything."""
-        self.check: Check = unchecked
+        self.same = SameCluster(client)
         self._client = client
         self._namespace = namespace
         self._name = name
@@ -80,7 +82,7 @@ class LeaseBoard:
             _NOTICED,
             self._namespace,
             field_selector=f"metadata.name={self._name}",
-            check=self._checked,
+            check=self.same.check,
             backoff=_BACKOFF.delay,
             on_error=lambda error: klog.warning(log, "The board cannot be watched", err=error),
         ):
@@ -139,7 +141,7 @@ class LeaseBoard:
             body = {**self._written, "metadata": {**meta, "annotations": annotations}}
             self._written = await self._client.replace_lease(self._namespace, self._name, body)
         except NotFound:
-            await self.check(self._client)
+            await self.same.check(self._client)
             meta = {"namespace": self._namespace, "name": self._name, "annotations": given}
             try:
                 self._written = await self._client.create_lease(
@@ -152,9 +154,6 @@ class LeaseBoard:
             return False
         return True
 
-    async def _checked(self, by: Client) -> None:
-        await self.check(by)
-
     async def _recognised(self) -> dict[str, Any]:
         """Read the Lease; if it is another one than before, check whose it is.
 
@@ -165,7 +164,7 @@ class LeaseBoard:
         if _uid(found) != self._uid:
             async with self._client.apart() as one:
                 found = await one.get_lease(self._namespace, self._name)
-                await self.check(one)
+                await self.same.check(one)
             self._uid = _uid(found)
         return found
 

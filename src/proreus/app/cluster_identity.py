@@ -24,13 +24,11 @@ class SameCluster:
     server may have come to the address of ours, as when a name or a virtual address is moved.
     """
 
-    def __init__(self, client: Client, uid: str = "") -> None:
+    def __init__(self, client: Client) -> None:
         """Read with `client`; nothing is believed before the UID of the cluster is known."""
         self._client = client
         self._uid = ""
         self._known = asyncio.Event()
-        if uid:
-            self.begin(uid)
 
     def begin(self, uid: str) -> None:
         """Note the UID of the cluster."""

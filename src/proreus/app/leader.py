@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from proreus.app.board import LeaseBoard
 from proreus.app.caches import Caches
 from proreus.app.clients import Clients
 from proreus.app.clouds.config import rules_of
@@ -24,7 +25,6 @@ from proreus.app.member import DRAIN_SECONDS, NAME, RESTART, Flag, Member, Proce
 from proreus.app.options import Options
 from proreus.app.status.source import Source
 from proreus.cloudprovider import CloudProvider, ConfigError
-from proreus.cloudprovider.board import Board
 from proreus.containment.faults import Faults, Kind
 from proreus.containment.holders import of_any
 from proreus.controllers.last_ready import following
@@ -64,7 +64,7 @@ class Leader:
         chosen: Sequence[Descriptor],
         election: Election,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        board: Board | None = None,
+        board: LeaseBoard | None = None,
         electing: Client | None = None,
     ) -> None:
         """Prepare the work; `electing` is the client by which leases are held, if any are."""
@@ -81,6 +81,7 @@ class Leader:
         # By its connection: while a name is moved, others may lead to another cluster.
         self._electing = electing or self._client
         self._same = SameCluster(self._client)
+        self._board = board
         check = self._same.check
         self._nodes = Informer(self._client, NODES, check=check)
         by_address = {BY_ADDRESS: addresses}
@@ -200,6 +201,8 @@ class Leader:
         """Read the cluster's identity, start each cloud and its controllers."""
         cluster = await wait_for_identity(self._electing, self._options.cluster_name, RESTART)
         self._same.begin(cluster.uid)
+        if self._board is not None:
+            self._board.same.begin(cluster.uid)
         starting = asyncio.gather(*(member.begin(cluster) for member in self._members))
         winning = asyncio.create_task(self._follow_leases())
         try:

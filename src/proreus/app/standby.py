@@ -45,7 +45,7 @@ from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import RefusedByGate
 from proreus.kube.objects import KubeObject, Node, Service
 from proreus.kube.requests import NODES, SERVICES
-from proreus.kube.watch import Check, unchecked
+from proreus.kube.watch import Check
 from proreus.runtime import klog
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.informer import Informer
@@ -244,8 +244,6 @@ class StandbyWork:
         """End the work, for this replica leads from now on; the board stays."""
         if (task := self._tasks.pop("standby", None)) is not None:
             await cancel([task])
-        if self.board is not None:
-            self.board.check = unchecked  # a leader ends with its lease, which is of one cluster
 
     def _start(self, name: str, factory: Callable[[], Awaitable[None]]) -> None:
         self._tasks[name] = _supervised(name, factory)
@@ -264,11 +262,11 @@ class StandbyWork:
             beside.append(_supervised("standby-services", services.run))
             caches.start(lambda name, run: beside.append(_supervised(f"standby-{name}", run)))
             try:
-                by, name = self._electing, self._options.cluster_name
-                cluster = await wait_for_identity(by, name, RETRY)
+                name = self._options.cluster_name
+                cluster = await wait_for_identity(self._electing, name, RETRY)
                 same.begin(cluster.uid)
                 if self.board is not None:
-                    self.board.check = SameCluster(by, cluster.uid).check
+                    self.board.same.begin(cluster.uid)
                 await nodes.wait_synced()
                 await services.wait_synced()
                 view = _View(cluster, nodes, services, caches, check)
