@@ -146,6 +146,31 @@ def asked(azure: Emulator) -> int:
     return sum(number for (method, of), number in counted if (method, of.lower()) == ("GET", kind))
 
 
+@pytest.mark.parametrize("given", [True, False], ids=["filled by others", "of another family"])
+async def test_azure_is_not_asked_for_a_pool_that_is_left_as_it_is(
+    azure: Emulator, monkeypatch: pytest.MonkeyPatch, *, given: bool
+) -> None:
+    inner = service(2, {"azure-load-balancer-internal": "true"})
+    more = {"preConfiguredBackendPoolLoadBalancerTypes": "external"} if given else {}
+    (sole,) = machines(azure, 1)
+    id_ = seed.machine(azure.store, "flex_1", set_="flex", families=("IPv4", "IPv6"))
+    nodes = [sole, naming(sole, "virtualMachines/flex_1")]
+    metadata = msgspec.structs.replace(sole.metadata, name="flex000001")
+    azure.store.of[id_.lower()]["properties"]["osProfile"]["computerName"] = "flex000001"
+    addresses = tuple(NodeAddress("InternalIP", one) for one in ("10.0.0.9", "fd00::9"))
+    status = msgspec.structs.replace(sole.status, addresses=addresses)
+    nodes[1] = msgspec.structs.replace(nodes[1], metadata=metadata, status=status)
+    monkeypatch.setattr(identities, "KEPT", 0.0)
+    async with started(azure, context(nodes=nodes), **more) as provider:
+        first = service() if given else service(ip_families=("IPv4", "IPv6"))
+        await ensure(provider, nodes, first, inner)
+        await ensure(provider, nodes, service(), inner)
+        azure.counted()
+        await ensure(provider, nodes, service(), inner)
+    found = azure.counted()
+    assert not any("virtualmachines" in of.lower() for _, of in found), found
+
+
 async def test_azure_is_asked_once_whose_a_machine_is(azure: Emulator) -> None:
     nodes = set_machines(azure, 5)
     async with started(azure, context(nodes=nodes)) as provider:

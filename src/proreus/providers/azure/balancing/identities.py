@@ -24,7 +24,7 @@ from proreus.providers.azure.balancing.annotations import FAMILIES
 from proreus.providers.azure.balancing.homes import ADDRESSES
 from proreus.providers.azure.balancing.observation import is_hidden
 from proreus.providers.azure.balancing.parts import Job, Scene, State
-from proreus.providers.azure.balancing.pools import hosts
+from proreus.providers.azure.balancing.pools import filled, hosts
 from proreus.providers.azure.config import PoolType
 from proreus.providers.azure.ids import PREFIX, MachineId, machine_id
 from proreus.providers.azure.instances import BATCH, AzureInstances
@@ -235,18 +235,15 @@ def _moving(jobs: Sequence[Job], state: State, scene: Scene) -> tuple[_Machines,
     Who is in another pool, such as an operator's own, may be anybody's machine.
     """
     joining, leaving = _Machines(), _Machines()
-    for name, internal in scene.place.balancers.items():
-        live = [job for job in jobs if job.lb is not None and job.options.internal is internal]
-        for family in FAMILIES if live else ():
-            pool = scene.place.pool_id(name, family).lower()
-            members = state.members.get(pool, frozenset())
-            every = hosts(live, scene, family)
-            found = ((host.node, machine_id(host.provider_id)) for host in every)
-            wanted = {(node, id_) for node, id_ in found if id_ is not None}
-            joining |= {one for one in wanted if one[1].resource not in members}
-            left = (members & scene.nodes.keys()) - {id_.resource for _, id_ in wanted}
-            ids = ((scene.nodes[one], machine_id(f"{PREFIX}{one}")) for one in left)
-            leaving |= {(node, id_) for node, id_ in ids if id_ is not None}
+    for pool, family, live in filled(jobs, scene):
+        members = state.members.get(pool.lower(), frozenset())
+        every = hosts(live, scene, family)
+        found = ((host.node, machine_id(host.provider_id)) for host in every)
+        wanted = {(node, id_) for node, id_ in found if id_ is not None}
+        joining |= {one for one in wanted if one[1].resource not in members}
+        left = (members & scene.nodes.keys()) - {id_.resource for _, id_ in wanted}
+        ids = ((scene.nodes[one], machine_id(f"{PREFIX}{one}")) for one in left)
+        leaving |= {(node, id_) for node, id_ in ids if id_ is not None}
     return joining, leaving
 
 

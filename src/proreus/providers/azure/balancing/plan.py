@@ -44,7 +44,7 @@ from proreus.providers.azure.balancing.links import (
 from proreus.providers.azure.balancing.memberships import model_pools
 from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
 from proreus.providers.azure.balancing.placement import frontend_users, leaving, placed
-from proreus.providers.azure.balancing.pools import hosts
+from proreus.providers.azure.balancing.pools import filled, hosts
 from proreus.providers.azure.balancing.sharing import check_shared
 from proreus.providers.azure.balancing.steps import (
     Step,
@@ -350,27 +350,20 @@ def _detached(state: State, desired: dict[str, Document | None], scene: Scene) -
 
 def _joined(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     """Return the steps that put machines into the pools where they belong, and out of others."""
-    config = scene.place.config
-    if config.pools is PoolType.NODE_IP:
+    if scene.place.config.pools is PoolType.NODE_IP:
         return []
     adds: dict[str, list[str]] = {}
     drops: dict[str, list[str]] = {}
-    for name, internal in scene.place.balancers.items():
-        live = [job for job in jobs if job.lb is not None and job.balancer == name]
-        if not live or config.preconfigures(internal=internal):
-            continue
-        families = {family for job in live if job.lb is not None for family in job.lb.families}
-        for family in sorted(families):
-            pool = scene.place.pool_id(name, family)
-            members = state.members.get(pool.lower(), frozenset())
-            wanted = _machines(live, scene, family)
-            strange = {one for one, name in scene.nodes.items() if name in state.strangers}
-            proven = _machines(live, scene, family, state.strangers)
-            for machine in sorted(proven - members - state.refused.keys()):
-                adds.setdefault(machine, []).append(pool)
-            # A machine that is no node of the cluster may be there for somebody else's reason.
-            for machine in sorted((members & scene.nodes.keys()) - wanted - strange):
-                drops.setdefault(machine, []).append(pool)
+    for pool, family, live in filled(jobs, scene):
+        members = state.members.get(pool.lower(), frozenset())
+        wanted = _machines(live, scene, family)
+        strange = {one for one, name in scene.nodes.items() if name in state.strangers}
+        proven = _machines(live, scene, family, state.strangers)
+        for machine in sorted(proven - members - state.refused.keys()):
+            adds.setdefault(machine, []).append(pool)
+        # A machine that is no node of the cluster may be there for somebody else's reason.
+        for machine in sorted((members & scene.nodes.keys()) - wanted - strange):
+            drops.setdefault(machine, []).append(pool)
     machines = sorted({*adds, *drops})
     return [
         *_models(adds, state),

@@ -36,6 +36,20 @@ def hosts(live: Sequence[Job], scene: Scene, family: str) -> list[Host]:
     return list(found.values())
 
 
+def filled(jobs: Sequence[Job], scene: Scene) -> Iterator[tuple[str, str, Sequence[Job]]]:
+    """Yield the pools whose machines we choose: the id, the family, and the Services led there.
+
+    There is one load balancer of a kind: with several, pools are of addresses.
+    """
+    for name, internal in scene.place.balancers.items():
+        if scene.place.config.preconfigures(internal=internal):
+            continue
+        live = [job for job in jobs if job.lb is not None and job.options.internal is internal]
+        families = {family for job in live if job.lb is not None for family in job.lb.families}
+        for family in sorted(families):
+            yield scene.place.pool_id(name, family), family, live
+
+
 def pool_of(job: Job, jobs: Sequence[Job], state: State, scene: Scene, family: str) -> str:
     """Return the name of the pool that a Service's rules lead to.
 
