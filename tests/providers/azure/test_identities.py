@@ -261,20 +261,30 @@ async def test_a_machine_that_somebody_has_put_into_one_pool_comes_into_no_other
     assert of_others(azure) == before
 
 
-async def test_an_address_in_an_operator_s_pool_comes_into_no_other(azure: Emulator) -> None:
+@pytest.mark.parametrize("of", ["db", "kubernetes"])
+async def test_an_address_that_somebody_has_put_into_one_pool_comes_into_no_other(
+    azure: Emulator, of: str
+) -> None:
     own = machines(azure)
-    of_pool = {"virtualNetwork": {"id": seed.VNET}}
+    of_pool = {"virtualNetwork": {"id": seed.VNET}, "loadBalancerBackendAddresses": []}
     theirs = {"name": "db", "properties": {"ipAddress": "10.0.9.9"}}
+    inner = {"azure-load-balancer-internal": "true"} if of == "kubernetes" else {}
     status = msgspec.structs.replace(
         own[1].status, addresses=(NodeAddress("InternalIP", "10.0.9.9"),)
     )
     nodes = [own[0], msgspec.structs.replace(own[1], status=status)]
     async with started(azure, context(nodes=nodes), **BY_ADDRESS) as provider:
         await ensure(provider, own[:1], service())
-        content = {**of_pool, "loadBalancerBackendAddresses": [theirs]}
-        put_parts(azure, "backendAddressPools", {"name": "db", "properties": content})
-        assert list(await rejected(provider, nodes)) == ["node-1"]
-    (only,) = parts(azure, "backendAddressPools")["kubernetes"]["loadBalancerBackendAddresses"]
+        if of == "db":
+            put_parts(azure, "backendAddressPools", {"name": of, "properties": of_pool})
+        stored = azure.store.of[network("loadBalancers", "kubernetes").lower()]
+        pool = stored["properties"]["backendAddressPools"][-1]["properties"]
+        pool["loadBalancerBackendAddresses"].append(theirs)
+        found = (await answers(provider, nodes, service(), service(2, inner)))["web-2"]
+    assert isinstance(found, Ensured), found
+    assert list(found.rejected) == ["node-1"]
+    pools = parts(azure, "backendAddressPools", f"kubernetes{'-internal' if inner else ''}")
+    (only,) = pools["kubernetes"]["loadBalancerBackendAddresses"]
     assert only["name"] == "node-0"
 
 

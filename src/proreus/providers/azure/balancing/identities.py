@@ -160,13 +160,17 @@ def _opening(jobs: Sequence[Job], state: State, scene: Scene) -> Iterator[tuple[
     """Return the hosts whose addresses would come into pools, or the security group.
 
     So are those of which several have one address, of which only one can be right. In a pool that
-    somebody else has filled there may be anybody's addresses.
+    somebody else has filled there may be anybody's addresses, and somebody may have put one into
+    the pool of the other kind of load balancer. With several load balancers a node is behind some
+    of them only.
     """
-    by_address = scene.place.config.pools is PoolType.NODE_IP
+    config = scene.place.config
+    by_address = config.pools is PoolType.NODE_IP
+    several = bool(config.multiple_standard_load_balancer_configurations)
     own = {scene.place.pool_name(family).lower() for family in FAMILIES}
     there = {
-        str(properties(one).get("ipAddress"))
-        for balancer in state.balancers.values()
+        (several or scene.place.balancers[name], str(properties(one).get("ipAddress")))
+        for name, balancer in state.balancers.items()
         for pool in part(balancer or {}, "backendAddressPools") or ()
         if str(pool["name"]).lower() in own
         for one in properties(pool).get(ADDRESSES) or ()
@@ -178,7 +182,8 @@ def _opening(jobs: Sequence[Job], state: State, scene: Scene) -> Iterator[tuple[
             for host in hosts([job], scene, family):
                 address = host.addresses[family][0]
                 is_unknown = at_nodes and address not in scene.own_addresses
-                is_moving = by_address and (address not in there or claims[address] > 1)
+                is_there = (several or job.options.internal, address) in there
+                is_moving = by_address and (not is_there or claims[address] > 1)
                 if is_unknown or is_moving:
                     yield host, address
 
