@@ -16,7 +16,18 @@ from proreus.providers.azure.balancing.observation import MOST_ALONE
 from proreus.providers.azure.balancing.parts import Scene, State
 from proreus.providers.azure.balancing.presence import Presence
 
-from .balancing import addresses, answers, delete, ensure, machines, parts, service
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
+from .balancing import (
+    addresses,
+    answers,
+    delete,
+    ensure,
+    machines,
+    parts,
+    public_ip,
+    service,
+    set_machines,
+)
 from .emulator.server import Emulator, Fault
 from .emulator.store import compute, network
 from .site import CLUSTER, config, context, started
@@ -107,6 +118,54 @@ async def test_a_load_balancer_that_another_region_does_not_know_yet_loses_no_se
     after = parts(azure, "loadBalancingRules", name)
     assert len(after) == 2
     assert after.items() >= before.items()
+
+
+@pytest.mark.parametrize("kind", ["alone", "uniform", "addresses"])
+async def test_a_load_balancer_with_addresses_of_another_group_loses_no_service_after_a_restart(
+    azure: Emulator, kind: str
+) -> None:
+    """Such a group is not read for others, and of pools without interfaces nothing else tells."""
+    azure.store.groups.add("apart")
+    nodes = set_machines(azure) if kind == "uniform" else machines(azure)
+    pools: dict[str, Any] = {}
+    if kind == "addresses":
+        pools["loadBalancerBackendPoolConfigurationType"] = "nodeIP"
+    apart = {"azure-load-balancer-resource-group": "apart"}
+    async with started(azure, **pools) as provider:
+        shown = (await ensure(provider, nodes, service(1, apart)))["web-1"]
+    before = parts(azure, "loadBalancingRules")
+    known = context(nodes=nodes, services=Objects([service(1, apart, ingress=shown)]))
+    gone: dict[str, Any] = {"status": 404, "code": "ResourceNotFound", "name": "/kubernetes"}
+    azure.faults.append(Fault("GET", "loadBalancers", times=2, **gone))
+    async with started(azure, known, **pools) as provider:
+        found = await answers(provider, nodes, service(2))
+        assert isinstance(found["web-2"], Pending)
+        assert "the load balancer kubernetes" in found["web-2"].reason
+        azure.faults.clear()
+        await ensure(provider, nodes, service(2))
+    after = parts(azure, "loadBalancingRules")
+    assert len(after) == 2
+    assert after.items() >= before.items()
+
+
+async def test_public_addresses_of_others_delay_a_load_balancer_for_one_second_look(
+    azure: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another manager's count; a Service's own do not, nor those beside one that is read."""
+    monkeypatch.setattr(AzureCloud, "confirm", 0.1)
+    nodes, read = machines(azure), public_ip(azure, "kept")
+    own = service(1, ingress=["20.9.9.1"])
+    beside = service(8, {"azure-additional-public-ips": "20.9.9.8"}, ingress=[read, "20.9.9.8"])
+    services = Objects([own, beside])
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, own)
+        await delete(provider, own)
+        services.by_key = {"shop/web-9": service(9, ingress=["20.9.9.9"])}
+        await ensure(provider, nodes, service(2, INTERNAL))
+        assert isinstance((await answers(provider, nodes, service(3)))["web-3"], Pending)
+        await asyncio.sleep(0.1)
+        await ensure(provider, nodes, service(3))
+    assert len(parts(azure, "loadBalancingRules")) == 1
 
 
 async def test_a_load_balancer_that_is_not_shown_right_after_it_was_made_loses_no_service(

@@ -294,8 +294,9 @@ class AzureLoadBalancers:
     ) -> State:
         scene = await self._neighbours.confirmed(state, scene)
         state = await self._identities.checked(jobs, state, scene)
-        take = self._neighbours.noting(jobs, partial(self._presence.take, work))
-        return await converge(state, lambda now: plan(jobs, now, scene), take)
+        take = partial(self._presence.take, work, jobs, scene)
+        noted = self._neighbours.noting(jobs, take)
+        return await converge(state, lambda now: plan(jobs, now, scene), noted)
 
     def _scene(self, cluster: ClusterIdentity, jobs: Sequence[Job]) -> Scene:
         return scene_of(self._config, self._arm.context.listers, cluster, jobs, self._had)

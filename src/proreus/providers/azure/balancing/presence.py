@@ -4,7 +4,9 @@ A load balancer is written whole, so that one would lose the rules of all Servic
 the pass.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
@@ -13,7 +15,7 @@ from proreus.cloudprovider.refused import Refused
 from proreus.providers.azure.absences import Absences
 from proreus.providers.azure.api import Waiting
 from proreus.providers.azure.balancing.documents import named_ids
-from proreus.providers.azure.balancing.parts import Scene, State
+from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.balancing.steps import DeleteBalancer, PutBalancer, Step
 from proreus.providers.azure.balancing.work import Change, Work
 from proreus.providers.azure.machines import ip_configurations, part
@@ -60,13 +62,28 @@ class Presence:
                 return name, left
         return None
 
-    async def take(self, work: Work, state: State, step: Step) -> Change:
+    async def take(
+        self, work: Work, jobs: Sequence[Job], scene: Scene, state: State, step: Step
+    ) -> Change:
         """Take a step, and note which load balancers are there after it.
 
+        Args:
+            work: The writes of the pass.
+            jobs: The Services of the pass.
+            scene: The facts that do not change within the pass.
+            state: The observed state.
+            step: The step.
+
         Raises:
+            Waiting: It would make a public load balancer that other Services may be on.
             CloudError: Azure refuses the step, or does not answer.
         """
         call = step.call
+        if isinstance(call, PutBalancer) and _may_be_used(call.name, jobs, state, scene):
+            now = asyncio.get_running_loop().time()
+            if left := self._absences.doubt(call.name, now, is_known=True):
+                text = f"Azure does not show the load balancer {call.name}, but other Services show"
+                raise Waiting(Pending(left, f"{text} public addresses: it is asked again"))
         try:
             change = await work.take(state, step)
         except CloudError as error:
@@ -94,6 +111,25 @@ def named(state: State, scene: Scene) -> frozenset[str]:
         for name, internal in place.balancers.items()
         if place.balancer_id(name).lower() in ids or (internal and scene.is_reached_inside)
     )
+
+
+def _may_be_used(name: str, jobs: Sequence[Job], state: State, scene: Scene) -> bool:
+    """Tell whether a public load balancer that is not shown may be that of others than the jobs.
+
+    Their public IPs may be in resource groups that only they name. Nothing else tells of it where
+    pools name addresses, or the machines of scale sets of the mode Uniform.
+    """
+    if state.balancers.get(name) is not None or scene.place.balancers[name]:
+        return False
+    bases = {job.ref.name for job in jobs}
+    read = {part(one, "ipAddress") for one in state.addresses.values()}
+    others = (
+        address
+        for address, found in scene.claims.items()
+        for one in found
+        if one.is_opened and not one.is_beside and one.base not in bases
+    )
+    return any(one not in read and ip_address(one).is_global for one in others)
 
 
 def _users(state: State) -> Iterator[str]:
