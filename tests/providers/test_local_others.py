@@ -127,6 +127,19 @@ async def test_a_port_of_another_one_is_told_although_the_machine_lets_no_traffi
         assert "net.ipv4.ip_forward=1" in str(waits)
 
 
+async def test_no_address_is_lost_to_one_that_could_not_be_given_it() -> None:
+    """The one was to move away, and the other to come; the kernel has taken neither."""
+    async with manager() as ours:
+        await ours.ensure([web("first", "10.9.255.1")])
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
+        moves = web("first", "10.9.255.2", has="10.9.255.1")
+        answers = await ours.ensure([moves, web("second", "10.9.255.1")])
+        for answer in answers.values():
+            assert isinstance(answer, CloudError)
+            assert "net.ipv4.ip_forward=1" in str(answer)
+            assert not answer.disowns
+
+
 @pytest.mark.parametrize("device", ["here", "lo"])
 @pytest.mark.parametrize("address", ["10.9.255.1", "fd00:9::100"])
 async def test_the_gateway_s_own_address_is_left_to_it(device: str, address: str) -> None:

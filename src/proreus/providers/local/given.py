@@ -74,7 +74,7 @@ def failed(error: CloudError, lb: LoadBalancer, occupied: Occupied) -> CloudErro
     Args:
         error: What failed, for several Services.
         lb: The load balancer.
-        occupied: The addresses that others have; nothing if the kernel was not read.
+        occupied: The addresses that others have by the kernel as it is; nothing if it was not read.
     """
     return error.disowning() if _shows_port_of_others(lb, occupied) else error
 

@@ -143,16 +143,16 @@ class LocalLoadBalancers:
         """Read the kernel and, where something differs, change it in one transaction."""
         answers: dict[str, EnsureAnswer] = {}
         routed: dict[str, CloudError] = {}
-        others = Occupied()
+        before: State | None = None
 
         def edit(state: State, shown: Observed) -> State:
-            nonlocal others
-            others = self._occupied(state, routed)
+            nonlocal before
+            before, occupied = state, self._occupied(state, routed)
             for lb in desired:
                 try:
-                    state, answers[lb.ref.uid] = self._ensured(state, lb, others, routed)
+                    state, answers[lb.ref.uid] = self._ensured(state, lb, occupied, routed)
                 except CloudError as error:
-                    answers[lb.ref.uid] = disowning(error, lb, others)
+                    answers[lb.ref.uid] = disowning(error, lb, occupied)
             if problems := self._obstacles(state, shown):
                 raise CloudError("; ".join(problems))
             return state
@@ -162,6 +162,7 @@ class LocalLoadBalancers:
                 await self._change(edit)
             except CloudError as error:
                 if not isinstance(error, Routed) or error.address in routed:
+                    others = self._occupied(before) if before is not None else Occupied()
                     return {one.ref.uid: failed(error, one, others) for one in desired}
                 routed[error.address] = error
             else:
@@ -287,9 +288,8 @@ class LocalLoadBalancers:
         """Read the kernel, edit the state, and apply it."""
         async with self._turn:
             shown = await self._show()
-            before = shown.state
-            state = edit(before, shown)
-            if refusals.is_anothers(before, self._claim):
+            state = edit(shown.state, shown)
+            if refusals.is_anothers(shown.state, self._claim):
                 # Nothing here is ours, to repair or to keep alive.
                 self._follow(State())
                 self._announcer.follow(State(), shown)
