@@ -336,3 +336,22 @@ async def test_a_refused_service_claims_no_address_that_was_not_acquired_for_it(
             await check_it_is_theirs(site, desired, ip, theirs)
         await site.deleted(refused)
         assert site.allocated() == {ip}
+
+
+async def test_a_refused_service_claims_an_address_as_long_as_it_is_being_acquired(
+    emulator: Emulator,
+) -> None:
+    """No answer came, and it belongs to no network yet; it would be left behind without a claim."""
+    async with lb_site(emulator) as site:
+        ip = "203.0.113.7"
+        desired = site.desired(load_balancer_ip=ip)
+        emulator.fail("associateIpAddress", LOST)
+        assert isinstance(await site.settled(desired), CloudError)
+        acquired = site.address(ip)
+        acquired |= {"state": "Allocating", "allocated": "2026"}
+        refused = site.desired(load_balancer_ip="198.51.100.1")
+        for _ in range(2):
+            assert isinstance(await site.settled(refused), InvalidRequest)
+        site.give(ip)
+        await site.deleted(refused)
+        assert not site.allocated()

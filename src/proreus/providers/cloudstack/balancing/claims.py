@@ -36,16 +36,20 @@ class Claims:
     async def note_refusal(self, ref: LoadBalancerRef, network: Network, ip: str) -> None:
         """Note that a refused Service claims an address, which was surely not acquired for it.
 
-        It is free, or shows that it is somebody else's: so a request to acquire it that had no
-        answer had no effect. The claim would last as long as the refusal, and make the Service's
-        what somebody acquires meanwhile.
+        It is free, or shows that it is somebody else's, and nobody acquires it just now: so a
+        request to acquire it that had no answer had no effect. The claim would last as long as the
+        refusal, and make the Service's what somebody acquires meanwhile.
         """
         asked = {"ipaddress": ip, "allocatedonly": "false"}
         found = await attempt(self._api.listed, "listPublicIpAddresses", "publicipaddress", asked)
         if isinstance(found, CloudError):
             return
         here = [one for one in found if documents.is_in_zone(one, network.zone)]
-        if here and not any(documents.is_bare(one, network) for one in here):
+        may_be_ours = (
+            documents.is_bare(one, network) or one.get("state") == documents.ALLOCATING
+            for one in here
+        )
+        if here and not any(may_be_ours):
             self._refused.add((ref.uid, ip))
             self._idle[ref.uid] = network.id
 

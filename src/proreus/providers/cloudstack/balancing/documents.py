@@ -24,6 +24,8 @@ FIXED_LISTS: Final = frozenset({"default_allow", "default_deny"})
 """Access lists of CloudStack itself, which nobody can change."""
 FREE: Final = "Free"
 """The state of a public address that nobody has acquired."""
+ALLOCATING: Final = "Allocating"
+"""The state of one that somebody is acquiring; it need not belong to a network yet."""
 BY_SOURCE: Final = "SourceBased"
 """The stickiness method that goes by clients' addresses, for any protocol."""
 EXPIRE: Final = "expire"
