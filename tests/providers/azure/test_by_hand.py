@@ -16,9 +16,11 @@ from .balancing import (
     ensure,
     everything,
     machines,
+    name_of,
     public_ip,
     rules,
     service,
+    targets,
 )
 from .emulator import seed
 from .emulator.links import KIND
@@ -26,6 +28,7 @@ from .emulator.server import Emulator, Fault
 from .emulator.store import network
 from .site import context, started
 from .test_additional import ADDITIONAL, HTTPS, known, open_ports
+from .test_shared_group import DENIES
 from .test_strangers import by_hand
 from .test_strangers_beside import put_parts
 
@@ -166,7 +169,7 @@ async def test_no_service_takes_the_port_of_one_that_has_a_rule_and_shows_nothin
         assert all(isinstance(one, Ensured) for one in found.values()), found
 
 
-def frontend_inside(azure: Emulator, address: str) -> None:
+def frontend_inside(azure: Emulator, address: str, *, floats: bool = True) -> None:
     """Let an operator make a frontend with a rule for the API server in the internal one."""
     balancer = network("loadBalancers", "kubernetes-internal")
     inside = {"privateIPAddress": address, "privateIPAllocationMethod": "Static"}
@@ -175,7 +178,7 @@ def frontend_inside(azure: Emulator, address: str) -> None:
         azure, "frontendIPConfigurations", {"name": "api", "properties": content}, of=INTERNAL
     )
     rule = {
-        "protocol": "Tcp", "frontendPort": 6443, "backendPort": 6443, "enableFloatingIP": True,
+        "protocol": "Tcp", "frontendPort": 6443, "backendPort": 6443, "enableFloatingIP": floats,
         "frontendIPConfiguration": {"id": f"{balancer}/frontendIPConfigurations/api"},
         "backendAddressPool": {"id": f"{balancer}/backendAddressPools/kubernetes"},
     }  # fmt: skip
@@ -206,6 +209,74 @@ async def test_an_address_inside_that_another_namespace_shows_is_shared_with_nob
         assert "cannot be shared" in str(found)
         assert "shop" in str(found)
         assert await ensure(provider, nodes, first) == {"web-1": [address]}
+
+
+def denied(azure: Emulator) -> set[str]:
+    """The addresses of which the security group denies what no rule lets in."""
+    found = (targets(one) for one in rules(azure).values() if one["access"] == "Deny")
+    return set[str]().union(*found)
+
+
+@pytest.mark.parametrize("floats", [False, True])
+async def test_no_service_denies_clients_inside_of_a_rule_by_hand(
+    azure: Emulator, *, floats: bool
+) -> None:
+    """Only AllowVnetInBound lets them in; without floating IP they come to a node's address."""
+    nodes, address = machines(azure), "10.0.0.240"
+    named = {**INSIDE, "azure-load-balancer-ipv4": address}
+    denying: dict[str, str] = {**named, DENIES: "true"}
+    ranges: dict[str, Any] = {"load_balancer_source_ranges": ("192.0.2.0/24",)}
+    async with started(azure, known(nodes, [])) as provider:
+        await ensure(provider, nodes, service(9, INSIDE))
+        frontend_inside(azure, address, floats=floats)
+        assert await ensure(provider, nodes, service(1, named)) == {"web-1": [address]}
+        # Without ranges nothing is denied.
+        await ensure(provider, nodes, service(1, denying))
+        before = everything(azure)
+        found = (await answers(provider, nodes, service(1, denying, **ranges)))["web-1"]
+        if not floats:
+            assert isinstance(found, Ensured), found
+            assert denied(azure) == {address}
+            return
+        assert isinstance(found, InvalidRequest), found
+        assert DENIES in str(found)
+        assert not found.disowns
+        assert everything(azure) == before
+
+
+async def test_who_denies_clients_of_an_address_already_keeps_it_beside_a_rule_by_hand(
+    azure: Emulator,
+) -> None:
+    nodes, address = machines(azure), "10.0.0.240"
+    denying: dict[str, str] = {**INSIDE, "azure-load-balancer-ipv4": address, DENIES: "true"}
+    first = service(1, denying, load_balancer_source_ranges=("192.0.2.0/24",))
+    async with started(azure, known(nodes, [])) as provider:
+        await ensure(provider, nodes, service(9, INSIDE))
+        frontend_inside(azure, address, floats=False)
+        await ensure(provider, nodes, first)
+        frontend_inside(azure, address)
+        await ensure(provider, nodes, first)
+        assert denied(azure) == {address}
+
+
+async def test_no_service_denies_clients_inside_of_another_namespace_s(azure: Emulator) -> None:
+    nodes, address = machines(azure), "10.0.0.240"
+    named = {**INSIDE, "azure-load-balancer-ipv4": address}
+    first = service(1, named)
+    denying: dict[str, str] = {**named, DENIES: "true"}
+    ranges: dict[str, Any] = {"load_balancer_source_ranges": ("192.0.2.0/24",)}
+    near = service(2, denying, HTTPS, **ranges)
+    guest = service(3, denying, asking(8443), namespace="bank", **ranges)
+    tenants = {"allow": [f"bank={name_of(first.metadata.uid)}"]}
+    async with started(azure, known(nodes, [first, near, guest]), tenants=tenants) as provider:
+        await ensure(provider, nodes, first)
+        found = (await answers(provider, nodes, guest))["web-3"]
+        assert isinstance(found, InvalidRequest), found
+        assert DENIES in str(found)
+        assert not denied(azure)
+        # To those of its own namespace a tenant may do that.
+        await ensure(provider, nodes, near)
+        assert denied(azure) == {address}
 
 
 async def test_no_external_ip_keeps_the_ports_of_another_namespace_s_service_open(

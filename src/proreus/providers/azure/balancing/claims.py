@@ -22,7 +22,7 @@ from proreus.providers.azure.balancing.parts import Claim, Job, Scene
 
 _AT_NODES = f"{PREFIX}azure-disable-load-balancer-floating-ip"
 _INTERNAL = f"{PREFIX}azure-load-balancer-internal"
-_DENIES = f"{PREFIX}azure-deny-all-except-load-balancer-source-ranges"
+DENIES = f"{PREFIX}azure-deny-all-except-load-balancer-source-ranges"
 
 Port = tuple[str, int]
 """A port, behind the word of Azure's security rules for its protocol."""
@@ -160,7 +160,7 @@ def denies_at_nodes(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bool
     """
     uids = {job.ref.uid for job in jobs}
     others = (one.metadata for one in services if one.metadata.uid not in uids)
-    return any(_is_true(one, _AT_NODES) and _is_true(one, _DENIES) for one in others)
+    return any(_is_true(one, _AT_NODES) and _is_true(one, DENIES) for one in others)
 
 
 def is_reached_inside(services: Iterable[KubeObject], jobs: Sequence[Job]) -> bool:
@@ -217,7 +217,7 @@ def _claim(
         at_nodes if _is_true(meta, _AT_NODES) else asked,
         asked,
         is_shown,
-        _is_true(meta, _DENIES),
+        _is_true(meta, DENIES),
         is_opened,
         is_inside,
         is_beside,

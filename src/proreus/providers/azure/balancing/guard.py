@@ -195,6 +195,13 @@ def destinations(group: Resource | None) -> frozenset[str]:
     return frozenset[str]().union(*(_targets(one) for one in every if _is_ours(one)))
 
 
+def denied(group: Resource) -> frozenset[str]:
+    """Return the addresses of which rules of such names deny what no rule lets in."""
+    every = (one for one in properties(group).get("securityRules") or () if _is_ours(one))
+    denying = (one for one in every if properties(one).get("access") == "Deny")
+    return frozenset[str]().union(*map(_targets, denying))
+
+
 def _is_ours(rule: Resource) -> bool:
     return str(rule.get("name", "")).startswith(RULE)
 

@@ -73,7 +73,7 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     where, known = spots(jobs, state, scene), index(state)
     check_additional(jobs, state, scene, known)
     given = {job.ref.uid: ingress(job, state, where) for job in jobs}
-    check_shared(jobs, scene, known, given)
+    check_shared(jobs, state, scene, known, given)
     for job in jobs:
         spot = where.get((job.ref.uid, "IPv4"))
         if job.options.link is not None and spot is not None:

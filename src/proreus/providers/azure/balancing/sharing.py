@@ -7,10 +7,10 @@ import msgspec
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress
-from proreus.providers.azure.balancing import marks
+from proreus.providers.azure.balancing import guard, marks
 from proreus.providers.azure.balancing.additional import by_hand_at, leads_away, named_before
 from proreus.providers.azure.balancing.addresses import owners_of, user_elsewhere
-from proreus.providers.azure.balancing.claims import Port, asked_ports, is_open_with
+from proreus.providers.azure.balancing.claims import DENIES, Port, asked_ports, is_open_with
 from proreus.providers.azure.balancing.desired import each_port
 from proreus.providers.azure.balancing.index import Index, Opened
 from proreus.providers.azure.balancing.parts import Claim, Had, Job, Scene, State
@@ -18,7 +18,11 @@ from proreus.providers.azure.machines import Resource, part
 
 
 def check_shared(
-    jobs: Sequence[Job], scene: Scene, known: Index, given: Mapping[str, Collection[str]]
+    jobs: Sequence[Job],
+    state: State,
+    scene: Scene,
+    known: Index,
+    given: Mapping[str, Collection[str]],
 ) -> None:
     """Refuse ports that others have, by their rules, at an address that the Service shows.
 
@@ -26,19 +30,22 @@ def check_shared(
     kube-proxy goes by ports and status alone, and would lead the clients of another Service to this
     one, or those of a rule by hand, such as the API server's: so it shows no address meanwhile.
     Nor does it get those at an address that is new to it, where it has no rule of its own: the
-    security group would let in clients past the sources that the other rule is for.
+    security group would let in clients past the sources that the other rule is for. Nor may it deny
+    the clients of others there.
 
     Args:
         jobs: The Services of the pass.
+        state: The observed state.
         scene: The facts that do not change within the pass.
         known: The index of the observed state.
         given: The addresses that Services are to have, by their UIDs.
 
     Raises:
         InvalidRequest: Another Service has a port, and still asks for it, or a rule by hand has it;
-            names the port.
+            names the port. Or the Service may not deny others; names the annotation.
     """
     for job in jobs:
+        _check_denial(job, given.get(job.ref.uid, ()), state, scene, known)
         asked, shown = asked_ports(job), _shown(job)
         for address in sorted(shown.union(given.get(job.ref.uid, ()))) if asked else ():
             by_hand = [(one.protocol, one.port) for one in by_hand_at(address, known, scene)]
@@ -52,6 +59,33 @@ def check_shared(
                     )
                     error.disowns = address in shown
                     raise error
+
+
+def _check_denial(
+    job: Job, addresses: Collection[str], state: State, scene: Scene, known: Index
+) -> None:
+    """Refuse to deny clients inside of what others have at an address, unless they are already.
+
+    Only Azure's own rule AllowVnetInBound, which comes last, need let them in. Without floating IP
+    they come to the address of a node, which is not denied.
+
+    Raises:
+        InvalidRequest: A rule by hand, or another namespace's Service, is reached at the address.
+    """
+    if job.lb is None or not (job.options.internal and job.options.denies) or state.group is None:
+        return
+    granted = guard.grants(job.lb, job.options, addresses)
+    asked = {one for found in granted if not found.rule.sources for one in found.targets}
+    for address in sorted(asked - guard.denied(state.group)):
+        by_hand = {one.base for one in by_hand_at(address, known, scene)}
+        for one in known.ports.get(address, ()):
+            namespace = scene.services.get(one.base, job.ref.namespace)
+            if one.base in by_hand or namespace != job.ref.namespace:
+                theirs = "no Service" if one.base in by_hand else f"the namespace {namespace}"
+                raise InvalidRequest(
+                    f"annotation {DENIES}: {address} has a rule of {theirs} for port {one.port},"
+                    " whose clients it would deny: leave it out, or name another address"
+                )
 
 
 def _of_others(job: Job, address: str, scene: Scene, known: Index, *, is_shown: bool) -> list[Port]:
