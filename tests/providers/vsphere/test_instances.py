@@ -398,3 +398,18 @@ async def test_a_node_of_another_cloud_is_not_ours(vcenter: Site) -> None:
         assert provider.instances.owns(foreign) is Ownership.NO
         assert provider.instances.owns(node("a")) is Ownership.UNKNOWN
         assert isinstance(await one(provider, foreign), InvalidRequest)
+
+
+async def test_a_machine_that_was_seen_is_gone_twice_while_another_one_cannot_be_read(
+    vcenter: Site,
+) -> None:
+    """A Node is deleted by two answers; the other machine was never this one."""
+    await vcenter.simulator.create("a")
+    await vcenter.simulator.create("b")
+    known = node("a", vcenter.id("a"))
+    async with started(vcenter.config()) as provider:
+        assert isinstance(await one(provider, known), Instance)
+        await vcenter.simulator.change("b", uuid=" ", connection="inaccessible")
+        await vcenter.simulator.destroy("a")
+        for _ in range(2):
+            assert await one(provider, known) == NotFound()

@@ -226,7 +226,8 @@ class VSphereInstances:
         proofs = dict(zip(self._places, await asyncio.gather(*asked), strict=True))
         answers: dict[_Key, NotFound | CloudError] = {}
         for key, others in sorted(gone.items()):
-            own, was_seen = key[1], not key[1] or key in self._seen
+            own = key[1]
+            was_seen = not own or key in self._seen or key in self._gone
             known = (*self._once_seen(key), *self._indexed.get(key, ()), *self._gone.get(key, ()))
             last = await self._last(*dict.fromkeys(known))
             first, *rest = (own, *others) if own else others
