@@ -97,21 +97,11 @@ class Leader:
         self._provider = provider
         self._chosen = chosen
         self._process = Process(
-            options=options,
-            settings=settings_of(options),
-            clients=self._clients,
-            nodes=self._nodes,
-            last_ready=following(self._nodes),
-            services=self._services,
-            caches=self._caches,
-            events=self._events,
-            election=election,
-            flag=self._flag,
-            now=now,
-            catch_up=self._catch_up,
-            check=check,
-            board=board,
-        )
+            options=options, settings=settings_of(options), clients=self._clients,
+            nodes=self._nodes, last_ready=following(self._nodes), services=self._services,
+            caches=self._caches, events=self._events, election=election, flag=self._flag,
+            now=now, catch_up=self._catch_up, check=check, board=board,
+        )  # fmt: skip
         self._members: tuple[Member, ...] = ()
         self._leads = False
         self._leases_known = 0
