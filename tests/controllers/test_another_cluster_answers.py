@@ -12,7 +12,7 @@ from aiohttp import web
 
 from proreus.app import manager
 from proreus.app.board import PREFIX, lease_name
-from proreus.app.cluster_identity import SameCluster, read_identity
+from proreus.app.cluster_identity import AnotherCluster, SameCluster, read_identity
 from proreus.app.options import Options
 from proreus.app.reload import SecretOrigin
 from proreus.app.standby import StandbyWork
@@ -471,3 +471,25 @@ async def test_a_leader_reads_no_note_of_another_cluster(monkeypatch: pytest.Mon
         assert set(cloud.board.notices()) == {"ours"}
         stop.set()
         await work
+
+
+@virtual_time
+async def test_nobody_waits_for_what_was_written_to_another_cluster() -> None:
+    """Who wins one more lease waits for what its last holder has written, which is there soon."""
+    async with (
+        MemoryApiServer(Store(lambda: EPOCH)) as ours,
+        MemoryApiServer(another_cluster()) as theirs,
+        Name(ours) as name,
+        Client(ClientConfig(server=name.url)) as other,
+        Client(ClientConfig(server=name.url)) as client,
+    ):
+        same = SameCluster(client)
+        same.begin((await read_identity(other, "")).uid)
+        services = Informer(client, SERVICES, check=same.check)
+        following = asyncio.create_task(services.run())
+        await services.wait_synced()
+        name.servers = [theirs]
+        with pytest.raises(AnotherCluster):
+            async with asyncio.timeout(60):
+                await services.catch_up()
+        following.cancel()

@@ -201,9 +201,9 @@ class Informer(Generic[T]):
         versions = Resource(
             kind.group, kind.version, kind.plural, kind.kind, kind.namespaced, type=_Versioned
         )
-        present = await self._client.list(
-            versions, self._namespace, field_selector=self._field_selector
-        )
+        async with self._client.apart() as one:
+            present = await one.list(versions, self._namespace, field_selector=self._field_selector)
+            await self._check(one)
         newest = max((int(one.metadata.resource_version) for one in present.items), default=-1)
         if self._version < newest:
             await self._reached(newest)
