@@ -2,8 +2,11 @@
 
 import asyncio
 import base64
+import contextlib
+import itertools
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -13,6 +16,7 @@ from aiohttp import web
 from proreus.app import manager
 from proreus.app.board import PREFIX, lease_name
 from proreus.app.cluster_identity import AnotherCluster, SameCluster, read_identity
+from proreus.app.leader import Leader
 from proreus.app.options import Options
 from proreus.app.reload import SecretOrigin
 from proreus.app.standby import StandbyWork
@@ -30,6 +34,7 @@ from proreus.cloudprovider import (
 )
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
+from proreus.kube.errors import KubeError
 from proreus.kube.objects import (
     FINALIZER_LOAD_BALANCER,
     LABEL_ZONE,
@@ -41,11 +46,14 @@ from proreus.kube.objects import (
 )
 from proreus.kube.requests import (
     CONFIG_MAPS,
+    EVENTS,
     LEASES,
     NODES,
     PERSISTENT_VOLUMES,
+    PODS,
     SECRETS,
     SERVICES,
+    Resource,
 )
 from proreus.runtime.informer import Informer
 from proreus.serving.health import Health
@@ -493,3 +501,59 @@ async def test_nobody_waits_for_what_was_written_to_another_cluster() -> None:
             async with asyncio.timeout(60):
                 await services.catch_up()
         following.cancel()
+
+
+class Patched(MemoryApiServer):
+    """An API server that notes the conditions which are written to Nodes."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.verbs: list[str] = []
+
+    async def _answered(self, request: web.Request, verb: str, target: Any) -> tuple[bytes, int]:
+        if "/nodes/" in request.path:
+            self.verbs.append(verb)
+        return await super()._answered(request, verb, target)
+
+
+@virtual_time
+async def test_no_node_is_silent_because_another_cluster_has_no_lease_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No watch goes on then, and a connection that is kept for writes leads to this cluster."""
+    none = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=PODS.type)
+    monkeypatch.setattr("proreus.controllers.node_lifecycle.controller.PODS", none)
+    store = Store(lambda: EPOCH)
+    for name in ("n1", "n2"):
+        join(store, name)
+        found = store.get(NODES, "", name)
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2030-01-01T00:00:00Z"}
+        store.update(NODES, found, {**found.body, "status": {"conditions": [ready]}}, status=True)
+        lease = {"metadata": {"name": name}, "spec": {"holderIdentity": name}}
+        store.create(LEASES, "kube-node-lease", lease)
+
+    async def live(leader: Leader) -> None:
+        for beat in itertools.count():
+            for name in ("n1", "n2"):
+                found = store.get(LEASES, "kube-node-lease", name)
+                at = (EPOCH + timedelta(seconds=10 * beat)).isoformat().replace("+00:00", "Z")
+                at = at.replace("Z", ".000000Z")
+                spec = {"holderIdentity": name, "renewTime": at}
+                store.update(LEASES, found, {**found.body, "spec": spec})
+            with contextlib.suppress(KubeError):
+                await leader._client.create(EVENTS, {"metadata": {"name": f"e{beat}"}}, "default")
+            await asyncio.sleep(10)
+
+    async with (
+        Patched(store) as ours,
+        MemoryApiServer(another_cluster()) as theirs,
+        Name(ours) as moved,
+        leading(moved.url, Cloud(Kept()), "node-lifecycle-controller") as leader,
+    ):
+        living = asyncio.create_task(live(leader))
+        await asyncio.sleep(120)
+        ours.verbs.clear()
+        moved.servers = [theirs]
+        await asyncio.sleep(1800)
+        assert "patch" not in ours.verbs
+        living.cancel()

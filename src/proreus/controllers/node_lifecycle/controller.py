@@ -23,7 +23,7 @@ from proreus.kube.errors import Conflict, KubeError, NotFound
 from proreus.kube.objects import Node, Taint
 from proreus.kube.patch import Patch
 from proreus.kube.pods import NodeLease, Pod, Pulse
-from proreus.kube.requests import NODE_LEASES, NODES, PODS, PULSES
+from proreus.kube.requests import NODE_LEASES, NODES, PODS, PULSES, Resource
 from proreus.runtime import klog, node_collector
 from proreus.runtime.controller import contained
 from proreus.runtime.events import ObjectReference, ref_of
@@ -211,7 +211,8 @@ class NodeLifecycleController:
     async def _lives(self, name: str, uid: str) -> bool:
         """Read a node's lease anew: the cache may be what is silent."""
         try:
-            lease = await self._env.client.get(NODE_LEASES, name, NAMESPACE)
+            async with self._slots:
+                lease = await self._read(NODE_LEASES, name, NAMESPACE)
         except NotFound:
             return False
         except KubeError as error:
@@ -263,12 +264,18 @@ class NodeLifecycleController:
         """Read nodes past the cache, whose watch may have gone silent; those that can be read."""
         ordered = sorted(names)
         what = "A node could not be read, so no pod is evicted from it"
-        reads = (self._send(self._read(one), what, one) for one in ordered)
+        reads = (self._send(self._node(one), what, one) for one in ordered)
         answers = await asyncio.gather(*reads)
         return {name: node for name, node in zip(ordered, answers, strict=True) if node is not None}
 
-    async def _read(self, name: str) -> Node:
-        return await self._env.client.get(NODES, name)
+    async def _node(self, name: str) -> Node:
+        return await self._read(NODES, name)
+
+    async def _read(self, resource: Resource[Result], name: str, namespace: str = "") -> Result:
+        """Read an object past the cache, unless the API server of another cluster answers."""
+        async with self._env.client.apart() as one:
+            await self._env.check(one)
+            return await one.get(resource, name, namespace)
 
     def _on_tainted(self) -> list[tuple[Pod, Sequence[Taint]]]:
         found: list[tuple[Pod, Sequence[Taint]]] = []
