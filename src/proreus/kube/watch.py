@@ -45,6 +45,26 @@ async def unchecked(_: Client) -> None:
     """Believe the API server."""
 
 
+async def get_checked(
+    client: Client, resource: Resource[T], name: str, namespace: str, check: Check
+) -> T:
+    """Read one object past the caches, by a connection for which the check has passed.
+
+    Args:
+        client: The client, of whose account the connection is.
+        resource: The kind of the object.
+        name: The object's name.
+        namespace: Its namespace; "" for an object without one.
+        check: Awaited before the object is read, so that its absence is believed no sooner either.
+
+    Raises:
+        KubeError: The check does not pass, or the object cannot be read.
+    """
+    async with client.apart() as one:
+        await check(one)
+        return await one.get(resource, name, namespace)
+
+
 class Restarted(msgspec.Struct, Generic[T], frozen=True):
     """The event that there is a new list of all objects; what is not in it is gone."""
 

@@ -27,6 +27,7 @@ from proreus.kube.watch import (
     Event,
     HasMetadata,
     Restarted,
+    get_checked,
     unchecked,
     watch,
 )
@@ -275,9 +276,7 @@ class Informer(Generic[T]):
         namespace, _, name = key.rpartition("/")
         obj: T | None
         try:
-            async with self._client.apart() as one:
-                await self._check(one)
-                found = await one.get(self.resource, name, namespace)
+            found = await get_checked(self._client, self.resource, name, namespace, self._check)
             obj = self._texts.shared(found, self._objects.get(key))
         except NotFound:
             obj, version = None, written.resource_version

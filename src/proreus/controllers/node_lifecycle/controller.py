@@ -23,7 +23,8 @@ from proreus.kube.errors import Conflict, KubeError, NotFound
 from proreus.kube.objects import Node, Taint
 from proreus.kube.patch import Patch
 from proreus.kube.pods import NodeLease, Pod, Pulse
-from proreus.kube.requests import NODE_LEASES, NODES, PODS, PULSES, Resource
+from proreus.kube.requests import NODE_LEASES, NODES, PODS, PULSES
+from proreus.kube.watch import get_checked
 from proreus.runtime import klog, node_collector
 from proreus.runtime.controller import contained
 from proreus.runtime.events import ObjectReference, ref_of
@@ -212,7 +213,8 @@ class NodeLifecycleController:
         """Read a node's lease anew: the cache may be what is silent."""
         try:
             async with self._slots:
-                lease = await self._read(NODE_LEASES, name, NAMESPACE)
+                env = self._env
+                lease = await get_checked(env.client, NODE_LEASES, name, NAMESPACE, env.check)
         except NotFound:
             return False
         except KubeError as error:
@@ -264,18 +266,13 @@ class NodeLifecycleController:
         """Read nodes past the cache, whose watch may have gone silent; those that can be read."""
         ordered = sorted(names)
         what = "A node could not be read, so no pod is evicted from it"
-        reads = (self._send(self._node(one), what, one) for one in ordered)
+        env = self._env
+        reads = (
+            self._send(get_checked(env.client, NODES, one, "", env.check), what, one)
+            for one in ordered
+        )
         answers = await asyncio.gather(*reads)
         return {name: node for name, node in zip(ordered, answers, strict=True) if node is not None}
-
-    async def _node(self, name: str) -> Node:
-        return await self._read(NODES, name)
-
-    async def _read(self, resource: Resource[Result], name: str, namespace: str = "") -> Result:
-        """Read an object past the cache, unless the API server of another cluster answers."""
-        async with self._env.client.apart() as one:
-            await self._env.check(one)
-            return await one.get(resource, name, namespace)
 
     def _on_tainted(self) -> list[tuple[Pod, Sequence[Taint]]]:
         found: list[tuple[Pod, Sequence[Taint]]] = []
