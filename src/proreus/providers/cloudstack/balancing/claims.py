@@ -1,14 +1,13 @@
 """Read which Services claim addresses, by tags on networks."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.ownership import Owner, shown_addresses, shown_by_others
 from proreus.kube.objects import KubeObject, Service
-from proreus.providers.cloudstack.api import Api
+from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import documents, owners
 from proreus.providers.cloudstack.balancing.parts import Network
 
@@ -33,18 +32,21 @@ class Claims:
         else:
             self._refused.discard((ref.uid, ip))
 
-    async def note_refusal(self, ref: LoadBalancerRef, network: Network, ip: str) -> None:
+    def note_refusal(
+        self, ref: LoadBalancerRef, network: Network, ip: str, here: Collection[Described]
+    ) -> None:
         """Note that a refused Service claims an address, which was surely not acquired for it.
 
         It is free, or shows that it is somebody else's, and nobody acquires it just now: so a
         request to acquire it that had no answer had no effect. The claim would last as long as the
         refusal, and make the Service's what somebody acquires meanwhile.
+
+        Args:
+            ref: The Service.
+            network: The network that has the claim.
+            ip: The address.
+            here: What CloudStack shows of it in the network's zone.
         """
-        asked = {"ipaddress": ip, "allocatedonly": "false"}
-        found = await attempt(self._api.listed, "listPublicIpAddresses", "publicipaddress", asked)
-        if isinstance(found, CloudError):
-            return
-        here = [one for one in found if documents.is_in_zone(one, network.zone)]
         may_be_ours = (
             documents.is_bare(one, network) or one.get("state") == documents.ALLOCATING
             for one in here

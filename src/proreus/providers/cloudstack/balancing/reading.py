@@ -10,6 +10,7 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.cloudprovider.waits import Working
 from proreus.kube.objects import KubeObject
@@ -103,8 +104,9 @@ class Reader:
         try:
             address = await self._address(lb, rules, network, own, claim)
         except InvalidRequest:
-            if claim:
-                await self._claims.note_refusal(lb.ref, network, claim)
+            here = await attempt(self._named, claim, network.zone) if claim else ()
+            if not isinstance(here, CloudError):
+                self._claims.note_refusal(lb.ref, network, claim, here)
             raise
         spare = [one for one in own if address is None or id_of(one) != address.id]
         acl = {"aclid": network.acl}
