@@ -6,7 +6,7 @@ are never touched.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
@@ -191,15 +191,19 @@ def _is_opened(rule: Resource, strip: Strip) -> bool:
 
 def destinations(group: Resource | None) -> frozenset[str]:
     """Return all destinations of rules of the names that we and official managers give."""
-    every = properties(group or {}).get("securityRules") or ()
-    return frozenset[str]().union(*(_targets(one) for one in every if _is_ours(one)))
+    return frozenset[str]().union(*map(_targets, _of_services(group or {})))
 
 
 def denied(group: Resource) -> frozenset[str]:
     """Return the addresses of which rules of such names deny what no rule lets in."""
-    every = (one for one in properties(group).get("securityRules") or () if _is_ours(one))
+    every = _of_services(group)
     denying = (one for one in every if properties(one).get("access") == "Deny")
     return frozenset[str]().union(*map(_targets, denying))
+
+
+def _of_services(group: Resource) -> Iterator[Resource]:
+    """Yield the rules of the names that we and official managers give."""
+    return filter(_is_ours, properties(group).get("securityRules") or ())
 
 
 def _is_ours(rule: Resource) -> bool:
