@@ -258,8 +258,10 @@ class StandbyWork:
             caches = Caches(client, check)
             nodes.subscribe(self._node_changed)
             services.subscribe(self._service_changed)
-            beside = [_supervised("standby-nodes", nodes.run)]
-            beside.append(_supervised("standby-services", services.run))
+            beside = [
+                _supervised("standby-nodes", nodes.run),
+                _supervised("standby-services", services.run),
+            ]
             caches.start(lambda name, run: beside.append(_supervised(f"standby-{name}", run)))
             try:
                 name = self._options.cluster_name

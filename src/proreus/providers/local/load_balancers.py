@@ -92,8 +92,7 @@ class LocalLoadBalancers:
         if self._hold and not await self._calls.read("is_held", self._kernel.is_held):
             # Another gateway may have been in charge since: what is here is out of date.
             await self._change(lambda state, _: refusals.emptied(state, self._claim))
-        shown = await self._show()
-        state = shown.state
+        state = (shown := await self._show()).state
         refusals.admit(state, self._claim)
         if problem := refusals.others(state, self._claim):
             log.error("Both clusters go on for now: %s", problem)
@@ -397,4 +396,5 @@ class LocalLoadBalancers:
     async def _count(self) -> None:
         while True:
             await asyncio.sleep(COUNTED_EVERY)
-            FIGURES.show(self._state, await self._calls.read("counters", self._kernel.counters))
+            counters = await self._calls.read("counters", self._kernel.counters)
+            FIGURES.show(self._state, counters)
