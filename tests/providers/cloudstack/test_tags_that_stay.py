@@ -4,6 +4,9 @@ So its next owner has them (apache/cloudstack, issue 6620). These releases take 
 rule that is made; what the official manager has made is looked after.
 """
 
+import contextlib
+from collections.abc import AsyncIterator
+
 import msgspec
 import pytest
 
@@ -19,14 +22,17 @@ OLD = "4.17.0.0"
 IP = "203.0.113.7"
 
 
-async def adopted(site: LBSite) -> LoadBalancer:
-    """What the official manager has made, with our marks by now."""
-    id_ = site.give(IP)
-    site.official_rule(id_, f"{NAME}-tcp-80", 80, 30080)
-    desired = site.desired(shown=IP)
-    await site.made(desired)
-    assert site.world.tags["PublicIpAddress", id_][MARK_SERVICE_UID] == UID
-    return desired
+@contextlib.asynccontextmanager
+async def adopted(emulator: Emulator) -> AsyncIterator[tuple[LBSite, LoadBalancer]]:
+    """A site with what the official manager has made, with our marks by now."""
+    emulator.world.version = OLD
+    async with lb_site(emulator) as site:
+        id_ = site.give(IP)
+        site.official_rule(id_, f"{NAME}-tcp-80", 80, 30080)
+        desired = site.desired(shown=IP)
+        await site.made(desired)
+        assert site.world.tags["PublicIpAddress", id_][MARK_SERVICE_UID] == UID
+        yield site, desired
 
 
 @pytest.mark.parametrize("is_leak", [False, True])
@@ -34,9 +40,7 @@ async def test_an_address_that_was_released_is_theirs_who_acquire_it_where_tags_
     emulator: Emulator, *, is_leak: bool
 ) -> None:
     """The Service is gone for good, or was of another type for a while."""
-    emulator.world.version = OLD
-    async with lb_site(emulator) as site:
-        desired = await adopted(site)
+    async with adopted(emulator) as (site, desired):
         await site.deleted(desired)
         assert not site.allocated()
         theirs = site.give(IP, allocated="2027")
@@ -56,9 +60,7 @@ async def test_an_address_that_was_released_is_theirs_who_acquire_it_where_tags_
 async def test_an_address_whose_tags_would_stay_is_released_in_spite_of_failures(
     emulator: Emulator, command: str, code: int
 ) -> None:
-    emulator.world.version = OLD
-    async with lb_site(emulator) as site:
-        desired = await adopted(site)
+    async with adopted(emulator) as (site, desired):
         emulator.fail(command, code)
         assert isinstance(await site.deleted(desired), CloudError)
         assert site.allocated()
@@ -69,9 +71,7 @@ async def test_an_address_whose_tags_would_stay_is_released_in_spite_of_failures
 async def test_an_address_whose_tags_would_stay_is_released_by_slow_jobs(
     emulator: Emulator,
 ) -> None:
-    emulator.world.version = OLD
-    async with lb_site(emulator) as site:
-        desired = await adopted(site)
+    async with adopted(emulator) as (site, desired):
         emulator.world.works = 1.2
         assert await site.deleted(desired) == Done()
         assert site.is_empty()
@@ -80,9 +80,7 @@ async def test_an_address_whose_tags_would_stay_is_released_by_slow_jobs(
 async def test_an_address_whose_release_had_no_answer_is_theirs_who_acquire_it_next(
     emulator: Emulator,
 ) -> None:
-    emulator.world.version = OLD
-    async with lb_site(emulator) as site:
-        desired = await adopted(site)
+    async with adopted(emulator) as (site, desired):
         emulator.fail("disassociateIpAddress", LOST, after_effect=True)
         assert isinstance(await site.deleted(desired), CloudError)
         site.give(IP, allocated="2027")

@@ -11,6 +11,7 @@ from proreus.cloudprovider import (
     Done,
     Ensured,
     InvalidRequest,
+    LoadBalancer,
     PartChange,
     Pending,
     Unauthenticated,
@@ -303,6 +304,18 @@ async def test_virtual_servers_of_a_namesake_at_the_same_address_are_left_alone(
         assert nsxt.store.objects[theirs] == before
 
 
+async def check_apart(
+    site: LBSite, theirs: str, desired: LoadBalancer, *, is_deleted: bool
+) -> None:
+    """What is made, or deleted, is ours alone, beside the virtual server of a namesake."""
+    if is_deleted:
+        assert await site.deleted(desired) == Done()
+        assert site.paths() == {theirs, "/infra/lb-services/theirs"}
+    else:
+        assert await site.address(desired) == desired.ref.last_ingress[0].ip
+        assert len(site.own("lb-virtual-servers")) == 2
+
+
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_a_namesakes_virtual_server_is_not_taken_for_one_of_ours_that_is_gone(
     nsxt: Emulator, *, is_deleted: bool
@@ -314,13 +327,7 @@ async def test_a_namesakes_virtual_server_is_not_taken_for_one_of_ours_that_is_g
         before = dict(nsxt.store.objects[theirs])
         (mine,) = (one for one in site.own("lb-virtual-servers") if one["path"] != theirs)
         del nsxt.store.objects[mine["path"]]
-        desired = site.desired(HTTPS, shown=ip)
-        if is_deleted:
-            assert await site.deleted(desired) == Done()
-            assert site.paths() == {theirs, "/infra/lb-services/theirs"}
-        else:
-            assert await site.address(desired) == ip
-            assert len(site.own("lb-virtual-servers")) == 2
+        await check_apart(site, theirs, site.desired(HTTPS, shown=ip), is_deleted=is_deleted)
         assert nsxt.store.objects[theirs] == before
 
 
@@ -337,13 +344,7 @@ async def test_a_namesakes_virtual_server_is_not_taken_where_our_address_alone_i
             for one in site.own(kind):
                 if one["path"] != theirs:
                     nsxt.remove(one["path"])
-        desired = site.desired(HTTP, shown=ip)
-        if is_deleted:
-            assert await site.deleted(desired) == Done()
-            assert site.paths() == {theirs, "/infra/lb-services/theirs"}
-        else:
-            assert await site.address(desired) == ip
-            assert len(site.own("lb-virtual-servers")) == 2
+        await check_apart(site, theirs, site.desired(HTTP, shown=ip), is_deleted=is_deleted)
         assert nsxt.store.objects[theirs] == before
 
 
