@@ -381,6 +381,8 @@ class World:
             if machine.lives and machine.name in self.machines:
                 machine.turn(ready=True, at=self.now())
                 self._changed(machine.name)
+                if machine.stranger:  # it has to be set aside anew
+                    self.right_since[machine.scope] = self.now()
 
         self.after(self.chance.choice([90.0, 900.0, 3600.0, 9000.0]), back)
 

@@ -89,7 +89,11 @@ def test_machines_that_go_one_after_another_hold_nothing(*, tombstones: bool) ->
     assert tombstones or world.most_at_once <= 40
 
 
-@pytest.mark.parametrize("seed", [2811179565], ids=["a few witnesses in small batches"])
+@pytest.mark.parametrize(
+    "seed",
+    [2811179565, 877],
+    ids=["a few witnesses in small batches", "a stranger that comes back while most die"],
+)
 def test_clusters_that_failed_once_pass(seed: int) -> None:
     live(kind(seed), seed)
 
