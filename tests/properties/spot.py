@@ -34,7 +34,9 @@ BEGIN: Final = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 GRACE: Final = (40.0, 52.0)
 """Seconds after which the API server takes a silent kubelet's Node for not Ready."""
 PATIENCE: Final = 900.0
-"""Seconds of right answers after which a dead machine's Node must be gone."""
+"""Seconds of right answers after which a dead machine's Node must be gone, with the default period."""
+PASSES: Final = 10
+"""Passes that it may take: of those that are held a tenth goes in each."""
 STRANGE: Final = 720.0
 """So many more while the cloud does not know a Ready node: it has to be set aside first."""
 REFRESH: Final = 300.0
@@ -243,7 +245,7 @@ class World:
             await self._until(end)
             self._due.clear()
             self._calm()
-            await self._until(end + PATIENCE + STRANGE + 120.0)
+            await self._until(end + PATIENCE + STRANGE + 360.0)
         finally:
             await self._stop()
 
@@ -483,6 +485,8 @@ class World:
                 self.right_since[scope] = now
                 continue
             strange = any(one.stranger for one in mine)
+            patience = PATIENCE + (STRANGE if strange else 0.0)
+            patience += PASSES * (self.kind.period - Settings().node_monitor_period)
             lost = [one for one in mine if one.is_lost(now)]
             missed = [one.unknown or now for one in lost if one.shown is not None]
             missed += [one.lapsed + REFRESH + 30.0 for one in mine if one.lapsed is not None]
@@ -494,7 +498,7 @@ class World:
                 if one.dead is None or one.ready or is_strange:
                     continue
                 since = max(one.dead, self.right_since[scope])
-                if now - since > PATIENCE + (STRANGE if strange else 0.0):
+                if now - since > patience:
                     self.broken.append(f"{now:.0f}: {one.name}, dead since {one.dead:.0f}, stays")
 
 

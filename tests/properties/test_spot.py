@@ -91,8 +91,12 @@ def test_machines_that_go_one_after_another_hold_nothing(*, tombstones: bool) ->
 
 @pytest.mark.parametrize(
     "seed",
-    [2811179565, 877],
-    ids=["a few witnesses in small batches", "a stranger that comes back while most die"],
+    [2811179565, 877, 1013],
+    ids=[
+        "a few witnesses in small batches",
+        "a stranger that comes back while most die",
+        "most die where passes are slow",
+    ],
 )
 def test_clusters_that_failed_once_pass(seed: int) -> None:
     live(kind(seed), seed)
