@@ -235,6 +235,23 @@ async def test_a_taint_that_moved_or_went_meanwhile_is_a_conflict(
     assert (await client.get(NODES, node.metadata.name)).spec.taints == changed.spec.taints
 
 
+@pytest.mark.parametrize("was", ["true", ""])
+async def test_a_taint_to_which_others_gave_another_value_is_a_conflict(
+    client: Client, node: Node, was: str
+) -> None:
+    """Key and effect are those of ours, but it is theirs by now."""
+    others = tuple(taint for taint in node.spec.taints if taint != OURS)
+    ours = Taint(OURS.key, OURS.effect, was)
+    found = await patched(client, node, patch.taints(node.spec.taints, (*others, ours)))
+    theirs = Taint(OURS.key, OURS.effect, "theirs")
+    changed = await patched(client, found, patch.taints(found.spec.taints, (*others, theirs)))
+
+    with pytest.raises(Conflict):
+        await patched(client, found, patch.taints(found.spec.taints, others))
+
+    assert (await client.get(NODES, node.metadata.name)).spec.taints == changed.spec.taints
+
+
 async def test_a_taint_that_was_added_meanwhile_is_a_conflict(client: Client, node: Node) -> None:
     stale = tuple(taint for taint in node.spec.taints if taint != OURS)
 

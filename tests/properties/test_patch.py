@@ -84,8 +84,8 @@ def labels_of(document: Any) -> dict[str, str]:
     return labels
 
 
-def identities(document: Any) -> list[tuple[str, str]]:
-    return [(taint["key"], taint["effect"]) for taint in document["spec"].get("taints", [])]
+def taints_of(document: Any) -> list[dict[str, Any]]:
+    return [*document["spec"].get("taints", [])]
 
 
 keys = st.sampled_from(["a", "b/c", "d~e", "~1", "/", "f"])
@@ -167,8 +167,8 @@ def test_taints_of_others_survive_whatever_happened_meanwhile(
         assert cached != present
         return
 
-    removed = {(taint.key, taint.effect) for taint in ours}
-    assert identities(after) == [taint for taint in identities(before) if taint not in removed]
+    removed = [*map(entry, ours)]
+    assert taints_of(after) == [taint for taint in taints_of(before) if taint not in removed]
 
 
 @given(

@@ -109,6 +109,7 @@ def taints(current: tuple[Taint, ...], desired: tuple[Taint, ...]) -> list[Op]:
             pointer = f"/spec/taints/{index}"
             ops.append(Op("test", f"{pointer}/key", current[index].key))
             ops.append(Op("test", f"{pointer}/effect", current[index].effect))
+            ops.append(Op("test", f"{pointer}/value", current[index].value or None))
             ops.append(Op("remove", pointer))
     new = tuple(taint for taint in desired if _identity(taint) not in present)
     return ops + [Op("add", "/spec/taints/-", body) for body in _bodies(new)]
