@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from proreus.cloudprovider.errors import (
     CloudError,
@@ -12,12 +13,17 @@ from proreus.cloudprovider.errors import (
     Unauthenticated,
 )
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
-from proreus.kube.objects import NodeAddress
+from proreus.kube.objects import Node, NodeAddress
 
 from .emulator.server import Emulator
 from .site import describe, node, started
 
 PREFIX = "rancher://"
+
+
+def with_host_name(of: Node, name: str) -> Node:
+    addresses = (*of.status.addresses, NodeAddress("Hostname", name))
+    return replace(of, status=replace(of.status, addresses=addresses))
 
 
 def host(answers: Mapping[str, object], name: str) -> Instance:
@@ -272,6 +278,30 @@ async def test_a_host_added_again_is_known_by_the_address_that_it_has_by_now(
         lives = node("node-1.old.example.org", PREFIX + before, "10.42.8.8")
         answer = (await describe(provider, lives))[lives.metadata.name]
         assert isinstance(answer, IdentityConflict), answer
+
+
+async def test_a_host_added_again_is_known_by_its_host_name_also_where_its_node_has_another(
+    emulator: Emulator,
+) -> None:
+    """It was away for so long that Rancher removed it, and has another address by now."""
+    before, gone = emulator.world.add_hosts(["box-7.example.org", "box-8.example.org"])
+    for uuid in (before, gone):
+        emulator.world.remove_host(uuid)
+    (again,) = emulator.world.add_hosts(["box-7.new.example.org"])
+    emulator.world.host(again)["hostname"] = "Box-7.example.org"
+    async with started(emulator) as provider:
+        nodes = [
+            with_host_name(node(name, PREFIX + uuid, "10.42.9.9"), f"{box}.example.org")
+            for name, uuid, box in (("worker-1", before, "box-7"), ("worker-2", gone, "box-8"))
+        ]
+        answers = await describe(provider, *nodes)
+        found = answers["worker-1"]
+        assert isinstance(found, IdentityConflict), found
+        assert str(emulator.world.host(again)["id"]) in str(found)
+        assert answers["worker-2"] == NotFound()
+        # Where several have one host name, that says nothing.
+        emulator.world.add_hosts(["box-7.example.org"])
+        assert (await describe(provider, *nodes))["worker-1"] == NotFound()
 
 
 @pytest.mark.parametrize("state", ["registering", "active", "error"])

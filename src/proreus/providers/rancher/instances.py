@@ -29,6 +29,7 @@ from proreus.providers.rancher.names import (
 BATCH = 500
 """Nodes in one `describe`: each costs the same list of all hosts."""
 _AT_ONCE = 4
+_HOST_NAME = "Hostname"
 
 Alone = Mapping[str, Described | CloudError | None]
 """Hosts that the list left out, asked for alone by their uuids; None for those that are gone."""
@@ -220,15 +221,19 @@ def _absence(node: Node, uuid: str, hosts: Index) -> NotFound | CloudError:
     The machine may have been added again, under another name, too, such as after its domain was
     changed: so no other host may have the Node's name, or an address of it. Hosts of an environment
     reach one another, and none has the address of another. One that shows no address may have any.
+    Nor may the only host be there that has the name of the former one, which the Node has kept.
     """
-    own = {one.address for one in node.status.addresses if one.type != "Hostname"}
+    own = {one.address for one in node.status.addresses if one.type != _HOST_NAME}
+    names = [one.address for one in node.status.addresses if one.type == _HOST_NAME]
     there = [host for host in hosts.by_uuid.values() if not is_going(host)]
     found = {str(host.get("id")): {one.address for one in addresses(host)} for host in there}
-    alike = {str(host.get("id")) for host in named(node.metadata.name, index(there))}
+    known = index(there)
+    same = [alone for name in names if len(alone := named(name, known)) == 1]
+    alike = {str(one.get("id")) for of in (named(node.metadata.name, known), *same) for one in of}
     alike |= {id_ for id_, known in found.items() if not own.isdisjoint(known)}
     if alike:
         return IdentityConflict(
-            f"the host {uuid} has been removed, but {', '.join(sorted(alike))} has the name or an"
+            f"the host {uuid} has been removed, but {', '.join(sorted(alike))} has a name or an"
             f" address of the Node {node.metadata.name}: delete the Node object; if that is the"
             " same machine, its kubelet makes it anew"
         )
