@@ -154,18 +154,21 @@ def strip_of(job: Job, targets: Iterable[str], scene: Scene, known: Index) -> St
     wanted, ref = frozenset(filter(None, targets)), job.ref
     others = known.others_ports(ref.name, wanted, at_nodes=not job.options.floats)
     theirs = tuple(_others(ref, wanted, scene))
+    led = tuple(_led_there(ref, wanted, scene, known))
+    had = merged((opening(job), scene.opened.get(ref.uid, Opening())))
+    # What both ask for is this one's, such as a port for which the other one is refused.
+    asked = {one for claim in led for one in each_port(claim.ports)} - {*each_port(had.ports)}
     kept = (
         one for ports in (others, *(claim.ports for claim in theirs)) for one in each_port(ports)
     )
     own = known.addresses.union(
         str(part(one, "ipAddress") or "") for one in known.addresses_of(ref)
     )
-    had = merged((opening(job), scene.opened.get(ref.uid, Opening())))
     return Strip(
         wanted,
-        ports_by_protocol(kept),
+        ports_by_protocol((*kept, *asked)),
         prefix=f"{ref.name}-",
-        keeps_denied=any(claim.denies for claim in theirs),
+        keeps_denied=any(claim.denies for claim in (*theirs, *led)),
         others=wanted - own - scene.own_addresses,
         opened=had.ports,
         denied=had.denies,
@@ -231,6 +234,18 @@ def _others(ref: LoadBalancerRef, addresses: Iterable[str], scene: Scene) -> Ite
         for claim in scene.claims.get(address, ()):
             if claim.base != ref.name and (claim.is_opened or claim.namespace == ref.namespace):
                 yield claim
+
+
+def _led_there(
+    ref: LoadBalancerRef, addresses: Iterable[str], scene: Scene, known: Index
+) -> Iterator[Claim]:
+    """Return what other Services ask for that have rules at addresses, whatever their status shows.
+
+    It lacks an address while it is not written yet, or while the Service is refused.
+    """
+    bases = {one.base for address in addresses for one in known.asked.get(address, ())} - {ref.name}
+    if bases:
+        yield from (one for found in scene.claims.values() for one in found if one.base in bases)
 
 
 def _marked(address: str, state: State) -> Iterator[Owner]:

@@ -205,9 +205,9 @@ def _guarded(
         shown = job.before - targets if is_known else set[str]()
         had = given_up(job, shown, state, scene, known)
         had |= _departing(job, scene, known) - targets
-        # A kubelet can claim any address for its Node.
-        claimed = scene.node_addresses.keys() - scene.own_addresses if at_nodes else frozenset()
-        strips.append(strip_of(job, (targets | had) - claimed, scene, known))
+        # Those of nodes are closed for all Services together: see `_strip_nodes`.
+        at_node = scene.node_addresses.keys() if at_nodes else frozenset[str]()
+        strips.append(strip_of(job, (targets | had) - at_node, scene, known))
         granted += guard.grants(job.lb, job.options, targets)
     strips.append(_strip_nodes(jobs, scene, known))
     document = guard.changed(state.group, strips, granted)

@@ -1,0 +1,91 @@
+"""What other Services have in the security group stays, though they have no rule, or show nothing."""
+
+from typing import Any
+
+import pytest
+
+from proreus.kube.objects import ServicePort
+
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
+from .balancing import delete, ensure, machines, public_ip, rules, service, targets
+from .emulator.server import Emulator
+from .site import context, started
+from .test_additional import HTTPS, open_ports
+from .test_shared_group import DENIES, RANGES
+
+AT_NODES = {"azure-disable-load-balancer-floating-ip": "true"}
+
+
+def denied(azure: Emulator) -> set[str]:
+    """The addresses at which all is denied that no rule lets in."""
+    every = rules(azure).values()
+    return {ip for one in every if one["access"] == "Deny" for ip in targets(one)}
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_node_ports_without_a_rule_stay_open_for_their_service(
+    azure: Emulator, *, is_deleted: bool
+) -> None:
+    nodes = machines(azure)
+    own = nodes[0].status.addresses[0].address
+    ports = [ServicePort(80, "http", node_port=30080), ServicePort(90, "in", node_port=30090)]
+    first = service(1, {**AT_NODES, "port_90_no_lb_rule": "true"}, ports, namespace="bank")
+    second = service(2, AT_NODES, HTTPS)
+    services = Objects([first, second])
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, first)
+        assert open_ports(azure, own) == {"30080", "30090"}
+        await ensure(provider, nodes, second)
+        if is_deleted:
+            del services.by_key["shop/web-2"]
+            await delete(provider, second)
+    assert {"30080", "30090"} <= open_ports(azure, own)
+    assert ("30443" in open_ports(azure, own)) is not is_deleted
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_who_shows_an_address_no_more_still_denies_others_there(
+    azure: Emulator, *, is_deleted: bool
+) -> None:
+    """As while it is refused, or before its status is written; its rule tells that it is there."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address = public_ip(azure, "shared")
+    inside: dict[str, Any] = {"cluster_ip": "10.96.0.7", "cluster_ips": ("10.96.0.7",)}
+    asked = {**named, DENIES: "true", "port_90_no_lb_rule": "true"}
+    ports = [ServicePort(80, "http", node_port=30080), ServicePort(90, "in", node_port=30090)]
+    first = service(1, asked, ports, namespace="bank", **inside, **RANGES)
+    guest = service(2, named, HTTPS, ingress=[address])
+    services = Objects([first, guest])
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, guest)
+        await ensure(provider, nodes, first)
+        assert denied(azure) == {address}
+        if is_deleted:
+            del services.by_key["shop/web-2"]
+            await delete(provider, guest)
+        else:
+            await ensure(provider, nodes, guest)
+    assert denied(azure) == {address}
+    assert {"80", "90"} <= open_ports(azure, address)
+
+
+async def test_who_is_refused_a_port_keeps_it_open_for_nobody(azure: Emulator) -> None:
+    """Its tenant would say from where clients come to the Service that has the port."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address = public_ip(azure, "shared")
+    inside: dict[str, Any] = {"cluster_ip": "10.96.0.7", "cluster_ips": ("10.96.0.7",)}
+    first, guest = service(1, named), service(2, named, HTTPS, namespace="bank", **inside)
+    services = Objects([first, guest])
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, first, guest)
+        closed = service(1, named, ingress=[address], **RANGES)
+        asked = [*HTTPS, ServicePort(80, "http", node_port=30081)]
+        thief = service(2, named, asked, namespace="bank", **inside)
+        services.by_key = {"shop/web-1": closed, "bank/web-2": thief}
+        await ensure(provider, nodes, closed)
+    sources = [
+        one["sourceAddressPrefix"]
+        for one in rules(azure).values()
+        if "80" in one["destinationPortRanges"]
+    ]
+    assert sources == ["192.0.2.0/24"]
