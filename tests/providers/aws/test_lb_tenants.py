@@ -306,12 +306,18 @@ async def test_subnets_that_services_get_unasked_need_not_be_listed(
 
 @pytest.mark.parametrize("rule", ["", LISTED.replace("listed", "same-namespace")])
 @pytest.mark.parametrize(("marks_", "is_ours"), [(OURS, True), (THEIRS, False)])
+@pytest.mark.parametrize("tags", [{}, {HERE: "shared"}], ids=["", "the cluster's"])
 async def test_a_subnet_that_is_marked_is_of_that_namespace(
-    aws: StrictAWS, rule: str, marks_: Mapping[str, str], *, is_ours: bool
+    aws: StrictAWS,
+    rule: str,
+    marks_: Mapping[str, str],
+    tags: Mapping[str, str],
+    *,
+    is_ours: bool,
 ) -> None:
     site = LBSite(aws)
     ids = site.machines(1)
-    named: dict[str, Any] = {"asked": {"subnets": subnet(site, 90, marks_)}}
+    named: dict[str, Any] = {"asked": {"subnets": subnet(site, 90, {**marks_, **tags})}}
     async with started(config_text(aws, site.network.vpc, rule)) as provider:
         site.provider = provider
         if is_ours:
@@ -360,6 +366,24 @@ async def test_a_load_balancer_gets_no_subnet_of_another_cluster_unasked(
         answer = await site.ensure(site.desired(ids, other, **named))
         assert isinstance(answer, InvalidRequest)
         assert f"subnets: {theirs}: the cloud-config does not list it" in str(answer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tag", [HERE, "kubernetes.io/role/elb"])
+async def test_a_load_balancer_gets_no_subnet_of_another_namespace_unasked(
+    aws: StrictAWS, tag: str, kind: str
+) -> None:
+    site = LBSite(aws, kind)
+    ids = site.machines(1)
+    role = {"kubernetes.io/role/elb": "1", tag: "1"}
+    theirs = subnet(site, 90, {**THEIRS, **role})
+    async with started(config_text(aws, site.network.vpc)) as provider:
+        site.provider = provider
+        await site.made(site.desired(ids))
+        assert subnets_in(site) == set(site.network.subnets)
+        await site.deleted(site.desired(ids))
+        await site.made(of_bank(site.desired(ids)))
+        assert theirs in subnets_in(site)
 
 
 @pytest.mark.parametrize("kind", KINDS)

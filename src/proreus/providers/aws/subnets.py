@@ -3,7 +3,7 @@
 Annotated subnets go before found ones. Found are those of the VPC with the cluster's tag, public
 for a public load balancer; of several in a zone the one whose role tag says so, then the one with
 the cluster's tag, then the first by id, as the official manager chooses. A role tag alone suffices,
-but not on a subnet that is another cluster's.
+but not on a subnet that is another cluster's. Nor is one found that another namespace has reserved.
 """
 
 import asyncio
@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.mark_forms import owner_of
+from proreus.cloudprovider.ownership import Standing, standing
 from proreus.providers.aws.annotations import PREFIX
 from proreus.providers.aws.identity import ClusterTags, Place, tags_of
 
 if TYPE_CHECKING:
+    from proreus.cloudprovider.load_balancers import LoadBalancerRef
     from proreus.providers.aws.api import Api
 
 TAG_PUBLIC: Final = "kubernetes.io/role/elb"
@@ -84,6 +87,12 @@ def _is_public(subnet: str, vpc: str, tables: Sequence[Described]) -> bool:
         for table in own or main
         for route in table.get("Routes") or ()
     )
+
+
+def is_reserved(subnet: Subnet, ref: "LoadBalancerRef") -> bool:
+    """Tell whether a mark reserves a subnet for another namespace or cluster. Pure."""
+    owner = owner_of(subnet.tags)
+    return owner is not None and standing(owner, ref) is Standing.FOREIGN
 
 
 def usable_zones(zones: Iterable[Described]) -> frozenset[str]:
@@ -177,6 +186,7 @@ class Subnets:
 
     async def choose(
         self,
+        ref: "LoadBalancerRef",
         names: Sequence[str],
         *,
         internal: bool,
@@ -186,6 +196,7 @@ class Subnets:
         """Choose the subnets of a load balancer that names these, or none.
 
         Args:
+            ref: The Service that it is for.
             names: The ids or names of the subnets that it names.
             internal: Whether it has no public address.
             used: The ids of the subnets that it has.
@@ -204,7 +215,7 @@ class Subnets:
             return named_subnets(names, self._subnets)
         place = self._place
         return default_subnets(
-            self._subnets,
+            (one for one in self._subnets if one.id in used or not is_reserved(one, ref)),
             self._zones,
             place.tags,
             internal=internal,

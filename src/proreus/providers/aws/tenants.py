@@ -26,7 +26,7 @@ from proreus.providers.aws.identity import (
 )
 from proreus.providers.aws.names import NETWORK_HOST
 from proreus.providers.aws.network.observe import find_balancer
-from proreus.providers.aws.subnets import TAG_INTERNAL, TAG_PUBLIC, Subnet
+from proreus.providers.aws.subnets import TAG_INTERNAL, TAG_PUBLIC, Subnet, is_reserved
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
@@ -164,7 +164,7 @@ class Named:
         named: list[tuple[str, str, str, tuple[Owner, ...]]] = [
             ("subnets", one.id, name, tuple(filter(None, (owner_of(one.tags),))))
             for name, one in zip(options.subnets, subnets, strict=False)
-            if not self._is_everybodys(one)
+            if is_reserved(one, ref) or not self._is_everybodys(one)
         ]
         named.append(("ssl-cert", options.certificate, "", ()))
         named.append(("access-log-s3-bucket-name", log.bucket if log is not None else "", "", ()))

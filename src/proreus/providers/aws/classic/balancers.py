@@ -152,7 +152,7 @@ class ClassicBalancers:
         )
         is_internal, uid = options.internal, lb.ref.uid
         there = before.balancer.subnets if before.balancer is not None else frozenset()
-        choose = partial(self._subnets.choose, internal=is_internal, used=there)
+        choose = partial(self._subnets.choose, lb.ref, internal=is_internal, used=there)
         subnets = await choose(options.subnets)
         doubtful: frozenset[str] = frozenset()
         if not (options.subnets or at_once):

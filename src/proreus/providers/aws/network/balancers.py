@@ -150,9 +150,9 @@ class NetworkBalancers:
             CloudError: The Service asks for something impossible, or AWS does not answer.
         """
         described = await find_network(self._api, lb.ref.name)
-        subnets = await self._subnets.choose(
-            options.subnets, internal=options.internal, used=subnets_of(described)
-        )
+        used = subnets_of(described)
+        choose = partial(self._subnets.choose, lb.ref, internal=options.internal, used=used)
+        subnets = await choose(options.subnets)
         desired = desired_of(lb, options, self._place, self._settings, subnets)
         names = [plan.target_group_name(desired, mapping) for mapping in desired.mappings]
         observed = await self._observe(lb.ref, described, names, with_group=self._makes_groups)
