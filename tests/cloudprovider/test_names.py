@@ -16,8 +16,7 @@ from proreus.cloudprovider.names import (
     default_load_balancer_name,
     digest_of,
 )
-from proreus.providers.aws.network.balancers import group_name
-from proreus.providers.aws.network.plan import target_group_prefix
+from proreus.providers.aws.network.plan import group_name, target_group_prefix
 from proreus.providers.openstack.octavia import floating, group_rules, owners
 
 UID = "5e000000-0000-4000-8000-000000000001"

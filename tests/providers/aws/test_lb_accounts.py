@@ -8,9 +8,9 @@ import pytest
 from proreus.cloudprovider import CloudError, Done
 from proreus.cloudprovider.calls import CallRecord
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
-from proreus.providers.aws.classic.balancers import group_name as classic_name
+from proreus.providers.aws.classic.plan import group_name as classic_name
 from proreus.providers.aws.identity import pairs_of
-from proreus.providers.aws.network.balancers import group_name
+from proreus.providers.aws.network.plan import group_name
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .lb_site import LBSite

@@ -16,13 +16,17 @@ from proreus.cloudprovider import (
     LoadBalancer,
     Pending,
 )
+from proreus.cloudprovider.desired import load_balancer_ref
 from proreus.cloudprovider.identity import ClusterIdentity, marks
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner
 from proreus.kube.objects import ServicePort
 from proreus.providers.aws.annotations import PREFIX
+from proreus.providers.aws.classic.plan import group_name as classic_name
 from proreus.providers.aws.identity import ClusterTags
+from proreus.providers.aws.network.plan import group_name as network_name
 from proreus.providers.aws.tenants import owners_of
+from proreus.testing import objects
 
 from ..surroundings import Clock, Objects  # noqa: TID252 - pytest imports tests by path
 from .lb_site import NAME, LBSite, placed
@@ -121,6 +125,28 @@ async def test_what_is_anothers_is_refused_by_name_and_nothing_is_made(
         assert f"{annotation}: {named[:4]}" in str(answer)
         assert "it belongs to the Service bank/web of the cluster" in str(answer)
         assert site.writes() == []
+
+
+@pytest.mark.parametrize("kind", ["", "nlb"])
+async def test_a_group_that_the_official_manager_made_is_of_its_service(
+    aws: StrictAWS, kind: str
+) -> None:
+    """It marks only the cluster on that of a network load balancer, until that is ensured here."""
+    site, known = LBSite(aws, kind), Objects()
+    ids = site.machines(1)
+    config = config_text(aws, site.network.vpc, "NLBSecurityGroupMode = Managed")
+    async with started(config, context(services=known)) as provider:
+        site.provider = provider
+        theirs = objects.service("web", namespace="bank", uid=OTHER_UID, annotations={})
+        known.by_key = {"bank/web": theirs}
+        ref = load_balancer_ref(theirs, CLUSTER)
+        named = group(site, {HERE: "owned"}, network_name(ref) if kind else classic_name(ref.name))
+        answer = await site.ensure(site.desired(ids, asked={"security-groups": named}))
+        assert isinstance(answer, InvalidRequest), answer
+        assert f"{named}: it belongs to the Service bank/web" in str(answer)
+        known.by_key = {}
+        desired = site.desired(ids, asked={"security-groups": named})
+        assert isinstance(await site.made(desired), Ensured), "nobody's"
 
 
 @pytest.mark.parametrize("use", USES)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from proreus.cloudprovider.desired import load_balancer_ref
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import MARK_SERVICE
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
@@ -16,6 +17,7 @@ from proreus.cloudprovider.mark_forms import owner_of
 from proreus.cloudprovider.ownership import Owner, Tenants, refusal
 from proreus.kube.objects import KubeObject, Service
 from proreus.providers.aws.annotations import PREFIX, Options
+from proreus.providers.aws.classic import plan as classic
 from proreus.providers.aws.identity import (
     TAG_SERVICE,
     ClusterTags,
@@ -25,6 +27,7 @@ from proreus.providers.aws.identity import (
     tags_of,
 )
 from proreus.providers.aws.names import NETWORK_HOST
+from proreus.providers.aws.network import plan as network
 from proreus.providers.aws.network.observe import find_balancer
 from proreus.providers.aws.subnets import TAG_INTERNAL, TAG_PUBLIC, Subnet, is_reserved
 
@@ -182,6 +185,26 @@ class Named:
         is_meant = is_meant and not self._cluster.is_anothers(subnet.tags)
         return is_ours or is_meant or subnet.id == self._subnet
 
+    def _owners(self, ref: LoadBalancerRef, described: Described) -> tuple[Owner, ...]:
+        """Return the owners of an object by its marks, or else by the name of a group.
+
+        The official manager puts no Service's mark on the group of a network load balancer, which
+        gets ours once that is ensured.
+        """
+        marked, name = owners_of(described, self._cluster), described.get("GroupName")
+        if marked or not name:
+            return marked
+        refs = (
+            load_balancer_ref(one, ref.cluster)
+            for one in self._services.all()
+            if isinstance(one, Service)
+        )
+        return tuple(
+            Owner(ref.cluster.uid, "", one.namespace, one.service_name, one.uid)
+            for one in refs
+            if name in {classic.group_name(one.name), network.group_name(one)}
+        )
+
     def _wrong(
         self,
         ref: LoadBalancerRef,
@@ -192,8 +215,9 @@ class Named:
     ) -> list[str]:
         problems = []
         for id_ in ids:
-            owners = (*owners_of(found.get(id_, {}), self._cluster), *lost.get(id_, ()))
-            names = (id_, str(found.get(id_, {}).get("PublicIp", "")))
+            described = found.get(id_, {})
+            owners = (*self._owners(ref, described), *lost.get(id_, ()))
+            names = (id_, str(described.get("PublicIp", "")))
             if problem := refusal(owners, ref, self._tenants, names):
                 problems.append(f"annotation {PREFIX}{annotation}: {id_}: {problem}")
         return problems

@@ -210,7 +210,7 @@ class ClassicBalancers:
         """
         balancer, group = await asyncio.gather(
             observe(self._api, ref.name, with_policies=with_policies),
-            self._own_groups.find(group_name(ref.name), ref),
+            self._own_groups.find(plan.group_name(ref.name), ref),
         )
         if balancer is not None and not self._place.made_for(ref, balancer.tags):
             raise CloudError(
@@ -282,11 +282,6 @@ def _given(groups: Collection[str], observed: Observed) -> set[str]:
     return set(groups) - ({observed.group.id} if observed.group is not None else set())
 
 
-def group_name(name: str) -> str:
-    """Return the name of the security group of a load balancer: the official one."""
-    return f"k8s-elb-{name}"
-
-
 def desired_of(
     lb: LoadBalancer,
     options: Options,
@@ -300,7 +295,7 @@ def desired_of(
     given = options.security_groups or tuple(filter(None, (settings.elb_security_group,)))
     ranges = [one for family in lb.source_ranges.values() for one in family]
     own = DesiredGroup(
-        name=group_name(ref.name),
+        name=plan.group_name(ref.name),
         description=f"Clients of the load balancer {ref.name} of the Service {ref.key}",
         rules=rules.of_classic(listeners, ranges),
     )

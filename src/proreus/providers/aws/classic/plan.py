@@ -30,6 +30,11 @@ TLS_POLICY_TYPE = "SSLNegotiationPolicyType"
 """The type of policies of which a listener has one."""
 
 
+def group_name(name: str) -> str:
+    """Return the name of the security group of a load balancer: the official one."""
+    return f"k8s-elb-{name}"
+
+
 def check(desired: Desired, observed: Observed) -> None:
     """Refuse what AWS cannot do, or cannot change any more.
 

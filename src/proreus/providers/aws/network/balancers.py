@@ -18,7 +18,6 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     Pending,
 )
-from proreus.cloudprovider.names import digest_of
 from proreus.cloudprovider.recorded import MadeFrom, Record
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress
@@ -202,7 +201,7 @@ class NetworkBalancers:
         observed = ours(observed, ref, self._place)
         if not with_group and (observed.balancer is None or not observed.balancer.groups):
             return observed
-        group = await self._own_groups.find(group_name(ref), ref)
+        group = await self._own_groups.find(plan.group_name(ref), ref)
         return msgspec.structs.replace(observed, group=group)
 
     def _access(
@@ -286,12 +285,6 @@ def _ranges(lb: LoadBalancer) -> list[str]:
     return [one for ranges in lb.source_ranges.values() for one in ranges]
 
 
-def group_name(ref: LoadBalancerRef) -> str:
-    """Return the official name of the security group made for a load balancer. Pure."""
-    traits = (ref.cluster.name, ref.service_name, ref.namespace, ref.uid)
-    return f"{plan.target_group_prefix(ref.namespace, ref.service_name)}{digest_of(traits)}"
-
-
 def desired_of(
     lb: LoadBalancer,
     options: Options,
@@ -318,7 +311,7 @@ def desired_of(
         )
     ref, mappings = lb.ref, port_mappings(lb, options, settings)
     own = DesiredGroup(
-        name=group_name(ref),
+        name=plan.group_name(ref),
         description=f"Clients of the load balancer {ref.name} of the Service {ref.key}",
         rules=rules.of_managed(mappings, _ranges(lb)),
     )

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.names import NameForm, digest_of
 from proreus.providers.aws.annotations import INTERNAL, PREFIX
 from proreus.providers.aws.calls import missing
@@ -65,6 +66,12 @@ def target_group_name(desired: Desired, mapping: PortMapping) -> str:
 def target_group_prefix(namespace: str, name: str) -> str:
     """Return the beginning of the names of a Service's target groups; others' may be alike."""
     return f"k8s-{_PART.clean(namespace)}-{_PART.clean(name)}-"
+
+
+def group_name(ref: LoadBalancerRef) -> str:
+    """Return the official name of the security group made for a load balancer. Pure."""
+    traits = (ref.cluster.name, ref.service_name, ref.namespace, ref.uid)
+    return f"{target_group_prefix(ref.namespace, ref.service_name)}{digest_of(traits)}"
 
 
 def check(desired: Desired, observed: Observed) -> None:
