@@ -192,15 +192,16 @@ async def test_a_floating_address_that_somebody_has_moved_is_shown_no_more_thoug
     assert not loose.disowns
 
 
+@pytest.mark.parametrize("user", ["compute:nova", "baremetal:none"])
 async def test_an_internal_address_that_a_machine_has_by_now_is_shown_no_more_though_it_is_named(
-    site: Balancing,
+    site: Balancing, user: str
 ) -> None:
     """Somebody has deleted the load balancer, and Neutron lets a machine have the address then."""
     asked: dict[str, Any] = {"annotations": {INTERNAL: "true"}, "load_balancer_ip": VIP}
     async with started(site.wire.config(), confirm=0.1) as provider:
         own = await lives(site, provider, site.service(**asked))
         site.octavia.remove(site.octavia.only("loadbalancers")["id"])
-        machine = port(uuid(702), uuid(703), VIP)
+        machine = port(uuid(702), uuid(703), VIP, device_owner=user)
         site.wire.ports += [machine, port(uuid(704), uuid(705), VIP, network_id="elsewhere")]
         site.octavia.most_balancers = 0
         taken = await site.ensure(provider, own)
@@ -211,6 +212,30 @@ async def test_an_internal_address_that_a_machine_has_by_now_is_shown_no_more_th
     assert f"{VIP}: port {machine['id']} of a machine has it" in str(taken)
     assert "Quota" in str(free)
     assert not free.disowns
+
+
+@pytest.mark.parametrize("name", ["api", "kube_service_other_shop_web"])
+async def test_an_internal_address_that_another_load_balancer_has_by_now_is_shown_no_more(
+    site: Balancing, name: str
+) -> None:
+    """Neutron gives it to one that is made by hand, or for another cluster, as to a machine."""
+    asked: dict[str, Any] = {"annotations": {INTERNAL: "true"}, "load_balancer_ip": VIP}
+    site.octavia.subnets[SUBNET]["network_id"] = "n"
+    async with started(site.wire.config(), confirm=0.1) as provider:
+        own = await lives(site, provider, site.service(**asked))
+        site.octavia.remove(site.octavia.only("loadbalancers")["id"])
+        given = {"name": name, "vip_subnet_id": SUBNET, "vip_address": VIP}
+        site.octavia._make_balancer(given)
+        other = site.octavia.only("loadbalancers")
+        site.octavia.most_balancers = 1
+        taken = await site.ensure(provider, own)
+        other["vip_network_id"] = "elsewhere"
+        apart = await site.ensure(provider, own)
+    assert isinstance(taken, InvalidRequest)
+    assert taken.disowns
+    assert f"{VIP}: load balancer {other['id']} has it" in str(taken)
+    assert "Quota" in str(apart)
+    assert not apart.disowns
 
 
 async def test_a_service_on_another_ones_load_balancer_shows_its_address_also_while_it_fails(

@@ -22,7 +22,7 @@ from proreus.providers.openstack.reading import MOST_IDS, Reader
 
 Listers = Mapping[str, Lister[Any]]
 _SUBPORT: Final = "trunk:subport"
-_OF_MACHINES: Final = ("compute:", _SUBPORT)
+_OF_MACHINES: Final = ("compute:", "baremetal:", _SUBPORT)
 """How Neutron's words begin for what has the port of a machine."""
 
 
