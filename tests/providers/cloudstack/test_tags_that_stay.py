@@ -14,6 +14,7 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import MARK_SERVICE_UID
 from proreus.cloudprovider.load_balancers import Done, LoadBalancer
 
+from .emulator.refusals import Refusal
 from .emulator.server import LOST, Emulator
 from .lb_site import NAME, UID, LBSite, lb_site
 from .site import CLUSTER
@@ -86,3 +87,27 @@ async def test_an_address_whose_release_had_no_answer_is_theirs_who_acquire_it_n
         site.give(IP, allocated="2027")
         assert await site.deleted(desired) == Done()
         assert site.allocated() == {IP}
+
+
+@pytest.mark.parametrize("works", [0.0, 1.2])
+async def test_a_former_address_that_is_never_released_keeps_a_service_only_from_its_end(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, works: float
+) -> None:
+    def refuse(id_: str) -> None:
+        raise Refusal(530, f"the address {id_} cannot be released")
+
+    async with adopted(emulator) as (site, desired):
+        former = site.give("203.0.113.8")
+        tags = site.world.tags
+        tags["PublicIpAddress", former] = dict(tags["PublicIpAddress", site.address(IP)["id"]])
+        site.world.works = works
+        with monkeypatch.context() as refused:
+            refused.setattr(site.world, "release", refuse)
+            await site.settled(desired)  # which may say so once
+            for ids in (site.machines[:1], site.machines):
+                await site.made(site.desired(shown=IP, ids=ids))
+                assert site.rules()[f"{NAME}-tcp-80"]["members"] == set(ids)
+            assert isinstance(await site.deleted(desired), CloudError)
+        assert site.allocated() >= {"203.0.113.8"}
+        assert isinstance(await site.deleted(desired), Done)
+        assert site.is_empty()

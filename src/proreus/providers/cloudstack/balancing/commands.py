@@ -79,10 +79,11 @@ class Commands:
         # time when it was acquired.
         self._leaving: dict[str, dict[str, str]] = {}
 
-    async def settle(self, ref: LoadBalancerRef) -> None:
+    async def settle(self, ref: LoadBalancerRef, *, is_deletion: bool) -> None:
         """Wait for the jobs that an earlier verb has left; let go an address that one has refused.
 
-        A claim goes, too, that the refused Service has in vain.
+        A claim goes, too, that the refused Service has in vain. What CloudStack does not release
+        keeps a deletion from its end, and nothing else.
 
         Raises:
             Working: CloudStack still works on one.
@@ -97,7 +98,12 @@ class Commands:
         self._acquiring.pop(ref.uid, None)
         if network := self._claims.idle(ref):
             await self.untag(ref, "Network", (network,), (owners.claim_key(ref),))
-        await self._release_rest(ref)
+        try:
+            await self._release_rest(ref)
+        except (CloudError, Working) as error:
+            if is_deletion:
+                raise
+            log.warning("A former address of %s is not released yet: %s", ref.key, error)
 
     async def take(
         self, ref: LoadBalancerRef, network: Network | None, observed: Observed, step: Step
@@ -219,14 +225,23 @@ class Commands:
 
     async def _release_rest(self, ref: LoadBalancerRef) -> None:
         """Release what has lost its marks, and nobody else has acquired since or uses."""
+        jobs = f"{ref.uid}/former addresses"
+        await self._works.settle(jobs)
         for id_, since in tuple(self._leaving.get(ref.uid, {}).items()):
             one = await self._reader.address(id_)
             is_left = one is not None and str(one.get("allocated")) == since
             is_bare = one is not None and not owners.has_tags_of(one, ref)
             if is_left and is_bare and not await self._reader.is_in_use(id_):
-                await self.take(ref, None, Observed(), Release(id_))
+                await self._release(jobs, id_)
             self._leaving[ref.uid].pop(id_, None)
         self._leaving.pop(ref.uid, None)
+
+    async def _release(self, jobs: str, id_: str) -> None:
+        try:
+            await self._works.run(jobs, "disassociateIpAddress", {"id": id_})
+        except Refused as error:
+            if not is_removed(error):
+                raise
 
     async def _hand_over(self, ref: LoadBalancerRef, observed: Observed, step: HandOver) -> None:
         """Replace the marks on an address by those of another Service that uses it, if any."""

@@ -143,7 +143,7 @@ class CloudStackLoadBalancers:
         """Make or change the load balancer; record the digest after the last change."""
         options = read_options(lb.service.metadata.annotations)
         try:
-            await self._commands.settle(lb.ref)
+            await self._commands.settle(lb.ref, is_deletion=False)
             return await self._ensure(lb, options)
         except Working as working:
             return self._works.waits.answer(lb.ref.uid, working)
@@ -170,7 +170,7 @@ class CloudStackLoadBalancers:
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         """Delete what was made for a Service."""
         try:
-            await self._commands.settle(ref)
+            await self._commands.settle(ref, is_deletion=True)
             return await self._delete(ref)
         except Working as working:
             return self._works.waits.answer(ref.uid, working)
