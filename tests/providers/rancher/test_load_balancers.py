@@ -489,6 +489,37 @@ async def test_an_external_service_of_another_address_to_which_others_lead_is_le
         assert set(site.externals()) == {"node-1", "node-2"}
 
 
+@pytest.mark.parametrize("what", ["a page", "a list that lags"])
+async def test_an_external_service_is_left_alone_whose_link_of_others_a_list_leaves_out(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """It is of a node of another cluster, whose load balancer would lead to this one's node."""
+    async with lb_site(emulator) as site:
+        theirs = site.desired(HTTPS, uid=OTHER)
+        await site.made(theirs)
+        await official(site)
+        shared = site.externals()["node-1"]
+        shared["externalIpAddresses"] = ["10.9.9.9"]
+        hidden = next(
+            one for one in site.world.services() if one["name"] == f"lb-{theirs.ref.name}"
+        )["id"]
+        listed = Exchange._list
+
+        def halved(exchange: Exchange, type_: str) -> Json:
+            found = listed(exchange, type_)
+            is_alone = "consumedServiceId" in exchange._request.query and what == "a page"
+            if type_ == "serviceConsumeMap" and not is_alone:
+                found["data"] = [one for one in found["data"] if one["serviceId"] != hidden]
+            return found
+
+        if what == "a page" or emulator.versions != ("v1",):  # v1 has nothing but links
+            monkeypatch.setattr(Exchange, "_list", halved)
+        async with started(emulator) as site.provider:
+            await site.made(site.desired())
+        assert shared["externalIpAddresses"] == ["10.9.9.9"]
+        assert site.served() == {"80": site.targets(30080)}
+
+
 async def test_an_official_load_balancer_is_deleted_by_the_uid_in_its_name(
     emulator: Emulator,
 ) -> None:

@@ -99,7 +99,7 @@ class RancherLoadBalancers:
         try:
             desired = desired_balancer(lb, self._api.version)
             self._sharing.need(lb.ref.uid, [target.node for target in desired.targets])
-            observed = await self._reader.observe(lb.ref)
+            observed = await self._reader.observe(lb.ref, desired.targets)
             if observed.balancer is not None:
                 failure = observed.balancer.failure
             elif lb.ref.last_ingress:
@@ -128,7 +128,7 @@ class RancherLoadBalancers:
         check(lb)
         desired = desired_balancer(lb, self._api.version)
         try:
-            observed = await self._reader.observe(lb.ref)
+            observed = await self._reader.observe(lb.ref, desired.targets)
         except Working as working:
             raise CloudError(working.reason) from None
         stack = () if observed.stack else (PartChange("create", f"stack {STACK}"),)
@@ -148,7 +148,7 @@ class RancherLoadBalancers:
         """Remove what was made for a Service, and external services that nobody needs any more."""
         self._sharing.release(ref.uid)
         try:
-            observed = await self._reader.observe(ref, image=False)
+            observed = await self._reader.observe(ref, None)
             if observed.balancer is not None:
                 self._deleted.add(ref.uid)
             await converge(observed, deletion, functools.partial(self._take, ref))
@@ -210,7 +210,7 @@ class RancherLoadBalancers:
     async def _prepared(self, ref: LoadBalancerRef, desired: Desired) -> Observed:
         """Make the stack and external services, once for all Services ensured at the same time."""
         async with self._turn:
-            observed = await self._reader.observe(ref)
+            observed = await self._reader.observe(ref, desired.targets)
             if not observed.stack:
                 stack = await self._reader.make_stack()
                 observed = msgspec.structs.replace(observed, stack=stack)

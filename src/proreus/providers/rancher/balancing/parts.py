@@ -107,8 +107,9 @@ class Observed(msgspec.Struct, frozen=True):
         balancer: The Service's load balancer.
         externals: All external services of the stack.
         unused: The ids of this cluster's external services that nobody needs.
-        shared: The ids of external services without marks to which the Service's load balancer and
-            others lead, which may be those of another cluster.
+        shared: The ids of external services without marks and with other addresses than those of
+            their nodes, to which the Service's load balancer and others lead: they may be those of
+            another cluster.
     """
 
     stack: str

@@ -18,8 +18,10 @@ from proreus.providers.rancher.balancing.parts import (
     Balancer,
     External,
     Observed,
+    Target,
 )
 from proreus.providers.rancher.balancing.sharing import Sharing
+from proreus.providers.rancher.names import external_name
 from proreus.providers.rancher.operations import creation
 
 STACK: Final = "kubernetes-loadbalancers"
@@ -61,12 +63,13 @@ class Reader:
         owner = Owner(ref.cluster.uid, service_uid=ref.uid)
         return documents.balancer(ours[0], self._api.version, owner, links)
 
-    async def observe(self, ref: LoadBalancerRef, *, image: bool = True) -> Observed:
+    async def observe(self, ref: LoadBalancerRef, targets: Iterable[Target] | None) -> Observed:
         """Observe the load balancer of a Service.
 
         Args:
             ref: The Service.
-            image: Whether to ask for the image of a load balancer that does not exist yet.
+            targets: The nodes that it should lead to; None if it is to be removed: then neither the
+                image of a new one is asked for, nor what other clusters share with it.
 
         Raises:
             CloudError: Rancher gives no usable answer.
@@ -74,14 +77,16 @@ class Reader:
         found = await self.balancer(ref)
         stack = found.stack if found is not None else await self.stack()
         externals = await self._externals(stack) if stack else ()
-        needs_image = image and found is None and self._api.version.has_rules
+        is_wanted = targets is not None
+        needs_image = is_wanted and found is None and self._api.version.has_rules
+        shared = await self._shared(externals, found, targets or ()) if found and is_wanted else ()
         return Observed(
             stack=stack,
             image=await self._image() if needs_image else "",
             balancer=found,
             externals=externals,
             unused=await self.unused(externals, ref.cluster, found.id if found else ""),
-            shared=await self._shared(externals, found) if found is not None else frozenset(),
+            shared=frozenset(shared),
         )
 
     async def stack(self) -> str:
@@ -156,11 +161,21 @@ class Reader:
         spare -= _consumed(await self._api.listed(_MAPS), own)
         return frozenset(spare - await self._led_to(spare, own))
 
-    async def _shared(self, externals: Iterable[External], found: Balancer) -> frozenset[str]:
-        bare = frozenset(one.id for one in externals if one.owner is None) & found.links
-        if not bare:
-            return bare
-        return bare & _consumed(await self._api.listed(_MAPS), found.id)
+    async def _shared(
+        self, externals: Iterable[External], found: Balancer, targets: Iterable[Target]
+    ) -> frozenset[str]:
+        """Return external services without marks that others lead to, too, with other addresses."""
+        clear = {(external_name(one.node).lower(), (one.address,)) for one in targets}
+        doubtful = frozenset(
+            one.id
+            for one in externals
+            if one.owner is None and (one.name.lower(), one.addresses) not in clear
+        )
+        doubtful &= found.links
+        if not doubtful:
+            return doubtful
+        shared = doubtful & _consumed(await self._api.listed(_MAPS), found.id)
+        return shared | doubtful & await self._led_to(doubtful - shared, found.id)
 
     async def _led_to(self, ids: Collection[str], own: str) -> frozenset[str]:
         """Return those of these external services to which any other load balancer leads after all.
