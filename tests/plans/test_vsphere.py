@@ -6,6 +6,7 @@ import pytest
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import NotFound
+from proreus.providers.vsphere.arrivals import Arrivals, Seen
 from proreus.providers.vsphere.machines import Machine, Proof, Snapshot
 from proreus.providers.vsphere.names import Target
 from proreus.providers.vsphere.plan import (
@@ -13,7 +14,6 @@ from proreus.providers.vsphere.plan import (
     Lone,
     Match,
     Replaced,
-    Seen,
     Unproven,
     absence,
     alone,
@@ -242,32 +242,47 @@ def test_a_machine_that_is_off_counts_if_no_index_knows_another(
 def test_a_machine_is_known_for_sure_by_its_name_or_as_the_only_one(
     shown: Machine, seen: Seen | None, *, is_alone: bool, is_sure: bool
 ) -> None:
-    found = remembered(Match("a", shown), "n", seen, is_alone=is_alone)
-    assert found == Seen("a", shown.ref, is_sure)
+    found = remembered(Match("a", shown), "n", seen, 7, is_alone=is_alone)
+    assert found == Seen("a", shown.ref, is_sure, at=7)
 
 
 @pytest.mark.parametrize("last", [UUID, "", CloudError("no right")])
 def test_a_machine_takes_anothers_place_only_once_that_is_gone(last: str | CloudError) -> None:
-    one = Replaced(Match("a", OFF), "b", FORMER)
-    assert replaced(one, None) == Lone(one.found)
+    one = Replaced(Match("a", OFF), Seen("b", FORMER))
+    assert replaced(one, None, ()) == Lone(one.found)
+    assert "m3 in b" in str(replaced(one, None, [("b", "m3")]))
     running = Match("a", ON)
-    assert replaced(Replaced(running, "b", FORMER), None) == running
-    assert type(replaced(one, last)) is CloudError
-    assert "vm-9 in vCenter b" in str(replaced(one, last))
+    assert replaced(Replaced(running, Seen("b", FORMER)), None, [("b", "m3")]) == running
+    assert type(replaced(one, last, ())) is CloudError
+    assert "vm-9 in vCenter b" in str(replaced(one, last, ()))
 
 
 def test_a_machine_that_nothing_knows_is_gone() -> None:
-    assert absence(UUID, {"a": NOTHING, "b": NOTHING}, None, was_seen=False) == NotFound()
+    assert absence(UUID, {"a": NOTHING, "b": NOTHING}, None, ()) == NotFound()
 
 
 @pytest.mark.parametrize("count", [1, 6])
 def test_a_machine_whose_configuration_is_lost_may_be_any(count: int) -> None:
-    lost = Proof(frozenset(), {UUID: ()}, {}, tuple(f"m{number}" for number in range(count)))
-    answer = absence(UUID, {"a": NOTHING, "b": lost}, None, was_seen=False)
+    lost = [("b", f"m{number}") for number in range(count)]
+    answer = absence(UUID, {"a": NOTHING, "b": NOTHING}, None, lost)
     assert isinstance(answer, CloudError)
     assert "m0 in b" in str(answer)
     assert ("1 more" in str(answer)) is (count > 5)
-    assert absence(UUID, {"a": NOTHING, "b": lost}, None, was_seen=True) == NotFound()
+
+
+def test_only_what_came_later_may_be_a_machine_that_was_seen() -> None:
+    arrivals = Arrivals()
+    early, late, unknown = map(machine, (1, 2, 3))
+    first = arrivals.note({"a": other(early), "b": other()})
+    second = arrivals.note({"a": other(early, late), "b": DOWN})
+    third = arrivals.note({"a": DOWN, "b": other(late)})
+    assert (first, second, third) == (1, 2, 3)
+    lost = [("a", early), ("a", late), ("b", late), ("b", unknown)]
+    names = [("a", "m1"), ("a", "m2"), ("b", "m2"), ("b", "m3")]
+    assert arrivals.since((), lost) == names
+    assert arrivals.since([Seen("a", FORMER)], lost) == names
+    for at in (first, second, third):
+        assert arrivals.since([Seen("a", FORMER, at=at), Seen("b", REF)], lost) == names[at:]
 
 
 REF = Ref("VirtualMachine", "vm-7")
@@ -290,7 +305,7 @@ REF = Ref("VirtualMachine", "vm-7")
 def test_a_machine_that_may_be_there_is_not_gone(
     proof: Proof | CloudError, last: str | CloudError | None, words: str
 ) -> None:
-    answer = absence(UUID, {"a": NOTHING, "b": proof}, last, was_seen=last is not None)
+    answer = absence(UUID, {"a": NOTHING, "b": proof}, last, ())
     assert isinstance(answer, CloudError)
     assert words in str(answer)
 

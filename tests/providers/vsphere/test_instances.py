@@ -216,6 +216,41 @@ async def test_a_machine_that_was_registered_anew_is_the_same(vcenter: Site) -> 
         assert (await one(provider, known)).powered_off
 
 
+async def test_a_machine_that_was_registered_anew_is_not_gone_while_it_cannot_be_read(
+    vcenter: Site,
+) -> None:
+    """As where its host is removed and added again, while the datastore is away."""
+    await vcenter.simulator.create("a")
+    known, uuid = node("a", vcenter.id("a")), vcenter.simulator.uuids["a"]
+    async with started(vcenter.config()) as provider:
+        await describe(provider, known)
+        await vcenter.simulator.destroy("a")
+        await vcenter.simulator.create("a", uuid=" ", connection="inaccessible")
+        for _ in range(2):
+            found = await one(provider, known)
+            assert isinstance(found, CloudError), found
+            assert "a in 127.0.0.1" in str(found)
+        await vcenter.simulator.change("a", uuid=uuid, connection="connected")
+        assert isinstance(await one(provider, known), Instance)
+
+
+async def test_a_replica_does_not_stand_in_for_a_machine_that_was_registered_anew(
+    vcenter: Site,
+) -> None:
+    """Nor is the machine gone with its replica."""
+    await vcenter.simulator.create("a")
+    known, uuid = node("a", vcenter.id("a")), vcenter.simulator.uuids["a"]
+    await vcenter.simulator.create("a-replica", uuid=uuid, hostName="a", power="poweredOff")
+    async with started(vcenter.config()) as provider:
+        assert (await one(provider, known)).state is InstanceState.RUNNING
+        await vcenter.simulator.destroy("a")
+        await vcenter.simulator.create("a", uuid=" ", connection="inaccessible")
+        assert isinstance(await one(provider, known), CloudError)
+        await vcenter.simulator.destroy("a-replica")
+        for _ in range(2):
+            assert isinstance(await one(provider, known), CloudError)
+
+
 async def test_a_node_takes_no_machine_of_another_cluster_by_its_name(vcenter: Site) -> None:
     """Clusters in one vCenter often have nodes of one name; its own machine is not shown."""
     await vcenter.simulator.create("node-1")

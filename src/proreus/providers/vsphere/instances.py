@@ -18,6 +18,7 @@ from proreus.cloudprovider.lookups import attempt, each, ownership_by_id, swappe
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, Node
 from proreus.providers.vsphere.addresses import Selection, addresses
+from proreus.providers.vsphere.arrivals import Arrivals, Seen
 from proreus.providers.vsphere.config import Labels
 from proreus.providers.vsphere.inventory import Inventory
 from proreus.providers.vsphere.machines import (
@@ -35,7 +36,6 @@ from proreus.providers.vsphere.plan import (
     Lone,
     Match,
     Replaced,
-    Seen,
     Unproven,
     absence,
     alone,
@@ -83,6 +83,7 @@ class VSphereInstances:
         self._places = places
         self._rules = rules
         self._labels = labels
+        self._arrivals = Arrivals()
         self._seen: dict[_Key, Seen] = {}
         self._indexed: dict[_Key, tuple[Seen, ...]] = {}
         self._gone: dict[_Key, tuple[Seen, ...]] = {}
@@ -124,6 +125,7 @@ class VSphereInstances:
             CloudError: No vCenter answers.
         """
         shown = await self._shown()
+        at = self._arrivals.note(shown)
         index = Index(shown)
         found = {
             node.metadata.name: match(target(node), index, node.metadata.name, self._told(node))
@@ -143,7 +145,7 @@ class VSphereInstances:
             one = found[node.metadata.name]
             if isinstance(one, Match):
                 answers[node.metadata.name] = self._answer(
-                    node, one, zones, is_alone=node.metadata.name in alone
+                    node, one, zones, at, is_alone=node.metadata.name in alone
                 )
             elif isinstance(one, Unproven):
                 answers[node.metadata.name] = proved[_key(node)]
@@ -162,25 +164,25 @@ class VSphereInstances:
         With them goes for which nodes no vCenter knows another one with the UUID.
         """
         unreadable = [
-            (name, one.name)
+            (name, one)
             for name, snapshot in shown.items()
             if isinstance(snapshot, Snapshot)
             for one in snapshot.machines.values()
             if is_unreadable(one)
         ]
         sure: dict[str, Match | Lone | Replaced | CloudError] = {}
-        keys: dict[str, _Key] = {}
+        every = self._arrivals.since((), unreadable)
         for node in nodes:
             name, one = node.metadata.name, found[node.metadata.name]
             if parsed(node.spec.provider_id) is not None and isinstance(one, Match):
-                keys[name] = _key(node)
                 seen = self._seen.get(_key(node))
-                sure[name] = trusted(one, name, seen, self._told(node), unreadable)
+                sure[name] = trusted(one, name, seen, self._told(node), every)
         others = {name: one for name, one in sure.items() if isinstance(one, Replaced)}
-        last = await each(
-            others, str, lambda name: self._last(*self._once_seen(keys[name])), _AT_ONCE
-        )
-        sure |= {name: replaced(one, last[name]) for name, one in others.items()}
+        last = await each(others, str, lambda name: self._last(others[name].former), _AT_ONCE)
+        sure |= {
+            name: replaced(one, last[name], self._arrivals.since((one.former,), unreadable))
+            for name, one in others.items()
+        }
         lone = {name: one for name, one in sure.items() if isinstance(one, Lone)}
         judged = await each(lone, str, lambda name: self._alone(lone[name]), _AT_ONCE)
         answers = {
@@ -224,17 +226,22 @@ class VSphereInstances:
             for place in self._places.values()
         )
         proofs = dict(zip(self._places, await asyncio.gather(*asked), strict=True))
+        lost = [
+            (name, one)
+            for name, proof in proofs.items()
+            if isinstance(proof, Proof)
+            for one in proof.unreadable
+        ]
         answers: dict[_Key, NotFound | CloudError] = {}
         for key, others in sorted(gone.items()):
             own = key[1]
-            was_seen = not own or key in self._seen or key in self._gone
             known = (*self._once_seen(key), *self._indexed.get(key, ()), *self._gone.get(key, ()))
             last = await self._last(*dict.fromkeys(known))
             first, *rest = (own, *others) if own else others
-            answer = absence(first, proofs, last, was_seen=was_seen)
+            every, new = (self._arrivals.since(of, lost if own else ()) for of in ((), known))
+            answer = absence(first, proofs, last, new)
             of_rest = (
-                absence(one, proofs, None, was_seen=not own or (was_seen and one == swapped(own)))
-                for one in rest
+                absence(one, proofs, None, new if one == swapped(own) else every) for one in rest
             )
             failed = (one for one in (*of_rest, answer) if isinstance(one, CloudError))
             answers[key] = next(failed, NotFound())
@@ -307,6 +314,7 @@ class VSphereInstances:
         node: Node,
         one: Match,
         zones: Mapping[str, Marks | CloudError],
+        at: int,
         *,
         is_alone: bool,
     ) -> InstanceAnswer:
@@ -314,7 +322,7 @@ class VSphereInstances:
         if not machine.uuid:
             return CloudError(f"{described(machine)} shows no BIOS UUID yet")
         name, key = node.metadata.name, (node.metadata.name, machine.uuid)
-        self._seen[key] = remembered(one, name, self._seen.get(key), is_alone=is_alone)
+        self._seen[key] = remembered(one, name, self._seen.get(key), at, is_alone=is_alone)
         self._indexed.pop(key, None)
         self._gone.pop(key, None)
         if isinstance(zone, CloudError):

@@ -90,7 +90,7 @@ class Inventory:
         answers = await each(sorted(uuids), lambda uuid: uuid, self.indexed, _AT_ONCE)
         failed = {uuid: one for uuid, one in answers.items() if isinstance(one, CloudError)}
         found = {uuid: one for uuid, one in answers.items() if not isinstance(one, CloudError)}
-        unreadable = sorted(one.name for one in machines if is_unreadable(one))
+        unreadable = sorted(filter(is_unreadable, machines), key=lambda one: (one.name, one.ref))
         return Proof(missed, found, failed, tuple(unreadable))
 
     async def indexed(self, uuid: str) -> tuple[Ref, ...]:

@@ -95,14 +95,14 @@ class Proof(msgspec.Struct, frozen=True):
         listed: The UUIDs that a new listing of all machines shows after all.
         found: The UUIDs that the index of the whole vCenter has, with their machines.
         failed: The UUIDs about which the index did not answer.
-        unreadable: The names of machines whose configuration the vCenter cannot read, such as while
-            their datastore is away: each may have any UUID, and may run.
+        unreadable: The machines whose configuration the vCenter cannot read, such as while their
+            datastore is away: each may have any UUID, and may run.
     """
 
     listed: frozenset[str]
     found: Mapping[str, tuple[Ref, ...]]
     failed: Mapping[str, CloudError]
-    unreadable: tuple[str, ...] = ()
+    unreadable: tuple[Machine, ...] = ()
 
 
 def machine(ref: Ref, properties: Mapping[str, Any]) -> Machine:

@@ -8,6 +8,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import NotFound
 from proreus.cloudprovider.lookups import swapped
+from proreus.providers.vsphere.arrivals import Seen
 from proreus.providers.vsphere.machines import Machine, Proof, Snapshot, described
 from proreus.providers.vsphere.names import Target
 from proreus.providers.vsphere.soap import Ref
@@ -33,20 +34,6 @@ class Unproven(msgspec.Struct, frozen=True):
     others: tuple[str, ...] = ()
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """The machine that was the last one found for a Node.
-
-    Attributes:
-        vcenter: The name of the vCenter that showed it.
-        ref: Its reference.
-        is_sure: Whether it has run under the Node's name, or was known to have no replica.
-    """
-
-    vcenter: str
-    ref: Ref
-    is_sure: bool = False
-
-
 class Lone(msgspec.Struct, frozen=True):
     """The answer that a machine that is off is the only one shown with a Node's UUID.
 
@@ -67,13 +54,11 @@ class Replaced(msgspec.Struct, frozen=True):
 
     Attributes:
         found: The machine that has the UUID now.
-        place: The name of the vCenter that has shown the former one.
-        former: The former machine's reference, which tells whether it is gone.
+        former: The former machine; its reference tells whether it is gone.
     """
 
     found: Match
-    place: str
-    former: Ref
+    former: Seen
 
 
 _UUID: Final = "uuid"
@@ -232,7 +217,7 @@ def trusted(
     if _runs_as(one, node):
         return one
     if seen is not None and (seen.vcenter, seen.ref) != (one.vcenter, one.machine.ref):
-        return Replaced(one, seen.vcenter, seen.ref)
+        return Replaced(one, seen)
     if one.machine.power == _ON or (seen is not None and seen.is_sure):
         return one
     lone = Lone(one, (one.vcenter,) if told else ())
@@ -247,17 +232,18 @@ def trusted(
     return CloudError(_may_be(one.machine.uuid, unreadable)) if unreadable else lone
 
 
-def remembered(one: Match, node: str, seen: Seen | None, *, is_alone: bool) -> Seen:
+def remembered(one: Match, node: str, seen: Seen | None, at: int, *, is_alone: bool) -> Seen:
     """Return what is remembered of the machine that was found for a Node.
 
     Args:
         one: The machine.
         node: The Node's name.
         seen: What was remembered before.
+        at: The round in which it was found.
         is_alone: Whether the indexes of whole vCenters know no other machine with its UUID.
     """
-    now = Seen(one.vcenter, one.machine.ref, is_alone or _runs_as(one, node))
-    was_sure = seen is not None and seen == msgspec.structs.replace(now, is_sure=True)
+    now = Seen(one.vcenter, one.machine.ref, is_alone or _runs_as(one, node), at)
+    was_sure = seen == msgspec.structs.replace(now, is_sure=True, at=seen.at if seen else at)
     return msgspec.structs.replace(now, is_sure=now.is_sure or was_sure)
 
 
@@ -288,20 +274,30 @@ def alone(one: Lone, known: Mapping[str, Collection[Ref] | CloudError]) -> Match
     )
 
 
-def replaced(one: Replaced, last: str | CloudError | None) -> Match | Lone | CloudError:
+def replaced(
+    one: Replaced, last: str | CloudError | None, unreadable: Sequence[tuple[str, str]]
+) -> Match | Lone | CloudError:
     """Return the machine that has a Node's UUID now if the one that had it before is gone.
 
     Args:
         one: The two machines.
         last: The UUID of the former machine now; None if its vCenter says that it is gone.
+        unreadable: The vCenters and names of machines whose configuration cannot be read, and that
+            came after the former one was seen: each may be it, registered anew.
     """
     if last is None:
-        return one.found if one.found.machine.power == _ON else Lone(one.found)
+        if one.found.machine.power == _ON:
+            return one.found
+        return (
+            CloudError(_may_be(one.found.machine.uuid, unreadable))
+            if unreadable
+            else Lone(one.found)
+        )
     found = f"{described(one.found.machine)} in vCenter {one.found.vcenter}"
     there = last if isinstance(last, CloudError) else f"it has the UUID {last or 'unknown'}"
     return CloudError(
         f"{found} has the UUID of this node's machine, and may be a replica of it: that was"
-        f" {one.former} in vCenter {one.place}, and is not known to be gone: {there}"
+        f" {one.former.ref} in vCenter {one.former.vcenter}, and is not known to be gone: {there}"
     )
 
 
@@ -309,20 +305,20 @@ def absence(
     uuid: str,
     proofs: Mapping[str, Proof | CloudError],
     last: str | CloudError | None,
-    *,
-    was_seen: bool,
+    unreadable: Sequence[tuple[str, str]],
 ) -> NotFound | CloudError:
     """Return the answer about a machine that is not shown: gone only if no vCenter knows its UUID.
 
-    Nor may a machine be it whose configuration a vCenter cannot read, unless it was seen before,
-    and is known not to be there any more.
+    Nor may a machine be it whose configuration a vCenter cannot read, unless that one was there
+    beside it when it was seen.
 
     Args:
         uuid: The BIOS UUID, which no inventory shows.
         proofs: The other answers of each vCenter about the UUID.
         last: The BIOS UUID of the machine that had this UUID when it was last seen; None if it is
             gone or was never seen.
-        was_seen: Whether the machine was ever seen.
+        unreadable: The vCenters and names of machines whose configuration cannot be read, and of
+            which each may be it.
     """
     failed = {name: one for name, one in proofs.items() if isinstance(one, CloudError)}
     given = {name: one for name, one in proofs.items() if not isinstance(one, CloudError)}
@@ -337,10 +333,7 @@ def absence(
         return _unknown(failed)
     if last is not None:
         return CloudError(_hidden(uuid, last))
-    unreadable = [(name, one) for name, proof in given.items() for one in proof.unreadable]
-    if unreadable and not was_seen:
-        return CloudError(_may_be(uuid, unreadable))
-    return NotFound()
+    return CloudError(_may_be(uuid, unreadable)) if unreadable else NotFound()
 
 
 def _hidden(uuid: str, last: str | CloudError) -> str:
