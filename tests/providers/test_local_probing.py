@@ -188,6 +188,33 @@ async def test_a_machine_that_does_not_answer_while_its_node_is_ready_is_not_gon
 
 
 @virtual_time
+@pytest.mark.parametrize(
+    ("address", "uuid"), [("10.1.0.1", "next"), ("10.1.0.2", "former")], ids=["address", "machine"]
+)
+async def test_a_machine_is_not_gone_that_never_answers_where_the_former_one_of_its_name_has(
+    address: str, uuid: str
+) -> None:
+    """Such as one that was put in the place of another, with a firewall that drops the probes."""
+    routes = Routes()
+    routes.ways["10.1.0.2"] = routes.right["10.1.0.2"] = Routes.CABLE
+    routes.ways["10.1.0.3"] = routes.right["10.1.0.3"] = Routes.CABLE
+    instances, near = routes.instances(), node("near", "10.1.0.3")
+
+    async def said_of(rack: Node) -> InstanceAnswer:
+        return (await instances.describe([rack, near]))["rack"]
+
+    await said_of(node("rack", address, uuid=uuid))
+    del routes.right["10.1.0.2"]
+    for _ in range(2):
+        await said_of(node("rack", "10.1.0.2", uuid="next"))
+        await asyncio.sleep(300)
+    for _ in range(3):
+        said = await said_of(node("rack", "10.1.0.2", uuid="next", is_ready=False))
+        assert isinstance(said, Instance), said
+        assert said.state is InstanceState.UNKNOWN
+
+
+@virtual_time
 async def test_a_machine_that_dies_before_it_was_asked_is_gone_though_its_node_was_ready_a_while() -> (
     None
 ):

@@ -7,7 +7,8 @@ the machines there; nodes beyond that router answer as ever.
 
 Nor does silence say anything at an address where the machine did not answer while its Node was
 Ready, such as one whose firewall drops the probes. So Ready nodes' machines are asked, too, until
-they have answered once.
+they have answered once, at an address that they still have. What the former machine of a Node's
+name has answered says nothing of the next one.
 """
 
 import asyncio
@@ -59,6 +60,8 @@ class Silence:
         self._unheard = Twice(MUTE)
         self._heard: dict[str, frozenset[str]] = {}
         """By the names of Nodes: the addresses at which their machines have answered."""
+        self._machines: dict[str, Hashable] = {}
+        """By the names of Nodes: which machine has answered there."""
         self._mute: set[str] = set()
         """The names of Nodes whose machines surely do not answer while they are Ready."""
 
@@ -68,7 +71,7 @@ class Silence:
         """Probe the machines of nodes that are not Ready; return their answers.
 
         A Ready node that is reached by another way than before is asked, too: if it answers, that
-        is its way from now on. So is one of which nobody has heard yet.
+        is its way from now on. So is one of which nobody has heard yet at its addresses.
 
         Raises:
             CloudError: The kernel does not tell the ways.
@@ -85,6 +88,8 @@ class Silence:
         ready = {name: one for name, one in running.items() if name not in silent}
         for name in ready:
             self._failures.pop(name, None)
+        for node in nodes:
+            self._recognise(node)
         every = {address for one in running.values() for address in _ips(one)}
         ways = await attempt(self._ways, every) if every else {}
         if isinstance(ways, CloudError):
@@ -95,7 +100,7 @@ class Silence:
         for name, one in ready.items():
             self._note(name, one, ways)
         asked = witnesses(ready.values(), ways) if suspects else {}
-        new = [name for name in ready if name not in self._heard and name not in moved]
+        new = [name for name in ready if not self._told(name, ready[name]) and name not in moved]
         names = [*(node.metadata.name for node in suspects), *moved, *new]
         places = [(name, address) for name in names for address in _ips(running[name])]
         probed = (*([address] for _, address in places), *asked.values())
@@ -122,9 +127,20 @@ class Silence:
         """Return the ways by which a machine would answer if it lived, as far as that is known."""
         if name in self._mute:
             return ()
-        usual, heard = self._usual(name, found, ways), self._heard.get(name, frozenset())
-        told = heard.intersection(_ips(found))
+        usual, told = self._usual(name, found, ways), self._told(name, found)
         return {way for one, way in usual.items() if not told or one in told}
+
+    def _told(self, name: str, found: Instance) -> frozenset[str]:
+        """Return those of a machine's addresses at which it has answered."""
+        return self._heard.get(name, frozenset()).intersection(_ips(found))
+
+    def _recognise(self, node: Node) -> None:
+        """Forget where another machine has answered that had the Node's name before."""
+        name = node.metadata.name
+        machine = node.metadata.uid, node.status.node_info.system_uuid
+        if self._machines.get(name, machine) != machine:
+            self._heard.pop(name, None)
+        self._machines[name] = machine
 
     def _usual(self, name: str, found: Instance, ways: Mapping[str, Hop]) -> Mapping[str, Hop]:
         """Return the ways to a machine that are not known to have been other ones before."""
@@ -150,13 +166,15 @@ class Silence:
         sure = {one: way for one, way in present.items() if one in answered}
         self._known[name] = present | known | sure
 
-    def _listen(self, answered: Mapping[str, frozenset[str]], ready: Collection[str]) -> None:
+    def _listen(
+        self, answered: Mapping[str, frozenset[str]], ready: Mapping[str, Instance]
+    ) -> None:
         """Remember who has answered, and who surely does not although its Node is Ready."""
         for name, addresses in answered.items():
             if addresses:
                 self._heard[name] = self._heard.get(name, frozenset()) | addresses
                 self._mute.discard(name)
-            is_unheard = name in ready and name not in self._heard
+            is_unheard = name in ready and not self._told(name, ready[name])
             if self._unheard.is_sure(name, is_so=is_unheard):
                 self._mute.add(name)
 
