@@ -140,10 +140,14 @@ async def test_no_address_is_lost_to_one_that_could_not_be_given_it() -> None:
             assert not answer.disowns
 
 
-@pytest.mark.parametrize("device", ["here", "lo"])
+@pytest.mark.parametrize("device", ["here", "lo", "off"])
 @pytest.mark.parametrize("address", ["10.9.255.1", "fd00:9::100"])
 async def test_the_gateway_s_own_address_is_left_to_it(device: str, address: str) -> None:
-    """Such as the control plane's virtual one, which who announces it by BGP has on the loopback."""
+    """Such as the control plane's virtual one, which who announces it by BGP has on the loopback.
+
+    An interface that is down may be up soon.
+    """
+    ip("link", "add", "off", "type", "bridge")
     ip("addr", "add", f"{address}/{128 if ':' in address else 32}", "dev", device)
     async with manager() as ours:
         family = "IPv6" if ":" in address else "IPv4"
@@ -152,6 +156,20 @@ async def test_the_gateway_s_own_address_is_left_to_it(device: str, address: str
         with pytest.raises(CloudError, match=f"{address} .* is in use by this machine"):
             raise answers[asking.ref.uid]  # type: ignore[misc]  # an error, or the test fails
         assert address not in addresses(answers[lb.ref.uid])
+
+
+async def test_services_share_an_address_that_kube_proxy_has_put_on_its_device() -> None:
+    """In the mode IPVS kube-proxy has the addresses of Services on a device, which is down."""
+    other, key = (ServicePort(81, "other", node_port=30081),), {ANNOTATION_SHARING_KEY: "k"}
+    async with manager() as ours:
+        first, second = web("first", more=key), web("second", more=key, ports=other)
+        assert addresses((await ours.ensure([first]))[first.ref.uid]) == ["10.9.255.1"]
+        ip("link", "add", "kube-ipvs0", "type", "bridge")
+        ip("addr", "add", "10.9.255.1/32", "dev", "kube-ipvs0")
+        assert addresses((await ours.ensure([second]))[second.ref.uid]) == ["10.9.255.1"]
+        await ours.delete([first.ref, second.ref])
+        asking = web("asking", asks="10.9.255.1")
+        assert addresses((await ours.ensure([asking]))[asking.ref.uid]) == ["10.9.255.1"]
 
 
 async def test_an_address_that_is_routed_elsewhere_is_given_to_nobody() -> None:

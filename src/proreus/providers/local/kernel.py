@@ -48,7 +48,7 @@ class Routed(CloudError):
 class Observed(msgspec.Struct, frozen=True):
     """The kernel's state: tables (None: there is none), routes by family, interfaces.
 
-    `own` are all addresses of the machine, those of the `loopback` among them.
+    `own` are the addresses of the machine (`network.of_machine`).
     """
 
     program: Program | None
@@ -58,7 +58,6 @@ class Observed(msgspec.Struct, frozen=True):
     settings: Mapping[str, int]
     device: bool
     own: frozenset[str] = frozenset()
-    loopback: frozenset[str] = frozenset()
 
     @property
     def state(self) -> State:
@@ -108,8 +107,8 @@ class Kernel:
         if problem := network.not_our_device(links, gateway, routes):
             raise CloudError(problem)
         self._check_apart(ways, state)
-        own, loopback = network.local_addresses(links), network.of_loopback(links)
-        return Observed(*tables, ways, found, settings, device, own, loopback)
+        own = network.of_machine(links)
+        return Observed(*tables, ways, found, settings, device, own)
 
     def counters(self) -> Mapping[str, tuple[int, int]]:
         """Read packets and bytes of each counter.

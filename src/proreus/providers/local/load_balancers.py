@@ -328,7 +328,7 @@ class LocalLoadBalancers:
         shown = await self._calls.read("show", self._kernel.show)
         self._claim = refusals.claim(self._context.cluster.uid, self._gateway, shown)
         marks = nft.Settings(mask=self._gateway.mark_mask).marks
-        self._reach = network.reach(shown.interfaces, marks, shown.loopback)
+        self._reach = network.reach(shown.interfaces, marks, shown.own)
         return shown
 
     def _now(self) -> float:

@@ -32,6 +32,7 @@ _EVERYWHERE: Final = MappingProxyType({"IPv4": "0.0.0.0/0", "IPv6": "::/0"})
 LENGTH: Final = MappingProxyType({"IPv4": 32, "IPv6": 128})
 """How long the prefix of a single address is, by family."""
 _LOOPBACK: Final = "lo"
+_OF_SERVICES: Final = "kube-ipvs0"
 _OF_KERNEL: Final = "2"
 """The protocol of routes that the kernel itself makes."""
 
@@ -107,9 +108,13 @@ def not_our_device(
     return ""
 
 
-def of_loopback(shown: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the addresses of the loopback, such as a virtual one that is announced by BGP."""
-    return local_addresses(one for one in shown if one.get("ifname") == _LOOPBACK)
+def of_machine(shown: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the machine's addresses, also those of the loopback and of interfaces that are down.
+
+    Such as a virtual one that is announced by BGP. What kube-proxy puts on its device for IPVS,
+    which is down, are the addresses of Services.
+    """
+    return local_addresses(one for one in shown if one.get("ifname") != _OF_SERVICES)
 
 
 def local_addresses(shown: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -119,12 +124,11 @@ def local_addresses(shown: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     )
 
 
-def reach(found: Sequence[Interface], marks: int, loopback: Collection[str] = ()) -> Reach:
-    """Return what a machine with these interfaces, and addresses of the loopback, reaches."""
+def reach(found: Sequence[Interface], marks: int, own: Collection[str] = ()) -> Reach:
+    """Return what a machine with these interfaces, and more addresses of its own, reaches."""
     every = [address for one in found for address in one.addresses]
     networks: list[Network] = [address.network for address in every]
-    own = {str(address.ip) for address in every}.union(loopback)
-    return Reach(tuple(networks), frozenset(own), marks)
+    return Reach(tuple(networks), frozenset({str(one.ip) for one in every}.union(own)), marks)
 
 
 def announcing(address: str, found: Sequence[Interface], named: Collection[str]) -> tuple[str, ...]:
