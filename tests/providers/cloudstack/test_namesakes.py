@@ -68,3 +68,26 @@ async def test_a_node_takes_no_machine_of_another_cluster_by_its_name(emulator: 
             known = (await describe(provider, node))["node-1"]
             assert isinstance(known, Instance)
             assert known.provider_id == PREFIX + theirs
+
+
+async def test_a_node_without_an_id_is_not_gone_while_its_kubelet_s_machine_is_there(
+    emulator: Emulator,
+) -> None:
+    """Such as with `--delete-nodes-by-name`, where somebody has renamed or moved its machine."""
+    world = emulator.world
+    (own,) = world.add_machines(["renamed"], world.add_network())
+    async with started(emulator) as provider:
+        node = objects.node("node-1", system_uuid=own)
+        found = (await describe(provider, node))["node-1"]
+        assert isinstance(found, IdentityConflict), found
+        assert "renamed" in str(found)
+        project = world.add_project("elsewhere")
+        world.machines[own] |= {"projectid": project, "project": "elsewhere"}
+        found = (await describe(provider, node))["node-1"]
+        assert isinstance(found, CloudError)
+        assert "elsewhere" in str(found)
+        for told in ("", OTHER):
+            silent = objects.node("node-1", system_uuid=told)
+            assert (await describe(provider, silent))["node-1"] == NotFound()
+        world.remove_machine(own)
+        assert (await describe(provider, node))["node-1"] == NotFound()

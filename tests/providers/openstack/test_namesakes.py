@@ -99,3 +99,22 @@ async def test_a_new_node_waits_while_its_server_may_be_in_a_cell_that_is_down(w
         found = await one(provider, objects.node("worker-1", system_uuid=METAL))
         assert isinstance(found, Instance)
         assert found.provider_id == f"openstack:///{uuid(2)}"
+
+
+async def test_a_node_without_an_id_is_not_gone_while_its_kubelet_s_server_is_there(
+    wire: Wire,
+) -> None:
+    """Such as with `--delete-nodes-by-name`: it was renamed, or its cell is down."""
+    wire.add(1, "renamed")
+    async with started(wire.config()) as provider:
+        node = objects.node("worker-1", system_uuid=uuid(1))
+        found = await one(provider, node)
+        assert isinstance(found, IdentityConflict), found
+        assert "renamed" in str(found)
+        for told in ("", METAL):
+            silent = objects.node("worker-1", system_uuid=told)
+            assert await one(provider, silent) == NotFound()
+        wire.fail("server_get", failure())
+        assert isinstance(await one(provider, node), CloudError)
+        del wire.servers[uuid(1)]
+        assert await one(provider, node) == NotFound()

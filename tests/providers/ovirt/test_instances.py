@@ -226,6 +226,29 @@ async def test_the_search_of_the_cloud_config_says_which_machines_may_become_nod
     assert answers["other"] == NotFound()
 
 
+async def test_a_node_without_an_id_is_not_gone_while_its_kubelet_s_machine_is_there(
+    engine: Engine,
+) -> None:
+    """Such as with `--delete-nodes-by-name`, where somebody has taken the tag from its machine."""
+    engine.world.add_vms(["node-1"], tags=["kubernetes"])
+    (hidden,) = engine.world.add_vms(["node-2"])
+    async with started(engine, sections="[filters]\nvms = tag=kubernetes") as provider:
+        for told in (hidden.upper(), swapped(hidden)):
+            found = await one(provider, node("node-2", uuid=told))
+            assert isinstance(found, IdentityConflict), found
+            assert hidden in str(found)
+            assert "[Filters] vms" in str(found)
+        engine.calls.clear()
+        nodes = node("node-2", uuid=GONE), node("node-3", uuid=swapped(GONE)), node("node-4")
+        assert set((await describe(provider, *nodes)).values()) == {NotFound()}
+        assert engine.calls == {"vms.list": 2, "vms.get": 2}
+        for operation, skip in (("vms.get", 0), ("vms.list", 1)):
+            engine.fail(operation, 500, skip=skip)
+            answers = await describe(provider, *nodes)
+            assert isinstance(answers["node-2"], CloudError)
+            assert answers["node-4"] == NotFound()
+
+
 async def test_a_search_that_the_engine_cannot_read_makes_nothing_absent(engine: Engine) -> None:
     (id_,) = engine.world.add_vms(["node-1", "node-2"])[:1]
     async with started(engine, sections="[filters]\nvms = colour=blue") as provider:

@@ -187,15 +187,18 @@ def doubtful(wanted: Target, found: Found) -> tuple[str, ...]:
     if wanted.id:
         is_gone = not isinstance(found.by_id, CloudError) and found.by_id[wanted.id] is None
         return wanted.uuids if is_gone and wanted.id not in wanted.uuids else ()
+    if isinstance(found.by_name, CloudError):
+        return ()
     ids = {id_of(one) for one in _named(wanted, found.by_name)}
-    return wanted.uuids if ids and ids.isdisjoint(wanted.uuids) else ()
+    return wanted.uuids if ids.isdisjoint(wanted.uuids) else ()
 
 
 def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
     """Return the answer about one node from what was looked up. Pure.
 
     A Node whose kubelet runs on another machine, such as one that has taken over the name of a
-    former one, is not gone with that one. Nor is a machine the Node's by its name.
+    former one, is not gone with that one. Nor is a machine the Node's by its name, nor one gone
+    that the list of names lacks.
     """
     if wanted.problem:
         return InvalidRequest(wanted.problem)

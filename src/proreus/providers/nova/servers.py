@@ -168,7 +168,8 @@ def doubtful(wanted: Target, found: Found) -> tuple[str, ...]:
     if wanted.id in wanted.uuids:
         return ()
     if not wanted.id:
-        return wanted.uuids if _is_guess(wanted, found) else ()
+        named = _ids_of_name(wanted, found)
+        return wanted.uuids if named is not None and named.isdisjoint(wanted.uuids) else ()
     if isinstance(found.by_id, CloudError):
         return ()
     server = found.by_id[wanted.id]
@@ -181,7 +182,7 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
 
     A Node whose kubelet runs on another server, such as one that has taken over the name of one
     that was deleted or is kept and off, is neither gone nor off with that one. Nor is a server the
-    Node's by its name.
+    Node's by its name, nor one gone that the list by name lacks.
     """
     if wanted.problem:
         return InvalidRequest(wanted.problem)
@@ -193,10 +194,15 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
 
 def _is_guess(wanted: Target, found: Found) -> bool:
     """Tell whether only its name says that a server is a Node's."""
-    if wanted.id or isinstance(found.by_name, CloudError):
-        return False
-    ids = {id_of(one) for one in found.by_name.get(wanted.name.lower(), ())}
-    return bool(ids) and ids.isdisjoint(wanted.uuids)
+    named = _ids_of_name(wanted, found)
+    return named.isdisjoint(wanted.uuids) if named else False
+
+
+def _ids_of_name(wanted: Target, found: Found) -> frozenset[str] | None:
+    """Return the ids of the servers of a Node's name; None if it is not looked up by its name."""
+    if not wanted.name or isinstance(found.by_name, CloudError):
+        return None
+    return frozenset(map(id_of, found.by_name.get(wanted.name.lower(), ())))
 
 
 def _by_name(wanted: Target, found: Found) -> Described | NotFound | CloudError:

@@ -82,10 +82,11 @@ class OVirtInstances:
         index = Index(known, [one for one in by_id.values() if isinstance(one, Machine)])
         found = {name: match(one, index, self._engine.search) for name, one in targets.items()}
         unproven = [one for one in found.values() if isinstance(one, Unproven)]
-        missing = {id_ for one in unproven for id_ in (one.id, *one.others)}
-        failed = {id_: one for id_, one in by_id.items() if isinstance(one, CloudError)}
-        asked = await each(missing - set(failed), str, self._engine.machine, _AT_ONCE)
-        direct = {**asked, **failed}
+        # So may the machine of a Node without a provider id.
+        by_id |= await self._others({uuid for one in unproven if not one.id for uuid in one.others})
+        missing = {id_ for one in unproven for id_ in (one.id, *one.others)} - {""}
+        told = {id_: one for id_, one in by_id.items() if one is not None}
+        direct = told | await each(missing - set(told), str, self._engine.machine, _AT_ONCE)
         named = await self._named([one for one in found.values() if isinstance(one, Machine)])
         answers: dict[str, InstanceAnswer] = {}
         for node in nodes:
@@ -118,6 +119,11 @@ class OVirtInstances:
             else:
                 found |= shown
         return found
+
+    async def _others(self, ids: Collection[str]) -> dict[str, Machine | CloudError | None]:
+        """Do as `_by_id`; if all searches fail, that says nothing about the rest of a batch."""
+        found = await attempt(self._by_id, ids)
+        return dict.fromkeys(ids, found) if isinstance(found, CloudError) else found
 
     async def _named(self, machines: Sequence[Machine]) -> _Named | CloudError:
         """Return the names of the places that machines are in, or the error of reading them."""

@@ -11,10 +11,10 @@ from proreus.providers.ovirt.names import Target
 
 
 class Unproven(msgspec.Struct, frozen=True):
-    """The answer that no search shows the machine of a provider id; it may still exist.
+    """The answer that no search shows the machine of a Node; it may still exist.
 
     Attributes:
-        id: The machine's id.
+        id: The machine's id, by the provider id; "" without one.
         others: The other ids that the machine of the Node's kubelet may have: the UUIDs that it
             reports of another one, or the id in the other byte order.
     """
@@ -80,7 +80,7 @@ def match(target: Target, index: Index, search: str) -> Machine | Unproven | Not
             " that is how the engine answers a search that it cannot read, too: try it in its web"
             " page"
         )
-    return NotFound()
+    return Unproven("", target.system_uuids) if target.system_uuids else NotFound()
 
 
 def _missing(target: Target, index: Index) -> Unproven | IdentityConflict:
@@ -97,6 +97,13 @@ def _elsewhere(id_: str, other: Machine) -> IdentityConflict:
         f"no search shows the machine {id_} of the provider id, but the one that the kubelet"
         f" reports, {described(other)}: delete the Node, so that it is made anew, and give its"
         " kubelet no --provider-id of its own"
+    )
+
+
+def _hidden(other: Machine) -> IdentityConflict:
+    return IdentityConflict(
+        f"the search of the cloud-config ([Filters] vms) does not find {described(other)}, which is"
+        " the machine by the UUID that the Node's kubelet reports: let it find that machine"
     )
 
 
@@ -128,12 +135,12 @@ def gone(one: Unproven, direct: Mapping[str, Machine | CloudError | None]) -> No
 
     Args:
         one: The machine, and the other one on which the Node's kubelet may run.
-        direct: The answers at the machines' own URLs.
+        direct: The answers at the machines' own URLs, or of a search that has shown one.
     """
     for id_ in one.others:
         if isinstance(other := direct[id_], Machine):
-            return _elsewhere(one.id, other)
-    answers = [absence(id_, direct[id_]) for id_ in (one.id, *one.others)]
+            return _elsewhere(one.id, other) if one.id else _hidden(other)
+    answers = [absence(id_, direct[id_]) for id_ in filter(None, (one.id, *one.others))]
     return next((known for known in answers if isinstance(known, CloudError)), NotFound())
 
 
