@@ -5,7 +5,7 @@ from copy import deepcopy
 
 import pytest
 
-from proreus.cloudprovider import Done, Ensured, Pending
+from proreus.cloudprovider import CloudError, Done, Ensured, Pending
 from proreus.cloudprovider.desired import load_balancer_ref
 
 from .balancing import (
@@ -28,6 +28,7 @@ from .emulator.server import Emulator
 from .emulator.store import network
 from .site import CLUSTER, started
 from .test_links import LINKED, SUBNET, links
+from .test_pools_of_others import FILLED
 from .test_strangers_beside import LB, outbound, put_parts
 
 
@@ -65,6 +66,27 @@ async def test_a_load_balancer_to_which_an_operator_adds_meanwhile_is_not_delete
         assert list(parts(azure, "outboundRules")) == ["outbound"]
         ref = load_balancer_ref(service(), CLUSTER)
         assert await provider.load_balancers.delete([ref]) == {ref.uid: Done(found=False)}
+
+
+async def test_a_load_balancer_of_which_an_operator_fills_a_pool_meanwhile_is_not_deleted(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+
+    def fill() -> None:
+        stored = azure.store.of[network("loadBalancers", "kubernetes").lower()]
+        pools = stored["properties"]["backendAddressPools"]
+        (pool,) = (one for one in pools if one["name"] == "db")
+        pool["properties"] |= FILLED
+
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service())
+        put_parts(azure, "backendAddressPools", {"name": "db", "properties": {}})
+        done = before_first(azure, "PUT", "/networkInterfaces/node-0-nic", fill)
+        with pytest.raises(CloudError, match="the pool db"):
+            await delete(provider, service())
+        assert done
+    assert parts(azure, "backendAddressPools")["db"]["loadBalancerBackendAddresses"]
 
 
 async def test_a_public_ip_that_an_operator_takes_the_marks_from_meanwhile_stays(

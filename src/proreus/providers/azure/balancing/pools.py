@@ -16,9 +16,10 @@ from proreus.providers.azure.ids import last
 from proreus.providers.azure.machines import Resource, part, properties
 
 POOLS: Final = "backendAddressPools"
+FILLED: Final = ("backendIPConfigurations", ADDRESSES)
+"""The lists of who is in a pool."""
 _RULES: Final = "loadBalancingRules"
 _USERS: Final = (_RULES, "outboundRules", "inboundNatRules")
-_FILLED: Final = ("backendIPConfigurations", ADDRESSES)
 _OWN_POOL: Final = re.compile(r"a[0-9a-f]{31}(-ipv6)?")
 """The names that `pool_by_uid` gives."""
 _LONGEST: Final = 80
@@ -210,7 +211,7 @@ def check_emptied(balancer: str, left: Iterable[Resource], scene: Scene) -> None
     for pool in left:
         name = str(pool["name"])
         is_ours = _OWN_POOL.fullmatch(name.lower()) or name.lower() in own
-        if any(properties(pool).get(field) for field in _FILLED) and (is_given or not is_ours):
+        if any(properties(pool).get(field) for field in FILLED) and (is_given or not is_ours):
             why = "by preConfiguredBackendPoolLoadBalancerTypes in the cloud-config " * is_given
             raise CloudError(
                 f"the load balancer {balancer} would have no frontend any more, which Azure does"

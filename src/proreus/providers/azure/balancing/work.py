@@ -21,6 +21,7 @@ from proreus.providers.azure.balancing.memberships import (
 )
 from proreus.providers.azure.balancing.observation import IN_SET
 from proreus.providers.azure.balancing.parts import Scene, State
+from proreus.providers.azure.balancing.pools import FILLED, POOLS
 from proreus.providers.azure.balancing.steps import (
     DeleteAddress,
     DeleteBalancer,
@@ -110,7 +111,7 @@ class Work:
             raise _changed(operation, f"{id_} is there, which was not shown before")
 
     async def _delete_balancer(self, state: State, call: DeleteBalancer) -> None:
-        """Delete a load balancer, unless somebody has added to it since it was observed.
+        """Delete a load balancer, unless somebody has added to it or its pools meanwhile.
 
         Azure deletes it whatever its ETag is.
 
@@ -258,13 +259,20 @@ def _changed(operation: Operation, text: str) -> CloudError:
 
 
 def _parts(balancer: Resource | Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Return the parts of a load balancer: the type and the name of each."""
-    return {
+    """Return the parts of a load balancer, and who is in its pools: the type and name of each."""
+    found = {
         (field, str(one.get("name")))
         for field, found in properties(balancer).items()
         if isinstance(found, list)
         for one in found
     }
+    members = (
+        (str(one.get("id") or one.get("name")).lower(), str(pool.get("name")))
+        for pool in part(balancer, POOLS) or ()
+        for field in FILLED
+        for one in properties(pool).get(field) or ()
+    )
+    return found | {(POOLS, f"{member} in the pool {pool}") for member, pool in members}
 
 
 def _whose(link: Resource | Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
