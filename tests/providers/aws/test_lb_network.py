@@ -297,9 +297,39 @@ async def test_health_checks_of_one_whose_clients_an_operators_rule_lets_in_go_o
         assert site.rules() == {("tcp", 30081, inside)}
 
 
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_path_mtu_discovery_of_one_whose_clients_an_operators_rule_lets_in_goes_on(
+    aws: StrictAWS, *, is_listed: bool
+) -> None:
+    """Nothing but that the load balancer lives says so, and a list may lack it."""
+    services = Objects()
+    async with placed(aws, services=services) as site:
+        ids, uid = site.machines(1), UID.replace("5e", "6e")
+        port = ServicePort(81, node_port=30081)
+        anywhere = {
+            "IpProtocol": "tcp",
+            "FromPort": 30081,
+            "ToPort": 30081,
+            "IpRanges": [{"CidrIp": ANYWHERE}],
+        }
+        site.ec2.authorize_security_group_ingress(GroupId=site.group, IpPermissions=[anywhere])
+        made = await site.made(site.desired(ids, port, uid=uid))
+        shown = site.desired(ids, port, uid=uid, shown=made.ingress[0].hostname)
+        services.by_key = {"shop/other": shown.service}
+        needed = site.rules()
+        assert ("icmp", 3, ANYWHERE) in needed
+        desired = site.desired(ids)
+        await site.made(desired)
+        if not is_listed:
+            aws.configure(unshown=[shown.ref.name])
+        await site.deleted(desired)
+        assert site.rules() == needed
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
 @pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "edited"])
 async def test_clients_of_one_whom_a_rule_of_anothers_health_checks_lets_in_stay(
-    aws: StrictAWS, *, is_deleted: bool
+    aws: StrictAWS, *, is_deleted: bool, is_listed: bool
 ) -> None:
     """Whoever chooses the node port of another Service for his checks may have come first."""
     services = Objects()
@@ -310,15 +340,20 @@ async def test_clients_of_one_whom_a_rule_of_anothers_health_checks_lets_in_stay
         other = site.desired(ids, port, load_balancer_source_ranges=inside, uid=uid)
         services.by_key = {"shop/other": other.service}
         await site.made(site.desired(ids, asked={"healthcheck-port": "30081"}))
-        await site.made(other)
+        host = (await site.made(other)).ingress[0].hostname
+        shown = site.desired(ids, port, load_balancer_source_ranges=inside, uid=uid, shown=host)
+        services.by_key = {"shop/other": shown.service}
         needed = {("tcp", 30081, one) for one in inside} | {("icmp", 3, one) for one in inside}
         assert needed <= site.rules()
+        if not is_listed:
+            aws.configure(unshown=[other.ref.name])
         desired = site.desired(ids)
         if not is_deleted:
             await site.made(desired)
             assert needed <= site.rules()
         await site.deleted(desired)
         assert site.rules() == needed
+        services.by_key = {}
         await site.deleted(other)
         assert site.rules() == set()
 

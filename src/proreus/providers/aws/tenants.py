@@ -145,7 +145,7 @@ class Named:
             meta = one.metadata
             text = meta.annotations.get(PREFIX + annotation, "")
             named = {part.strip() for part in text.split(",")}.intersection(ids)
-            shown = _shown(one) if named and meta.namespace != ref.namespace else ()
+            shown = networks_shown(one) if named and meta.namespace != ref.namespace else ()
             if not all([await find_balancer(self._api, name) for name in shown]):
                 owner = Owner(ref.cluster.uid, "", meta.namespace, meta.name, meta.uid)
                 for id_ in named:
@@ -223,8 +223,8 @@ class Named:
         return problems
 
 
-def _shown(service: KubeObject) -> list[str]:
-    """Return the names of the network load balancers that a Service's status shows.
+def networks_shown(service: KubeObject) -> list[str]:
+    """Return the names of the network load balancers that a Service's status shows. Pure.
 
     Those of the AWS Load Balancer Controller count, too: it reads the same annotations.
     """

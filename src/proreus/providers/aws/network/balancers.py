@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -47,7 +48,7 @@ from proreus.providers.aws.network.parts import (
 from proreus.providers.aws.network.steps import NETWORK
 from proreus.providers.aws.own_groups import DesiredGroup, Group, OwnGroups
 from proreus.providers.aws.subnets import Subnet, Subnets
-from proreus.providers.aws.tenants import Named
+from proreus.providers.aws.tenants import Named, networks_shown
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
@@ -219,8 +220,10 @@ class NetworkBalancers:
     async def _living(self, names: Collection[str]) -> frozenset[str]:
         """Return which network load balancers with names of ours there are in the VPC.
 
+        A list may lack some, so those that Services show, which stay, are asked for by name, too.
+
         Args:
-            names: Those that are asked for by name if the list lacks them.
+            names: Others that are asked for by name if the list lacks them.
 
         Raises:
             CloudError: AWS does not answer.
@@ -231,7 +234,11 @@ class NetworkBalancers:
             for one in found
             if one["Type"] == NETWORK and one.get("VpcId") == self._place.vpc
         }
-        alone = [one for one in sorted(set(names) - listed) if await find_balancer(self._api, one)]
+        services = self._api.context.listers["services"].all()
+        staying = (one for one in services if one.metadata.deletion_timestamp is None)
+        shown = filter(_NAME.fullmatch, chain.from_iterable(map(networks_shown, staying)))
+        asked = sorted({*names, *shown} - listed)
+        alone = [one for one in asked if await find_balancer(self._api, one)]
         return frozenset((*filter(_NAME.fullmatch, listed), *alone))
 
 
