@@ -165,6 +165,23 @@ async def test_an_address_is_shown_while_its_load_balancer_is_gone_only_if_it_is
     assert (anew.ingress != own.status.load_balancer.ingress) == is_given_up
 
 
+@pytest.mark.parametrize(("asked", "is_given_up"), [({}, True), ({INTERNAL: "true"}, False)])
+async def test_an_address_of_ipv6_is_kept_by_naming_it_only_where_that_brings_it_back(
+    site: Balancing, asked: dict[str, str], *, is_given_up: bool
+) -> None:
+    """Outside, Octavia chooses it, and Neutron gives what is left to whoever comes next."""
+    families = ("IPv6",)
+    async with started(site.wire.config(), confirm=0.1) as provider:
+        own = await lives(site, provider, site.service(asked, ip_families=families))
+        (shown,) = own.status.load_balancer.ingress
+        site.octavia.remove(site.octavia.only("loadbalancers")["id"])
+        site.octavia.most_balancers = 0
+        naming = site.service(asked, ip_families=families, load_balancer_ip=shown.ip)
+        failed = await site.ensure(provider, known(naming, shown.ip))
+    assert "Quota" in str(failed)
+    assert failed.disowns == is_given_up
+
+
 @pytest.mark.parametrize("is_named", [False, True])
 async def test_a_floating_address_that_somebody_has_moved_is_shown_no_more_though_what_follows_fails(
     site: Balancing, *, is_named: bool

@@ -15,7 +15,7 @@ from proreus.cloudprovider.waits import Missed
 from proreus.kube.objects import vip_addresses
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
-from proreus.providers.openstack.octavia.annotations import PREFIX, Options
+from proreus.providers.openstack.octavia.annotations import INTERNAL, PREFIX, Options
 from proreus.providers.openstack.octavia.desired import family_of, of_family, version_of
 from proreus.providers.openstack.octavia.floating import (
     description,
@@ -47,9 +47,10 @@ class Placed(msgspec.Struct, frozen=True):
 class Addresses:
     """The floating IPs at the ports of load balancers."""
 
-    def __init__(self, networks: Networks) -> None:
-        """Keep the client of Neutron."""
+    def __init__(self, networks: Networks, *, internal: bool) -> None:
+        """Keep the client of Neutron, and whether all load balancers are to be `internal`."""
         self._networks = networks
+        self._internal = internal
 
     async def ensure(
         self,
@@ -134,10 +135,12 @@ class Addresses:
         """Tell whether one of these addresses is neither a floating IP's of the Service nor named.
 
         Floating IPs at the ports of its load balancers (`there`) are its own, too, and none that
-        somebody has attached to another port.
+        somebody has attached to another port. One of IPv6 is named in vain, unless it is internal.
         """
         ports = {str(one["vip_port_id"]) for one in there}
         named = set(map(plain_address, kept_by_name(ref, self._networks.services.all())))
+        if not (self._internal or _is_true(ref, INTERNAL)):
+            named = {address for address in named if version_of(address) == "IPv4"}
         for address in left:
             floating = await self._networks.floating({"floating_ip_address": address})
             if (floating or address not in named) and not any(
@@ -245,8 +248,12 @@ def _may_be_used(floating: Described, ref: LoadBalancerRef, ports: Collection[st
 
 def is_to_be_kept(ref: LoadBalancerRef) -> bool:
     """Tell whether the Service, if it still exists, asks to keep its floating IP."""
+    return _is_true(ref, f"{PREFIX}keep-floatingip")
+
+
+def _is_true(ref: LoadBalancerRef, annotation: str) -> bool:
     annotations = ref.service.metadata.annotations if ref.service is not None else {}
-    return annotations.get(f"{PREFIX}keep-floatingip", "").strip().lower() == "true"
+    return annotations.get(annotation, "").strip().lower() == "true"
 
 
 def _decide(

@@ -100,7 +100,7 @@ class OctaviaLoadBalancers:
         self._classes = config.load_balancer_class
         self._cases = Cases(octavia, networks, config)
         self._inputs = (config.load_balancer, config.tenants)
-        self._addresses = Addresses(networks)
+        self._addresses = Addresses(networks, internal=self._settings.internal_lb)
         self._turns = Turns()
         self._withdrawal = Withdrawal(octavia, networks, check)
         # By the Service's uid: the load balancers that were seen to go, and are not deleted yet.
