@@ -644,6 +644,36 @@ async def test_a_given_load_balancer_of_another_vpc_is_refused(emulator: Emulato
         assert not site.ports(empty)
 
 
+@pytest.mark.parametrize("is_internal", [True, False])
+@pytest.mark.parametrize("nodes", ["in two VPCs alike", "bare metal"])
+async def test_where_the_vpc_of_nodes_is_not_known_a_given_load_balancer_shows_no_private_address(
+    nodes: str, *, is_internal: bool
+) -> None:
+    """It may be in another VPC: a kubelet of two can name any machine of the account."""
+    async with served() as emulator, lb_site(emulator, count=1) as site:
+        of_node = site.world.address_of(site.machines[0])
+        elsewhere = site.world.add_subnet(site.world.add_vpc())
+        empty = site.world.add_balancer(elsewhere, "spare", address=of_node)
+        before = dict(site.world.balancers[empty])
+        ids = [*site.machines, *site.world.add_machines(["bank"], elsewhere)]
+        if nodes == "bare metal":
+            ids = [site.world.add_bare_metal("iron", site.vpc)]
+        asked = {"load-balancer-id": empty, "load-balancer-internal-vpc": str(is_internal).lower()}
+        answer = await site.settled(site.desired(asked=asked, ids=ids))
+        if is_internal:
+            assert isinstance(answer, InvalidRequest), answer
+            assert "give VpcId" in str(answer)
+            assert site.world.balancers[empty] == before
+            assert not site.ports(empty)
+        else:
+            assert isinstance(answer, Ensured), answer
+            (point,) = answer.ingress
+            assert point.ip != of_node
+            internal = {**asked, "load-balancer-internal-vpc": "true"}
+            answer = await site.settled(site.desired(asked=internal, ids=ids, shown=point.ip))
+            assert isinstance(answer, InvalidRequest), answer
+
+
 async def test_a_private_address_of_another_vpc_is_no_proof_that_a_load_balancer_is_in_use(
     emulator: Emulator,
 ) -> None:

@@ -323,3 +323,27 @@ def check_given(balancer: Balancer, desired: Desired, vpc: str) -> str:
     elif vpc and balancer.vpc not in {"", vpc}:
         problem = f"is in the VPC {balancer.vpc}, and the nodes are in {vpc}: name one there"
     return f"annotation {PREFIX}load-balancer-id: {balancer.id} {problem}" if problem else ""
+
+
+def check_private(balancer: Balancer, desired: Desired, vpc: str) -> None:
+    """Refuse to begin to show the private address of a named load balancer of another VPC.
+
+    Nodes would lead what goes to the one that has this address in their own VPC to the Service. So
+    their VPC must be known, which also counts for one that the Service has used without showing it.
+
+    Args:
+        balancer: The load balancer that the Service names.
+        desired: The desired load balancer of the Service.
+        vpc: The VPC of the cloud-config, or else of the hosts; "" if neither is known.
+
+    Raises:
+        InvalidRequest: It is in another VPC, or may be; names the remedy.
+    """
+    shown = {point.ip for point in desired.ref.last_ingress}
+    is_here = bool(vpc) and balancer.vpc in {"", vpc}
+    if desired.is_internal and not is_here and balancer.address not in shown:
+        raise InvalidRequest(
+            f"annotation {PREFIX}load-balancer-id: {balancer.id} has a private address of the VPC"
+            f" {balancer.vpc}, and the nodes are in {vpc or 'none that is known'}: give VpcId in"
+            " the cloud-config, or name one there"
+        )

@@ -47,6 +47,7 @@ from proreus.providers.baidu.balancing.desired import (
     check_bound,
     check_eip,
     check_given,
+    check_private,
     check_subnet,
     desired_balancer,
     is_in_use,
@@ -235,6 +236,8 @@ class BaiduLoadBalancers:
             is_sure = self._unused.is_sure(f"{uid}/{balancer.id}", is_so=bool(is_new and not found))
             if found:
                 raise InvalidRequest(found)
+            if options.given:
+                check_private(balancer, desired, home)
             doubt = balancer.title if is_new and not is_sure else ""
             bound = case.observed.bound_to(balancer.id)
             check_eip(bound, options)
