@@ -271,6 +271,34 @@ async def test_the_address_of_a_machine_that_is_no_node_yet_is_left_to_it(
         await cloud.close()
 
 
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"gateway": Gateway(enabled=False), "bgp": SPEAKING}],
+    ids=["gateway", "bgp"],
+)
+async def test_the_address_of_a_machine_that_was_just_written_to_the_inventory_is_left_to_it(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    """Nobody has asked about a machine since: it is set up, and has no Node yet."""
+    path = tmp_path / "machines.yaml"
+    path.write_text("machines: [{name: one, addresses: [10.9.0.11]}]")
+    listers = {"services": Objects(), "nodes": Objects()}
+    context = Context(CLUSTER, now=lambda: datetime.now(UTC), events=NoEvents(), listers=listers)
+    instances = InstancesConfig(inventory=str(path))
+    cloud = LocalCloud(LocalConfig(pools=POOLS, instances=instances, **more))
+    cloud.settled = 0.01
+    await cloud.start(context)
+    try:
+        assert cloud.load_balancers is not None
+        path.write_text(
+            "machines: [{name: one, addresses: [10.9.0.11]}, {name: next, addresses: [10.9.255.1]}]"
+        )
+        lb = web("web")
+        assert addresses((await cloud.load_balancers.ensure([lb]))[lb.ref.uid]) == ["10.9.255.2"]
+    finally:
+        await cloud.close()
+
+
 @pytest.mark.parametrize("used", ["address", "port"])
 async def test_a_device_that_the_manager_has_not_made_is_left_alone(used: str) -> None:
     """Such as a bridge of virtual machines that gateway device names by mistake."""

@@ -6,7 +6,7 @@ and what traffic needs is in the kernel of the machine that runs the manager.
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -14,6 +14,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.kube.objects import Node
 from proreus.providers.local.bgp.load_balancers import AnnouncedLoadBalancers, forget
@@ -25,7 +26,7 @@ from proreus.providers.local.inventory import Defaults, Inventory, InventoryRead
 from proreus.providers.local.load_balancers import LocalLoadBalancers
 from proreus.providers.local.probes import Prober, ways_of_machine
 from proreus.providers.local.routes import LocalRoutes
-from proreus.providers.local.usage import Named, watch_pools
+from proreus.providers.local.usage import NONE, Named, watch_pools
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -58,7 +59,7 @@ class LocalCloud(CloudProvider):
             self.needs |= {"namespaces"}
         self._defaults = Defaults(region=self._settings.region, zone=self._settings.zone)
         self._balancers: LocalLoadBalancers | None = None
-        self._named: Named = dict
+        self._named = NONE
         self._room = _room(self._settings)
         # A replica that looks after nodes alone would answer for what its kernel has, too.
         self.one_leads = self._settings.gateway.enabled and bool(self._settings.address_pools)
@@ -111,8 +112,12 @@ class LocalCloud(CloudProvider):
                     deadline=READING_SECONDS,
                 )
 
+            async def named() -> Mapping[str, str]:
+                await attempt(read)  # else as it was read last
+                return reader.addresses()
+
             await read()
-            self._named = reader.addresses
+            self._named = Named(named)
         probing = settings.probing
         probe = Prober(context, probing).lives if probing.ports else None
         nodes = context.listers["nodes"].all

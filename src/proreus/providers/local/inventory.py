@@ -11,10 +11,10 @@
         state: running                      # or stopped, or gone
       - {name: node-2, id: SN-0815, state: gone}
 
-It is read whenever machines are asked about, and decoded when its text has changed: once two
-readings in a row show the same, for a half of it may be valid. One that is wrong is told in the
-log and in a metric, and the last good one stays in force. Then, what it does not name is unknown
-rather than absent. One without any machine is wrong, too.
+It is read whenever machines are asked about, and before Services get addresses, and decoded when
+its text has changed: once two readings in a row show the same, for a half of it may be valid. One
+that is wrong is told in the log and in a metric, and the last good one stays in force. Then, what
+it does not name is unknown rather than absent. One without any machine is wrong, too.
 """
 
 import hashlib

@@ -40,7 +40,7 @@ from proreus.providers.local.locks import Turn
 from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Condition, State, Target
 from proreus.providers.local.taken import Occupied
-from proreus.providers.local.usage import Named, in_use, occupied, of_machines, taken_of
+from proreus.providers.local.usage import NONE, Named, in_use, occupied, of_machines, taken_of
 from proreus.providers.local.work import Work, work
 
 log = logging.getLogger(__name__)
@@ -56,9 +56,9 @@ class LocalLoadBalancers:
     """The capability `LoadBalancers` of the provider `local`. All Services are one group."""
 
     def __init__(
-        self, context: Context, settings: LocalConfig, room: Room | None = None, named: Named = dict
+        self, context: Context, settings: LocalConfig, room: Room | None = None, named: Named = NONE
     ) -> None:
-        """Keep the settings, where gateways meet, and what tells the inventory's addresses."""
+        """Keep the settings, where gateways meet, and the machines that the inventory names."""
         self._context = context
         self._calls = Calls(context)
         self._room = room
@@ -140,6 +140,7 @@ class LocalLoadBalancers:
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Read the kernel and, where something differs, change it in one transaction."""
+        await self._named.look()
         answers: dict[str, EnsureAnswer] = {}
         routed: dict[str, CloudError] = {}
         before: State | None = None
@@ -171,14 +172,13 @@ class LocalLoadBalancers:
         self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """Read the kernel, and return what `ensure` would change."""
+        await self._named.look()
         async with self._turn.own:
-            shown = await self._show()
-        state = shown.state
+            state = (shown := await self._show()).state
         is_damaged = self._work(state, shown) != Work()
         occupied = self._occupied(state)
         answers: dict[str, Sequence[PartChange] | CloudError] = {}
-        for lb in desired:
-            uid = lb.ref.uid
+        for uid, lb in {one.ref.uid: one for one in desired}.items():
             try:
                 after, _ = self._ensured(state, lb, occupied, {})
             except CloudError as error:
@@ -281,7 +281,7 @@ class LocalLoadBalancers:
 
     def _machines(self, state: State) -> Mapping[str, str]:
         nodes = self._context.listers["nodes"].all()
-        return of_machines(nodes, state.machines.values(), self._named())
+        return of_machines(nodes, state.machines.values(), self._named.addresses)
 
     async def _change(self, edit: Callable[[State, Observed], State]) -> None:
         """Read the kernel, edit the state, and apply it."""

@@ -1,6 +1,6 @@
 """Find out which addresses are in use, and report in `/metrics` how full the pools are."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -14,9 +14,6 @@ from proreus.providers.local.plan import Machine, Reach, State
 from proreus.providers.local.pools import taken_by
 from proreus.providers.local.taken import Occupied, Taken
 
-Named = Callable[[], Mapping[str, str]]
-"""The addresses of machines that an inventory names, with the machines in words."""
-
 TOTAL: Final = Gauge(
     "proreus_local_pool_addresses",
     "Addresses of the pool.",
@@ -29,6 +26,31 @@ USED: Final = Gauge(
     ["pool"],
     registry=REGISTRY,
 )
+
+
+async def _nobody() -> Mapping[str, str]:
+    return {}
+
+
+class Named:
+    """The machines that an inventory names.
+
+    Attributes:
+        addresses: Their addresses, with the machines in words, as they were read last.
+    """
+
+    def __init__(self, read: Callable[[], Awaitable[Mapping[str, str]]] = _nobody) -> None:
+        """Keep what reads the addresses; without it there is no inventory."""
+        self._read = read
+        self.addresses: Mapping[str, str] = {}
+
+    async def look(self) -> None:
+        """Read the addresses: a machine may be named by now that is no node yet."""
+        self.addresses = await self._read()
+
+
+NONE: Final = Named()
+"""No machines: there is no inventory."""
 
 
 def watch_pools(pools: Sequence[Pool], services: Lister[KubeObject]) -> None:

@@ -27,7 +27,7 @@ from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.given import disowning
 from proreus.providers.local.plan import Reach
 from proreus.providers.local.taken import Occupied, Taken
-from proreus.providers.local.usage import Named, in_use, of_machines
+from proreus.providers.local.usage import NONE, Named, in_use, of_machines
 
 _NO_MACHINE: Final = Reach(())
 """No machine's own addresses: the leader's are in nobody's way, as no traffic comes there."""
@@ -52,8 +52,8 @@ class AnnouncedLoadBalancers:
     cloud-config.
     """
 
-    def __init__(self, context: Context, settings: LocalConfig, named: Named = dict) -> None:
-        """Keep the pools of `settings`, and what tells the inventory's addresses."""
+    def __init__(self, context: Context, settings: LocalConfig, named: Named = NONE) -> None:
+        """Keep the pools of `settings`, and the machines that the inventory names."""
         self._context = context
         self._pools = settings.address_pools
         self._named = named
@@ -80,6 +80,7 @@ class AnnouncedLoadBalancers:
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Assign addresses."""
+        await self._named.look()
         self._forget()
         occupied = self._occupied()
         answers: dict[str, EnsureAnswer] = {}
@@ -101,6 +102,7 @@ class AnnouncedLoadBalancers:
         self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """Return the addresses that `ensure` would assign."""
+        await self._named.look()
         occupied = self._occupied()
         answers: dict[str, Sequence[PartChange] | CloudError] = {}
         for lb in desired:
@@ -134,7 +136,7 @@ class AnnouncedLoadBalancers:
 
     def _occupied(self) -> Occupied:
         """Return what is taken: what was assigned, whatever the cache shows, and the rest."""
-        machines = of_machines(self._context.listers["nodes"].all(), named=self._named())
+        machines = of_machines(self._context.listers["nodes"].all(), named=self._named.addresses)
         services = [*self._services()]
         born = {one.metadata.uid: one.metadata.creation_timestamp for one in services}
         # What this leader gave counts, however old a Service is.
