@@ -90,3 +90,25 @@ async def test_a_group_that_another_cluster_makes_meanwhile_is_not_taken(
         assert isinstance(answer, CloudError)
         assert known == [group()]
         assert "names another cluster" in str(answer)
+
+
+@pytest.mark.parametrize("kind", ["", "nlb"])
+async def test_a_group_of_another_cluster_that_the_official_manager_made_is_left_alone(
+    aws: StrictAWS, kind: str
+) -> None:
+    """One of the clusters is a copy of the other, with an id of its own."""
+    site = LBSite(aws, kind)
+    managed = "NLBSecurityGroupMode = Managed" if kind else ""
+    async with started(config_text(aws, site.network.vpc, managed)) as site.provider:
+        desired = site.desired(site.machines(1))
+        tags = {"kubernetes.io/cluster/elsewhere": "owned"}
+        made = site.ec2.create_security_group(
+            GroupName=group_name(desired.ref) if kind else classic_name(desired.ref.name),
+            Description="theirs", VpcId=site.network.vpc,
+            TagSpecifications=[{"ResourceType": "security-group", "Tags": pairs_of(tags)}],
+        )  # fmt: skip
+        site.writes()
+        for answer in (await site.ensure(desired), await site.delete(desired)):
+            assert isinstance(answer, CloudError)
+            assert f"security group {made['GroupId']} has the name" in str(answer)
+        assert site.writes() == []

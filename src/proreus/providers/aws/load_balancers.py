@@ -87,7 +87,7 @@ class Verbs:
         hosts = None
         if not settings.disable_security_group_ingress:
             hosts = HostGroups(api, place, confirm=confirm)
-        subnets, own_groups = Subnets(api, place), OwnGroups(api, place.vpc, confirm=confirm)
+        subnets, own_groups = Subnets(api, place), OwnGroups(api, place, confirm=confirm)
         self._classic = ClassicBalancers(
             api,
             place,

@@ -20,7 +20,7 @@ from proreus.cloudprovider.waits import Twice
 from proreus.providers.aws.calls import Call, missing, send
 from proreus.providers.aws.errors import LacksRight
 from proreus.providers.aws.groups import HostGroups, apply_change
-from proreus.providers.aws.identity import pairs_of, tags_of
+from proreus.providers.aws.identity import TAG_CLUSTER, Place, pairs_of, tags_of
 from proreus.providers.aws.rules import (
     Change,
     Rule,
@@ -110,21 +110,6 @@ def _having(**fields: object) -> Callable[[Any], Any]:
     return lambda before: with_group(before, msgspec.structs.replace(before.group, **fields))
 
 
-def _made_for(cluster_uid: str, name: str, group: Group | None) -> Group | None:
-    """Return the group of that name unless it was made for another cluster. Pure.
-
-    Raises:
-        CloudError: It was.
-    """
-    if group is None or group.tags.get(MARK_CLUSTER_UID, cluster_uid) == cluster_uid:
-        return group
-    raise CloudError(
-        f"the security group {group.id} has the name for this Service, {name}, but its tag"
-        f" {MARK_CLUSTER_UID} names another cluster: delete the group if that cluster is gone,"
-        " or else let the clusters use VPCs of their own"
-    )
-
-
 async def users_of_groups(api: "Api", beside: str) -> Mapping[str, Sequence[str]]:
     """Return the names of all classic load balancers but one, by their security groups.
 
@@ -144,25 +129,42 @@ async def users_of_groups(api: "Api", beside: str) -> Mapping[str, Sequence[str]
 class OwnGroups:
     """The calls that find, make and delete such groups."""
 
-    def __init__(self, api: "Api", vpc: str, *, confirm: float) -> None:
-        """Keep the client of AWS, and the VPC in which groups are made.
+    def __init__(self, api: "Api", place: Place, *, confirm: float) -> None:
+        """Keep the client of AWS, and the place in which groups are made.
 
         `confirm` is the provider's.
         """
         self._api = api
-        self._vpc = vpc
+        self._vpc = place.vpc
+        self._tags = place.tags
         self._unused = Twice(confirm)
 
     async def find(self, name: str, ref: LoadBalancerRef) -> Group | None:
         """Return the group of that name; None if there is none.
 
-        The group's name is proof that it was made for the Service, unless a mark names another
+        The group's name is proof that it was made for the Service, unless a tag names another
         cluster: one of the two clusters is a copy of the other.
 
         Raises:
             CloudError: AWS does not answer, or the group was made for another cluster.
         """
-        return _made_for(ref.cluster.uid, name, await self._find(name))
+        return self._made_for(ref.cluster.uid, name, await self._find(name))
+
+    def _made_for(self, cluster_uid: str, name: str, group: Group | None) -> Group | None:
+        """Return the group of that name unless it was made for another cluster. Pure.
+
+        Raises:
+            CloudError: It was.
+        """
+        tags = group.tags if group is not None else {}
+        is_marked = tags.get(MARK_CLUSTER_UID, cluster_uid) != cluster_uid
+        if group is None or not (is_marked or self._tags.is_anothers(tags)):
+            return group
+        raise CloudError(
+            f"the security group {group.id} has the name for this Service, {name}, but a tag"
+            f" ({MARK_CLUSTER_UID} or {TAG_CLUSTER}…) names another cluster: delete the group if"
+            " that cluster is gone, or else let the clusters use VPCs of their own"
+        )
 
     async def _find(self, name: str) -> Group | None:
         found = await self._api.pages(
@@ -210,7 +212,7 @@ class OwnGroups:
             found = await self._find(name) if error.code == _DUPLICATE else None
             if found is None:
                 raise
-            _made_for(tags.get(MARK_CLUSTER_UID, ""), name, found)
+            self._made_for(tags.get(MARK_CLUSTER_UID, ""), name, found)
             return found
         return Group(answer["GroupId"], tags=tags)
 
