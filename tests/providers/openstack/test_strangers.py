@@ -255,6 +255,31 @@ async def test_an_internal_address_that_another_load_balancer_has_by_now_is_show
     assert not apart.disowns
 
 
+async def test_a_floating_address_that_a_load_balancer_outside_has_by_now_is_shown_no_more(
+    site: Balancing,
+) -> None:
+    """Somebody has deleted the floating IP, and the external network has load balancers, too."""
+    address, (outside,) = "203.0.113.50", site.wire.external
+    given: Json = {"id": uuid(901), "floating_ip_address": address, "port_id": None}
+    site.octavia.of["floatingips"] = {uuid(901): given}
+    async with started(site.wire.config()) as provider:
+        own = await lives(site, provider, site.service(load_balancer_ip=address))
+        site.octavia.of["floatingips"].clear()
+        site.octavia.most_floating = 0
+        free = await site.ensure(provider, own)
+        before = set(site.octavia.of["loadbalancers"])
+        site.octavia._make_balancer({"name": "api", "vip_subnet_id": SUBNET})
+        (other,) = set(site.octavia.of["loadbalancers"]) - before
+        fields = {"vip_address": address, "vip_network_id": outside}
+        site.octavia.of["loadbalancers"][other] |= fields
+        taken = await site.ensure(provider, own)
+    assert isinstance(free, CloudError)
+    assert not free.disowns
+    assert isinstance(taken, InvalidRequest)
+    assert taken.disowns
+    assert f"{address}: load balancer {other} has it" in str(taken)
+
+
 async def test_a_service_on_another_ones_load_balancer_shows_its_address_also_while_it_fails(
     site: Balancing,
 ) -> None:

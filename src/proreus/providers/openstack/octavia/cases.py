@@ -5,7 +5,6 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
@@ -157,7 +156,6 @@ class Cases:
             placed = self._place(lb, options, family, subnet)
             if address := str(placed.get("vip_address", "")):
                 network = await self._networks.network_of(subnet) or options.network_id
-                await self._check_holder(lb, address, network)
                 await self._networks.check_address(lb, address, network)
             desired = msgspec.structs.replace(desired, placed=placed)
         else:
@@ -263,22 +261,6 @@ class Cases:
                     f" {id_of(balancer)}, which belongs to {makers}: name a free port"
                 )
         await self._networks.check(lb, named_places(options))
-
-    async def _check_holder(self, lb: LoadBalancer, address: str, network: str) -> None:
-        """Refuse an address that another load balancer has by now, though the status shows it.
-
-        Raises:
-            InvalidRequest: One in that network has it, and nothing says that it is the Service's.
-            CloudError: Octavia gives no usable answer.
-        """
-        plain = plain_address(address)
-        if plain not in {plain_address(point.ip) for point in lb.ref.last_ingress}:
-            return
-        for one in await self._octavia.balancers({"vip_address": plain}):
-            is_own = owners.is_used_by(one, lb.ref) or owners.may_be_used_by(one, lb.ref)
-            if str(one.get("vip_network_id")) == network and not is_own:
-                problem = f"load balancer {id_of(one)} has it: give another one"
-                raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}").disowning()
 
     async def _check_parts(
         self, lb: LoadBalancer, options: Options, observed: Balancer | None

@@ -9,15 +9,18 @@ not everything in a network has a port.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from proreus.cloudprovider.addresses import parsed_address, parsed_network
+from proreus.cloudprovider.addresses import parsed_address, parsed_network, plain_address
 from proreus.cloudprovider.listers import Lister
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.lookups import some_of
 from proreus.cloudprovider.ownership import cluster_ips
 from proreus.cloudprovider.routes import node_of_pods, pods_by_cidr
 from proreus.kube.objects import KubeObject, Node, Service, key
 from proreus.providers.nova.machines import Described, id_of
+from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import answers_for, asks_at, leads_to, same
 from proreus.providers.openstack.names import parsed
+from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
 Listers = Mapping[str, Lister[Any]]
@@ -97,25 +100,36 @@ async def held(
     return ""
 
 
-async def machine_at(reader: Reader, network: str, address: str) -> str:
-    """Return which port of a machine has an address in a network; "" for none.
+async def rival(api: Api, reader: Reader, ref: LoadBalancerRef, network: str, address: str) -> str:
+    """Return which machine or load balancer of others has an address in a network; "" for none.
 
     Neutron gives an address that a load balancer has left to whoever comes next.
 
     Args:
+        api: The client of Octavia.
         reader: The reader of ports.
+        ref: The Service that had the address: what is its own, or may be, is none of others.
         network: The network; "" if it is not known.
         address: The address.
 
     Raises:
-        CloudError: Neutron gives no usable answer.
+        CloudError: Neutron or Octavia gives no usable answer.
     """
-    ports = await reader.ports("network_id", [network] if network else (), more=("device_owner",))
-    for port in ports:
+    if not network:
+        return ""
+    for port in await reader.ports("network_id", [network], more=("device_owner",)):
         is_machines = str(port.get("device_owner") or "").startswith(_OF_MACHINES)
         addresses = (str(one["ip_address"]) for one in port.get("fixed_ips") or ())
         if is_machines and any(same(one, address) for one in addresses):
             return f"port {id_of(port)} of a machine has it: give another one"
+    query = {"vip_address": plain_address(address)}
+    found = await api.listed(
+        "octavia", "loadbalancer_list", "lbaas/loadbalancers", "loadbalancers", query
+    )
+    for one in found:
+        is_own = owners.is_used_by(one, ref) or owners.may_be_used_by(one, ref)
+        if str(one.get("vip_network_id")) == network and not is_own:
+            return f"load balancer {id_of(one)} has it: give another one"
     return ""
 
 

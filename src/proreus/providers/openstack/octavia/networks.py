@@ -16,7 +16,7 @@ from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import revision_of
 from proreus.providers.openstack.names import foreign_project, parsed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
-from proreus.providers.openstack.octavia.conflicts import held, is_in_use, lookalike, machine_at
+from proreus.providers.openstack.octavia.conflicts import held, is_in_use, lookalike, rival
 from proreus.providers.openstack.octavia.floating import (
     description,
     descriptions,
@@ -264,13 +264,13 @@ class Networks:
 
         Raises:
             InvalidRequest: It is a virtual address of somebody's port, a router's or a name
-                server's, or that of another namespace's Service; or the status shows it, and a
-                machine has it by now.
-            CloudError: Neutron gives no usable answer.
+                server's, or that of another namespace's Service; or the status shows it, and
+                a machine or another load balancer has it by now.
+            CloudError: Neutron or Octavia gives no usable answer.
         """
         shown = {plain_address(point.ip) for point in lb.ref.last_ingress}
         is_shown = plain_address(address) in shown
-        if is_shown and (problem := await machine_at(self._reader, network, address)):
+        if is_shown and (problem := await rival(self._api, self._reader, lb.ref, network, address)):
             raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}").disowning()
         if self._tenants.lists(lb.ref.namespace, (address,)):
             return
