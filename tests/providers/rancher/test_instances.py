@@ -304,7 +304,7 @@ async def test_a_host_added_again_is_known_by_its_host_name_also_where_its_node_
         assert (await describe(provider, *nodes))["worker-1"] == NotFound()
 
 
-@pytest.mark.parametrize("state", ["registering", "active", "error"])
+@pytest.mark.parametrize("state", ["registering", "provisioning", "active", "error"])
 async def test_while_a_host_shows_no_address_it_may_be_the_machine_of_any_other(
     emulator: Emulator, state: str
 ) -> None:

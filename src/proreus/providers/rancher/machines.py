@@ -52,8 +52,12 @@ def is_going(host: Mapping[str, Any]) -> bool:
 
 
 def may_run(host: Mapping[str, Any]) -> bool:
-    """Tell whether a host is in a state in which its machine may run."""
-    return _state_of(host) is InstanceState.RUNNING
+    """Tell whether a host is in a state in which its machine may run.
+
+    One that is provisioned may be there already: Docker Machine also adds machines that exist, with
+    its driver `generic`.
+    """
+    return _state_of(host) is InstanceState.RUNNING or host.get("state") == "provisioning"
 
 
 def _state_of(host: Mapping[str, Any]) -> InstanceState:
