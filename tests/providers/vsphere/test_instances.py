@@ -251,6 +251,33 @@ async def test_a_replica_does_not_stand_in_for_a_machine_that_was_registered_ane
             assert isinstance(await one(provider, known), CloudError)
 
 
+@pytest.mark.parametrize("is_another", [False, True], ids=["deleted", "with another UUID"])
+async def test_a_machine_that_cannot_be_read_is_not_gone_with_a_copy_that_ran_in_its_place(
+    vcenter: Site, *, is_another: bool
+) -> None:
+    """A backup is started while the datastore is away, and removed before that is back."""
+    await vcenter.simulator.create("a")
+    known, uuid = node("a", vcenter.id("a")), vcenter.simulator.uuids["a"]
+    async with started(vcenter.config()) as provider:
+        await describe(provider, known)
+        await vcenter.simulator.change("a", uuid=" ", connection="inaccessible")
+        for _ in range(2):
+            await vcenter.simulator.create("a-copy", uuid=uuid, hostName="a")
+            assert (await one(provider, known)).name == "a-copy"
+            await vcenter.simulator.destroy("a-copy")
+            for _ in range(2):
+                found = await one(provider, known)
+                assert isinstance(found, CloudError), found
+                assert "exists" in str(found)
+        if is_another:
+            other = "00000000-0000-4000-8000-000000000001"
+            await vcenter.simulator.change("a", uuid=other, connection="connected")
+        else:
+            await vcenter.simulator.destroy("a")
+        for _ in range(2):
+            assert await one(provider, known) == NotFound()
+
+
 async def test_a_node_takes_no_machine_of_another_cluster_by_its_name(vcenter: Site) -> None:
     """Clusters in one vCenter often have nodes of one name; its own machine is not shown."""
     await vcenter.simulator.create("node-1")

@@ -85,6 +85,7 @@ class VSphereInstances:
         self._labels = labels
         self._arrivals = Arrivals()
         self._seen: dict[_Key, Seen] = {}
+        self._former: dict[_Key, tuple[Seen, ...]] = {}
         self._indexed: dict[_Key, tuple[Seen, ...]] = {}
         self._gone: dict[_Key, tuple[Seen, ...]] = {}
 
@@ -237,6 +238,8 @@ class VSphereInstances:
             own = key[1]
             known = (*self._once_seen(key), *self._indexed.get(key, ()), *self._gone.get(key, ()))
             last = await self._last(*dict.fromkeys(known))
+            if last is None:
+                last = await self._hidden(self._former.get(key, ()))
             first, *rest = (own, *others) if own else others
             every, new = (self._arrivals.since(of, lost if own else ()) for of in ((), known))
             answer = absence(first, proofs, last, new)
@@ -254,6 +257,17 @@ class VSphereInstances:
     def _once_seen(self, key: _Key) -> tuple[Seen, ...]:
         return (self._seen[key],) if key in self._seen else ()
 
+    def _remember(self, key: _Key, now: Seen) -> None:
+        """Keep the machine that is a Node's, and those that were before."""
+        before = (*self._former.get(key, ()), *self._once_seen(key))
+        others = {(one.vcenter, one.ref): one for one in before}
+        others.pop((now.vcenter, now.ref), None)
+        self._seen[key] = now
+        if others:
+            self._former[key] = tuple(others.values())
+        else:
+            self._former.pop(key, None)
+
     def _part_with(self, key: _Key, known: tuple[Seen, ...]) -> None:
         """Keep the machines that are gone for the next proof, which asks about each again."""
         self._seen.pop(key, None)
@@ -262,7 +276,9 @@ class VSphereInstances:
         if known:
             self._gone[key] = known
         if len(self._gone) > _MOST_GONE:
-            del self._gone[next(iter(self._gone))]
+            oldest = next(iter(self._gone))
+            del self._gone[oldest]
+            self._former.pop(oldest, None)
 
     async def _last(self, *known: Seen) -> str | CloudError | None:
         """Return the UUID that the first of these machines has now which may still be there.
@@ -275,6 +291,17 @@ class VSphereInstances:
                 found = await attempt(self._places[one.vcenter].inventory.uuid_of, one.ref)
                 if found is not None:
                     return found
+        return None
+
+    async def _hidden(self, former: Iterable[Seen]) -> str | CloudError | None:
+        """Return what `_last` does of machines in whose place a copy has run since.
+
+        One that has another UUID by now is another machine.
+        """
+        for one in former:
+            found = await self._last(one)
+            if found == "" or isinstance(found, CloudError):
+                return found
         return None
 
     async def _zones(
@@ -322,7 +349,7 @@ class VSphereInstances:
         if not machine.uuid:
             return CloudError(f"{described(machine)} shows no BIOS UUID yet")
         name, key = node.metadata.name, (node.metadata.name, machine.uuid)
-        self._seen[key] = remembered(one, name, self._seen.get(key), at, is_alone=is_alone)
+        self._remember(key, remembered(one, name, self._seen.get(key), at, is_alone=is_alone))
         self._indexed.pop(key, None)
         self._gone.pop(key, None)
         if isinstance(zone, CloudError):

@@ -123,7 +123,7 @@ class Inventory:
             if error.is_absence:
                 return None
             raise
-        return "".join(str(properties.get("config.uuid", "")).lower() for _, properties in found)
+        return "".join(machine(ref, properties).uuid for ref, properties in found)
 
     async def datastores(self) -> list[Datastore]:
         """Read the datastores of the datacenters, with the hosts that mount them.
