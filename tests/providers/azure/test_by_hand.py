@@ -169,7 +169,14 @@ async def test_no_service_takes_the_port_of_one_that_has_a_rule_and_shows_nothin
         assert all(isinstance(one, Ensured) for one in found.values()), found
 
 
-def frontend_inside(azure: Emulator, address: str, *, floats: bool = True) -> None:
+def frontend_inside(
+    azure: Emulator,
+    address: str,
+    *,
+    floats: bool = True,
+    kind: str = "loadBalancingRules",
+    **more: Any,
+) -> None:
     """Let an operator make a frontend with a rule for the API server in the internal one."""
     balancer = network("loadBalancers", "kubernetes-internal")
     inside = {"privateIPAddress": address, "privateIPAllocationMethod": "Static"}
@@ -182,7 +189,37 @@ def frontend_inside(azure: Emulator, address: str, *, floats: bool = True) -> No
         "frontendIPConfiguration": {"id": f"{balancer}/frontendIPConfigurations/api"},
         "backendAddressPool": {"id": f"{balancer}/backendAddressPools/kubernetes"},
     }  # fmt: skip
-    put_parts(azure, "loadBalancingRules", {"name": "api", "properties": rule}, of=INTERNAL)
+    put_parts(azure, kind, {"name": "api", "properties": {**rule, **more}}, of=INTERNAL)
+
+
+ALL_PORTS = {"protocol": "All", "frontendPort": 0, "backendPort": 0}
+RANGE = {"frontendPort": 0, "frontendPortRangeStart": 6000, "frontendPortRangeEnd": 7000}
+
+
+@pytest.mark.parametrize(
+    ("kind", "ports"), [("loadBalancingRules", ALL_PORTS), ("inboundNatRules", RANGE)]
+)
+async def test_no_service_opens_one_of_several_ports_of_a_rule_by_hand(
+    azure: Emulator, kind: str, ports: dict[str, Any]
+) -> None:
+    nodes, address = machines(azure), "10.0.0.240"
+    named = {
+        **INSIDE,
+        "azure-load-balancer-ipv4": address,
+        "azure-allowed-service-tags": "Internet",
+    }
+    thief = service(2, {**named, "port_6443_no_lb_rule": "true"}, asking(6443))
+    beside = service(3, {**named, "port_7443_no_lb_rule": "true"}, asking(7443))
+    async with started(azure, known(nodes, [thief, beside])) as provider:
+        await ensure(provider, nodes, service(9, INSIDE))
+        frontend_inside(azure, address, kind=kind, **ports)
+        before = everything(azure)
+        refused = (await answers(provider, nodes, thief))["web-2"]
+        assert isinstance(refused, InvalidRequest), refused
+        assert f"port 6443 of {address} is that of a rule that is no Service's" in str(refused)
+        assert everything(azure) == before
+        found = (await answers(provider, nodes, beside))["web-3"]
+        assert isinstance(found, InvalidRequest if ports is ALL_PORTS else Ensured), found
 
 
 @pytest.mark.parametrize("is_listed", [False, True])
@@ -217,9 +254,10 @@ def denied(azure: Emulator) -> set[str]:
     return set[str]().union(*found)
 
 
+@pytest.mark.parametrize("kind", ["loadBalancingRules", "inboundNatRules"])
 @pytest.mark.parametrize("floats", [False, True])
 async def test_no_service_denies_clients_inside_of_a_rule_by_hand(
-    azure: Emulator, *, floats: bool
+    azure: Emulator, kind: str, *, floats: bool
 ) -> None:
     """Only AllowVnetInBound lets them in; without floating IP they come to a node's address."""
     nodes, address = machines(azure), "10.0.0.240"
@@ -228,7 +266,7 @@ async def test_no_service_denies_clients_inside_of_a_rule_by_hand(
     ranges: dict[str, Any] = {"load_balancer_source_ranges": ("192.0.2.0/24",)}
     async with started(azure, known(nodes, [])) as provider:
         await ensure(provider, nodes, service(9, INSIDE))
-        frontend_inside(azure, address, floats=floats)
+        frontend_inside(azure, address, floats=floats, kind=kind)
         assert await ensure(provider, nodes, service(1, named)) == {"web-1": [address]}
         # Without ranges nothing is denied.
         await ensure(provider, nodes, service(1, denying))

@@ -16,7 +16,7 @@ from proreus.cloudprovider.routes import node_of_pods
 from proreus.providers.azure.balancing.addresses import owners_of, user_elsewhere
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL, FAMILIES
 from proreus.providers.azure.balancing.balancers import listed
-from proreus.providers.azure.balancing.claims import asked_ports, is_open_with, shown_beside
+from proreus.providers.azure.balancing.claims import asked_ports, shown_beside
 from proreus.providers.azure.balancing.desired import (
     RULE_PROTOCOLS,
     each_port,
@@ -75,10 +75,9 @@ def _check_by_hand(job: Job, address: str, state: State, scene: Scene, known: In
         InvalidRequest: The Service asks for such a port; names it.
     """
     rules = [one for one in by_hand_at(address, known, scene) if leads_away(one, state, scene)]
-    taken = [(one.protocol, one.port) for one in rules]
     for one in asked_ports(job):
         is_listed = scene.place.config.tenants.lists(job.ref.namespace, (address,))
-        if is_open_with(one, taken) and not is_listed:
+        if any(rule.has(*one) for rule in rules) and not is_listed:
             raise InvalidRequest(
                 f"annotation {ANNOTATION_ADDITIONAL}: {address}: its port {one[1]} is that of a"
                 " rule that is no Service's, and leads to none of the nodes: leave it out"

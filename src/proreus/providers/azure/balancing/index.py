@@ -14,7 +14,9 @@ from proreus.providers.azure.balancing.parts import State
 from proreus.providers.azure.machines import Resource, part, properties
 
 _FRONTENDS = "frontendIPConfigurations"
-_RULES = ("loadBalancingRules", "inboundNatRules")
+_RULES = "loadBalancingRules"
+_KINDS = (_RULES, "inboundNatRules")
+_LAST = 65535
 _OF_SERVICE = re.compile(r"a[0-9a-f]{31}")
 """The beginning of the names of a Service's parts, which have its UID."""
 
@@ -22,13 +24,20 @@ _OF_SERVICE = re.compile(r"a[0-9a-f]{31}")
 class Opened(msgspec.Struct, frozen=True):
     """A port that a rule of a load balancer leads to: whose, and Azure's word for the protocol.
 
-    Of the port at which clients come, `pool` is the id of the pool that the rule leads to.
+    Of the port at which clients come, `pool` is the id of the pool that the rule leads to, and
+    `end` the last port of a rule for several, of which `port` is the first.
     """
 
     base: str
     protocol: str
     port: int
     pool: str = ""
+    end: int = 0
+
+    def has(self, protocol: str, number: int) -> bool:
+        """Tell whether clients come by the rule at a port; SCTP stands for all protocols."""
+        is_same = self.protocol == protocol or "*" in {self.protocol, protocol}
+        return is_same and self.port <= number <= max(self.port, self.end)
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -96,17 +105,16 @@ def index(state: State) -> Index:
             name, address = str(one["name"]), frontend_address(one, state)
             by_name[name.lower()] = address
             frontends.setdefault(base_of(name), []).append((at, name, address))
-        for rule in listed(balancer, "loadBalancingRules"):
+        for kind, rule in ((of, one) for of in _KINDS for one in listed(balancer, of)):
             base = base_of(str(rule["name"]))
             address = by_name.get(named_id(rule, "frontendIPConfiguration").rpartition("/")[2], "")
-            used.setdefault(base, set()).add(address)
             opened, floats = _opened(base, rule)
             (ports.setdefault(address, []) if floats else node_ports).append(opened)
-            asked.setdefault(address, []).append(_reached(rule))
-        for rule in (one for kind in _RULES for one in listed(balancer, kind)):
-            if _OF_SERVICE.fullmatch(base_of(str(rule["name"]))) is None:
-                frontend = named_id(rule, "frontendIPConfiguration").rpartition("/")[2]
-                by_hand.setdefault(by_name.get(frontend, ""), []).append(_reached(rule))
+            if kind == _RULES:
+                used.setdefault(base, set()).add(address)
+                asked.setdefault(address, []).append(_reached(rule))
+            if _OF_SERVICE.fullmatch(base) is None:
+                by_hand.setdefault(address, []).append(_reached(rule))
     by_user: dict[str, list[Resource]] = {}
     by_owner: dict[str, list[Resource]] = {}
     for address_ in state.addresses.values():
@@ -119,15 +127,18 @@ def index(state: State) -> Index:
 
 
 def _reached(rule: Resource) -> Opened:
-    """Return the port at which clients reach a rule, wherever it leads."""
-    base, port = base_of(str(rule["name"])), properties(rule).get("frontendPort")
-    return Opened(base, _protocol(rule), int(port or 0), named_id(rule, "backendAddressPool"))
+    """Return the ports at which clients reach a rule, wherever it leads."""
+    base, found = base_of(str(rule["name"])), properties(rule)
+    first = int(found.get("frontendPort") or found.get("frontendPortRangeStart") or 0)
+    # A rule of all ports of an internal load balancer has the number 0.
+    end = int(found.get("frontendPortRangeEnd") or 0) if first else _LAST
+    return Opened(base, _protocol(rule), first, named_id(rule, "backendAddressPool"), end)
 
 
 def _opened(base: str, rule: Resource) -> tuple[Opened, bool]:
     """Return what a rule leads to, and whether that is the address of its frontend."""
     floats = bool(properties(rule).get("enableFloatingIP"))
-    port = properties(rule).get("frontendPort" if floats else "backendPort")
+    port = _reached(rule).port if floats else properties(rule).get("backendPort")
     return Opened(base, _protocol(rule), int(port or 0)), floats
 
 

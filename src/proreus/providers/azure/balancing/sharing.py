@@ -48,11 +48,11 @@ def check_shared(
         _check_denial(job, given.get(job.ref.uid, ()), state, scene, known)
         asked, shown = asked_ports(job), _shown(job)
         for address in sorted(shown.union(given.get(job.ref.uid, ()))) if asked else ():
-            by_hand = [(one.protocol, one.port) for one in by_hand_at(address, known, scene)]
+            by_hand = by_hand_at(address, known, scene)
             theirs = _of_others(job, address, scene, known, is_shown=address in shown)
             for one in asked:
                 whose = "another Service" if one in theirs else "a rule that is no Service's"
-                if one in theirs or is_open_with(one, by_hand):
+                if one in theirs or any(rule.has(*one) for rule in by_hand):
                     error = InvalidRequest(
                         f"spec.ports: port {one[1]} of {address} is that of {whose}: give another"
                         " port or address"
