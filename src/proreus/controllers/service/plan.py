@@ -69,9 +69,10 @@ class Memory(msgspec.Struct, frozen=True):
     `condition` what its condition should be. A write that was lost shows by the Service differing
     from these. `requested_hosts` are the hosts last sent to the cloud, whatever the result, or
     None. `missing_since` is the time in seconds since which `delete` finds nothing, or None.
-    `withdrawn` says that it had an address which has left the status; `made` that this process has
-    asked for it, or found it as desired when it started. `ports` are those that it had when that
-    was so last, or None; but for those that it has `lost` since to another Service.
+    `withdrawn` says that it has left an address: from then on `ref` tells its address, and not the
+    status. `made` says that this process has asked for it, or found it as desired when it started.
+    `ports` are those that it had when that was so last, or None; but for those that it has `lost`
+    since to another Service.
     """
 
     ref: LoadBalancerRef
@@ -151,6 +152,8 @@ def decide(
         return Refuse(desired)
     if desired is None:
         return Nothing()
+    if memory is not None and memory.withdrawn:
+        desired = msgspec.structs.replace(desired, ref=_newest_ref(desired.ref, memory))
     return _compare(service, memory, desired, classes)
 
 
@@ -240,17 +243,17 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
             memory, last=fingerprint(verb.desired), written={}, condition=ELSEWHERE
         )
     if not isinstance(answer, Ensured):
+        if isinstance(answer, Pending) and answer.ingress:
+            return _showing(memory, with_ip_mode(answer.ingress))
         return withdrawn(memory) if withdraws(answer) else memory
     written = dict(answer.annotations)
     if isinstance(verb, UpdateHosts):
         written = {**memory.written, **written}
     ingress = stated_ingress(verb, answer)
-    ref = memory.ref
     if ingress is not None:
-        ref = msgspec.structs.replace(ref, last_ingress=ingress)
+        memory = _showing(memory, ingress)
     return msgspec.structs.replace(
         memory,
-        ref=ref,
         last=fingerprint(verb.desired, written),
         written=written,
         condition=readiness(verb.desired.hosts, answer.rejected),
@@ -371,16 +374,22 @@ def _shows(service: Service, memory: Memory) -> bool:
 
 def withdrawn(memory: Memory) -> Memory:
     """Return the memory without the address, which leaves the status."""
-    ref = msgspec.structs.replace(memory.ref, last_ingress=())
-    return msgspec.structs.replace(memory, ref=ref, withdrawn=True)
+    return msgspec.structs.replace(_showing(memory, ()), withdrawn=True)
+
+
+def _showing(memory: Memory, ingress: tuple[LoadBalancerIngress, ...]) -> Memory:
+    is_left = memory.withdrawn or not set(memory.ref.last_ingress).issubset(ingress)
+    ref = msgspec.structs.replace(memory.ref, last_ingress=ingress)
+    return msgspec.structs.replace(memory, ref=ref, withdrawn=is_left)
 
 
 def _newest_ref(newest: LoadBalancerRef, memory: Memory | None) -> LoadBalancerRef:
     """Return the newest name, with the last address if the status was emptied meanwhile.
 
-    The API server itself empties the status when the Service's type changes.
+    The API server itself empties the status when the Service's type changes. Of a load balancer
+    that has left an address the status may still show that one, until the next write succeeds.
     """
-    if memory is None or newest.last_ingress:
+    if memory is None or (newest.last_ingress and not memory.withdrawn):
         return newest
     return msgspec.structs.replace(newest, last_ingress=memory.ref.last_ingress)
 
