@@ -67,8 +67,7 @@ class Metadata:
         """Have a token issued for the account of this machine, or of this pod.
 
         Raises:
-            CloudError: Our own id follows from the uid of the cluster, so that it is always the
-                same.
+            CloudError: The metadata server gives none.
         """
         request = Request(
             "metadata.token", "GET", "instance/service-accounts/default/token", quota="metadata"
