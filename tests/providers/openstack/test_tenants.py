@@ -292,11 +292,16 @@ async def test_without_anybodys_mark_all_may_name_it_and_none_deletes_it(site: B
     assert len(site.octavia.of["floatingips"]) == 1
 
 
+@pytest.mark.parametrize("marks", [(), ("proreus/service=shop/any",)])
 async def test_nodes_take_nothing_from_a_load_balancer_by_hand_for_a_service_that_is_refused(
-    site: Balancing,
+    site: Balancing, marks: tuple[str, ...]
 ) -> None:
-    """It may be the API server's: its address stays in the status of who then asks for 6443."""
+    """It may be the API server's: its address stays in the status of who then asks for 6443.
+
+    An operator may have marked it for a namespace.
+    """
     made = by_hand(site)
+    made["tags"] = list(marks)
     site.octavia.make("listeners", {"protocol": "TCP", "protocol_port": 6443}, made["id"])
     ports = (ServicePort(6443, "x", node_port=30043),)
     named = by_id(made["id"])
@@ -309,6 +314,17 @@ async def test_nodes_take_nothing_from_a_load_balancer_by_hand_for_a_service_tha
     assert "port 6443/TCP" in str(refused)
     assert [(one.ip, one.ip_mode) for one in answer.ingress] == [(ADDRESS, "Proxy")]
     assert [one.ip_mode for one in own.ingress] == [None]
+
+
+async def test_nodes_take_nothing_from_another_clusters_load_balancer_that_is_allowed(
+    site: Balancing,
+) -> None:
+    async with started(site.wire.config()) as theirs:
+        await lives(site, theirs, site.service(name="a"), OTHER)
+    id_ = site.octavia.only("loadbalancers")["id"]
+    async with started(site.wire.config(sections=f"[Tenants]\nallow = shop={id_}\n")) as mine:
+        answer = await site.ensure(mine, guest(site, id_, "shop"))
+    assert [one.ip_mode for one in answer.ingress] == ["Proxy"]
 
 
 # Across clusters

@@ -132,18 +132,19 @@ def new_parts(options: Options, observed: Balancer | None) -> dict[str, str]:
 
 
 def ingress_of(
-    options: Options, settings: LoadBalancerSection, address: str, *, is_by_hand: bool
+    options: Options, settings: LoadBalancerSection, address: str, *, is_ours: bool
 ) -> LoadBalancerIngress:
     """Return what the status shows of an address.
 
-    What others have on a load balancer that was made by hand nodes must not lead to pods.
+    Nodes must not lead to pods what others have on a load balancer that is not the cluster's: made
+    by hand, whatever marks an operator has put on it, or for another cluster.
     """
     if options.hostname:
         return LoadBalancerIngress(hostname=options.hostname)
     if options.proxy and settings.enable_ingress_hostname:
         name = address.replace(":", "-")
         return LoadBalancerIngress(hostname=f"{name}.{settings.ingress_hostname_suffix}")
-    is_proxy = options.proxy or is_by_hand
+    is_proxy = options.proxy or not is_ours
     return LoadBalancerIngress(ip=address, ip_mode=IP_MODE_PROXY if is_proxy else None)
 
 

@@ -329,10 +329,11 @@ class OctaviaLoadBalancers:
         record = self._record(lb.ref, case.found, observed, turn)
         placed = Placed(family, case.found, observed, case.subnet)
         address = await self._addresses.ensure(lb, options, placed, turn, record.clear)
+        is_ours = owners.is_made_in(case.found, lb.ref.cluster)
         return _Made(
             family,
             case.members,
-            ingress_of(options, self._settings, address, is_by_hand=not owners.makers(case.found)),
+            ingress_of(options, self._settings, address, is_ours=is_ours),
             {_ID: id_, _ADDRESS: address},
             record,
         )
