@@ -348,12 +348,13 @@ async def test_nodes_take_nothing_from_what_others_have_at_the_address_of_a_refu
         assert [point.ip_mode for point in own.ingress] == [None]
 
 
-async def test_what_was_made_by_hand_is_known_as_that_whatever_it_is_called(
-    emulator: Emulator,
+@pytest.mark.parametrize("name", ["api-tcp-6443", f"a{'0' * 31}-tcp-6443"])
+async def test_what_is_none_of_the_clusters_is_known_as_that_whatever_it_is_called(
+    emulator: Emulator, name: str
 ) -> None:
-    """The Service has named its address once, and keeps that."""
+    """The Service has named its address once, and keeps that; another cluster's may be there."""
     async with lb_site(emulator) as site:
-        api = site.by_hand("api-tcp-6443", port=6443, protocol="TCP")
+        api = site.by_hand(name, port=6443, protocol="TCP")
         ip = api["virtualIps"][0]["address"]
         await site.made(site.desired(load_balancer_ip=ip))
         answer = await site.made(site.desired(shown=(ip,)))

@@ -92,7 +92,7 @@ class Case(msgspec.Struct, frozen=True):
         desired: The desired load balancers.
         observed: The observed load balancers.
         nodes: Its hosts.
-        by_hand: The addresses that load balancers have which no Service's are.
+        by_hand: The addresses that load balancers have which no Service's of the cluster are.
     """
 
     desired: Desired
@@ -266,9 +266,7 @@ class RackspaceLoadBalancers:
             check_observed(desired, observed)
         own = {one.id for one in observed.existing}
         strangers = (
-            one
-            for one in listed
-            if int(one["id"]) not in own and not owners.has_our_form(str(one.get("name", "")))
+            one for one in owners.of_none(listed, self._services.all()) if int(one["id"]) not in own
         )
         by_hand = frozenset(vip.address for one in strangers for vip in vips(one))
         return Case(desired, observed, nodes, by_hand)

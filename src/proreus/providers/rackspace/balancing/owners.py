@@ -5,13 +5,15 @@ holds the Service's UID.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from proreus.cloudprovider.identity import marks
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.mark_forms import owner_of
+from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Verdict, verdict
+from proreus.kube.objects import KubeObject
 from proreus.providers.rackspace.balancing.parts import Key
 
 LONGEST: Final = 256
@@ -31,6 +33,20 @@ def has_our_form(name: str) -> bool:
     One that somebody has renamed is found when its Service is ensured, and named again.
     """
     return _NAME.fullmatch(name) is not None
+
+
+def of_none(
+    listed: Iterable[Mapping[str, Any]], services: Iterable[KubeObject]
+) -> Iterator[Mapping[str, Any]]:
+    """Return the load balancers whose names are of no Service of the cluster.
+
+    They were made by hand, or for another cluster, whose names have the form of ours.
+    """
+    known = {default_load_balancer_name(one.metadata.uid) for one in services}
+    for one in listed:
+        name = str(one.get("name", ""))
+        if not has_our_form(name) or name.partition("-")[0] not in known:
+            yield one
 
 
 def service_marks(ref: LoadBalancerRef) -> Mapping[str, str]:
