@@ -1,7 +1,8 @@
 """What a Service has outlives half lists, failures in the middle, and moves of others."""
 
 import asyncio
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 
@@ -9,8 +10,10 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest, Throttled
 from proreus.cloudprovider.identity import MARK_SERVICE_UID
 from proreus.cloudprovider.load_balancers import LoadBalancer, Pending
 
+from .emulator.commands import _COMMANDS
 from .emulator.refusals import Refusal
 from .emulator.server import LOST, Emulator
+from .emulator.world import World
 from .lb_site import HTTP, HTTPS, NAME, UID, LBSite, lb_site
 from .site import started
 from .test_load_balancers import forwarded
@@ -355,3 +358,23 @@ async def test_a_refused_service_claims_an_address_as_long_as_it_is_being_acquir
         site.give(ip)
         await site.deleted(refused)
         assert not site.allocated()
+
+
+@pytest.mark.parametrize("named", ["", "203.0.113.7"])
+async def test_the_address_that_cloudstack_says_to_have_acquired_is_shown(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """Before 4.14 none can be named (apache/cloudstack, pull request 3775): any is acquired."""
+    associate = _COMMANDS["associateIpAddress"]
+
+    def any_one(world: World, asked: Mapping[str, str]) -> Any:
+        return associate(world, {key: one for key, one in asked.items() if key != "ipaddress"})
+
+    monkeypatch.setitem(cast("Any", _COMMANDS), "associateIpAddress", any_one)
+    async with lb_site(emulator) as site:
+        for uid in (UID, OTHER_UID):
+            before = site.allocated()
+            desired = site.desired(uid=uid, load_balancer_ip=named)
+            (point,) = (await site.made(desired)).ingress
+            assert before | {point.ip} == site.allocated() > before
+        assert not any("proreus/claim" in str(one) for one in site.world.tags.values())

@@ -39,7 +39,7 @@ def after(observed: Observed, step: Step, id_: str = NEW, ip: str = "") -> Obser
         observed: The observed state before the step.
         step: The step that was taken.
         id_: The id of the object that the step has made.
-        ip: The address that the step has acquired, where the step names none.
+        ip: The address that the step has acquired, where CloudStack has said which one.
     """
     match step:
         case Claim() | Unclaim() | Acquire() | MarkAddress() | Release() | HandOver():
@@ -70,7 +70,9 @@ def _addressed(
         case Unclaim():
             return replace(observed, claim="")
         case Acquire(wanted):
-            return replace(observed, address=Address(wanted or ip, id_), claim=wanted or ip)
+            # Releases that cannot be asked for an address acquire any one.
+            got = ip or wanted
+            return replace(observed, address=Address(got, id_), claim=got)
         case MarkAddress(marked):
             spare = tuple(_marked(one, marked) for one in observed.spare)
             return replace(observed, address=kept and _marked(kept, marked), spare=spare)
