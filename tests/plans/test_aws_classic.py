@@ -16,6 +16,7 @@ from proreus.providers.aws.classic.plan import (
     PROXY_POLICY,
     TLS_POLICY_TYPE,
     check,
+    group_name,
     groups_of,
     plan,
 )
@@ -467,3 +468,7 @@ def test_a_preview_names_parts_as_people_know_them() -> None:
         "create", f"security group {DESIRED.own.name if DESIRED.own else ''}"
     )
     assert {one.part.split()[0] for one in shown} >= {"load", "listener", "target", "rule"}
+
+
+def test_the_group_of_a_load_balancer_has_the_official_name() -> None:
+    assert group_name("a1b2") == "k8s-elb-a1b2"

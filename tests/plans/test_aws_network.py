@@ -28,6 +28,7 @@ from proreus.providers.aws.network.parts import (
 from proreus.providers.aws.network.plan import (
     check,
     delete_steps,
+    group_name,
     plan,
     target_group_name,
     warning,
@@ -560,3 +561,11 @@ def test_a_preview_names_parts_as_people_know_them() -> None:
     assert PartChange("create", f"target group {NAME}", "TCP 30080") in shown
     assert PartChange("create", "listener 80", "TCP to 30080") in shown
     assert PartChange("create", "target i-1", f"target group {NAME}") in shown
+
+
+def test_the_group_of_a_load_balancer_is_named_by_its_service() -> None:
+    ref = LoadBalancerRef(ClusterIdentity("test", "uid"), "shop", "web", "web-uid", "a1")
+    name = group_name(ref)
+    assert name.startswith("k8s-shop-web-")
+    assert name == group_name(msgspec.structs.replace(ref, name="another"))
+    assert name != group_name(msgspec.structs.replace(ref, uid="another"))

@@ -25,7 +25,8 @@ BOTH = Index([A, B], [HIDDEN])
         ("not even one in an empty list", Target(id="x"), Index([]), Unproven("x")),
         ("by the kubelet's UUID first", Target(system_uuids=("y", "b"), name="node-a.example.org"),
          BOTH, B),
-        ("only within the search", Target(system_uuids=("h",), name="other"), BOTH, NotFound()),
+        ("only within the search", Target(system_uuids=("h",), name="other"), BOTH,
+         Unproven("", ("h",))),
         ("nor what another UUID is known of", Target(id="x", system_uuids=("y", "z")), BOTH,
          Unproven("x", ("y", "z"))),
         ("by domain name, whatever its case", Target(name="node-a.example.org"), BOTH, A),
@@ -86,6 +87,15 @@ def test_a_node_is_gone_with_its_machine_and_the_one_on_which_its_kubelet_runs()
         found = gone(one, direct)
         assert isinstance(found, CloudError)
         assert told in str(found)
+
+
+def test_a_node_without_an_id_is_not_gone_while_the_search_hides_its_machine() -> None:
+    one = Unproven("", ("h",))
+    assert gone(one, {"h": None}) == NotFound()
+    found = gone(one, {"h": HIDDEN})
+    assert isinstance(found, IdentityConflict)
+    assert "node-h (h)" in str(found)
+    assert "[Filters] vms" in str(found)
 
 
 def test_only_a_machine_without_a_url_of_its_own_is_gone() -> None:

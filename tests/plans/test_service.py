@@ -607,6 +607,21 @@ def test_a_pending_load_balancer_may_have_its_address_already() -> None:
     assert answered(service(said=said, ingress=ADDRESS), known, "n1") == Change(after=5.0)
 
 
+def test_an_address_that_a_load_balancer_has_left_is_no_proof_for_the_next_call() -> None:
+    """Nor while the status still shows it, since the last write failed."""
+    old = service(said=READY, ingress=ADDRESS)
+    balancer = desired(old, "n1")
+    memory = after(Memory(balancer.ref), Ensure(balancer), Pending(5.0, "x", withdrawn=True))
+    verb = decide(old, memory, desired(old, "n1", "n2"), cluster=CLUSTER)
+    assert isinstance(verb, Ensure | UpdateHosts)
+    assert verb.desired.ref.last_ingress == ()
+    new = (LoadBalancerIngress(ip="192.0.2.10", ip_mode="VIP"),)
+    memory = after(memory, Ensure(balancer), Pending(5.0, "x", ingress=new))
+    deletion = decide(service(deleted=True, ingress=ADDRESS), memory, None, cluster=CLUSTER)
+    assert isinstance(deletion, Delete)
+    assert deletion.ref.last_ingress == new
+
+
 def test_implemented_elsewhere_is_success_without_a_status() -> None:
     change = answered(service(said=PROVISIONING), ImplementedElsewhere("x"), "n1")
     text = "Another controller provides this load balancer"
