@@ -278,6 +278,32 @@ async def test_a_machine_that_cannot_be_read_is_not_gone_with_a_copy_that_ran_in
             assert await one(provider, known) == NotFound()
 
 
+async def test_a_machine_registered_anew_is_not_gone_with_a_copy_that_ran_beside_it(
+    vcenter: Site,
+) -> None:
+    """Its host was removed and added again while the copy ran, and the datastore is still away."""
+    await vcenter.simulator.create("a")
+    known, uuid = node("a", vcenter.id("a")), vcenter.simulator.uuids["a"]
+    async with started(vcenter.config()) as provider:
+        await describe(provider, known)
+        await vcenter.simulator.destroy("a")
+        await vcenter.simulator.create("a", uuid=" ", connection="inaccessible")
+        await vcenter.simulator.create("a-copy", uuid=uuid, hostName="a")
+        for _ in range(2):
+            assert (await one(provider, known)).name == "a-copy"
+        await vcenter.simulator.destroy("a-copy")
+        await vcenter.simulator.create("a-replica", uuid=uuid, hostName="a", power="poweredOff")
+        assert isinstance(await one(provider, known), CloudError)
+        await vcenter.simulator.destroy("a-replica")
+        for _ in range(2):
+            found = await one(provider, known)
+            assert isinstance(found, CloudError), found
+            assert "a in 127.0.0.1" in str(found)
+        await vcenter.simulator.destroy("a")
+        for _ in range(2):
+            assert await one(provider, known) == NotFound()
+
+
 async def test_a_node_takes_no_machine_of_another_cluster_by_its_name(vcenter: Site) -> None:
     """Clusters in one vCenter often have nodes of one name; its own machine is not shown."""
     await vcenter.simulator.create("node-1")

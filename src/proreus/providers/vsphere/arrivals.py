@@ -47,15 +47,20 @@ class Arrivals:
         return self._round
 
     def since(
-        self, known: Iterable[Seen], machines: Iterable[tuple[str, Machine]]
+        self,
+        known: Iterable[Seen],
+        machines: Iterable[tuple[str, Machine]],
+        former: Iterable[Seen] = (),
     ) -> list[tuple[str, str]]:
         """Return the vCenters and names of those machines that may be one that was seen before.
 
         Args:
             known: The sightings of that one; without any all machines may be it.
             machines: The machines, each with the name of its vCenter.
+            former: The last sightings of those in whose place that one has run: each may be one of
+                the machines, too.
         """
-        last = max((one.at for one in known), default=0)
+        last = min([max((one.at for one in known), default=0), *(one.at for one in former)])
         return [
             (vcenter, one.name)
             for vcenter, one in machines

@@ -172,16 +172,18 @@ class VSphereInstances:
             if is_unreadable(one)
         ]
         sure: dict[str, Match | Lone | Replaced | CloudError] = {}
-        every = self._arrivals.since((), unreadable)
+        former: dict[str, tuple[Seen, ...]] = {}
+        since = self._arrivals.since
+        every = since((), unreadable)
         for node in nodes:
             name, one = node.metadata.name, found[node.metadata.name]
             if parsed(node.spec.provider_id) is not None and isinstance(one, Match):
-                seen = self._seen.get(_key(node))
+                seen, former[name] = self._seen.get(key := _key(node)), self._former.get(key, ())
                 sure[name] = trusted(one, name, seen, self._told(node), every)
         others = {name: one for name, one in sure.items() if isinstance(one, Replaced)}
         last = await each(others, str, lambda name: self._last(others[name].former), _AT_ONCE)
         sure |= {
-            name: replaced(one, last[name], self._arrivals.since((one.former,), unreadable))
+            name: replaced(one, last[name], since((one.former,), unreadable, former[name]))
             for name, one in others.items()
         }
         lone = {name: one for name, one in sure.items() if isinstance(one, Lone)}
@@ -238,10 +240,11 @@ class VSphereInstances:
             own = key[1]
             known = (*self._once_seen(key), *self._indexed.get(key, ()), *self._gone.get(key, ()))
             last = await self._last(*dict.fromkeys(known))
-            if last is None:
-                last = await self._hidden(self._former.get(key, ()))
+            former = self._former.get(key, ())
+            last = await self._hidden(former) if last is None else last
             first, *rest = (own, *others) if own else others
-            every, new = (self._arrivals.since(of, lost if own else ()) for of in ((), known))
+            every = self._arrivals.since((), lost) if own else []
+            new = self._arrivals.since(known, lost, former) if own else []
             answer = absence(first, proofs, last, new)
             of_rest = (
                 absence(one, proofs, None, new if one == swapped(own) else every) for one in rest
