@@ -1,6 +1,7 @@
 """Nodes that name a server which is not theirs, as a kubelet can: by its name it is somebody else's."""
 
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 
@@ -9,6 +10,7 @@ from proreus.cloudprovider.load_balancers import Done
 from proreus.kube.objects import Node
 from proreus.providers.openstack.names import is_called, misnamed
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .balancing import SUBNET
 from .test_routes import SECTION, desired_routes
 from .test_security_groups import Guarded
@@ -113,6 +115,38 @@ async def test_a_server_with_another_name_than_its_node_gets_no_security_group(
     assert theirs == (2 if is_usual else 1)
 
 
+async def test_who_chooses_the_hosts_does_not_choose_what_most_servers_are_called(
+    site: Guarded,
+) -> None:
+    """Such as those of a pool whose Nodes have other names than their servers (node-selector)."""
+    hosts = [site.wire.add(number, f"pool-{number}") for number in range(3, 25)]
+    others = [site.wire.add(number) for number in range(25, 55)]
+    site.nodes += [node(f"host-{id_}", f"openstack:///{id_}", "10.0.0.9") for id_ in hosts]
+    named = [node(f"node-{n}", f"openstack:///{id_}") for n, id_ in enumerate(others, 25)]
+    site.wire.servers[uuid(1)]["name"], site.wire.servers[uuid(2)]["name"] = "n1", "database"
+    async with started(site.text(), context(nodes=[*site.nodes, *named])) as provider:
+        assert isinstance(await site.ensure(provider, site.service(), nodes=24), Ensured)
+    groups = [len(site.wire.port(f"p-{number}")["security_groups"]) for number in (1, 2, 3)]
+    assert groups == [2, 1, 1]
+
+
+async def test_a_server_gets_no_security_group_for_a_node_that_has_just_gone(
+    site: Guarded,
+) -> None:
+    """Whose it is, nobody could tell then."""
+    more = [site.wire.add(number, f"more-{number}") for number in (3, 4, 5)]
+    nodes = [node(f"more-{number}", f"openstack:///{id_}") for number, id_ in enumerate(more, 3)]
+    site.wire.servers[uuid(1)]["name"], site.wire.servers[uuid(2)]["name"] = "n1", "database"
+    shown = context(nodes=[*site.nodes, *nodes])
+    known = cast("Objects", shown.listers["nodes"])
+    site.wire.meanwhile["port_list"] = lambda: known.by_key.pop("n2")
+    async with started(site.text(), shown) as provider:
+        assert isinstance(await site.ensure(provider, site.service()), Ensured)
+    assert "n2" not in known.by_key
+    groups = [len(site.wire.port(f"p-{number}")["security_groups"]) for number in (1, 2)]
+    assert groups == [2, 1]
+
+
 async def test_a_server_of_which_nova_tells_no_name_gets_no_security_group_meanwhile(
     site: Guarded,
 ) -> None:
@@ -170,7 +204,8 @@ def test_names_are_compared_without_domains_and_capitals() -> None:
     one, two, three = uuid(1), uuid(2), uuid(3)
     names = {one: ["node-1"], two: ["node-2"], three: ["node-3"]}
     shown = {id_: {"id": id_, "name": name} for id_, (name,) in names.items()}
-    assert misnamed(shown, names) == {}
-    other = {three: {"id": three, "name": "database"}}
-    assert list(misnamed({**shown, **other}, names)) == [three]
-    assert misnamed({one: shown[one], **other}, names) == {}, "of two nobody knows"
+    assert misnamed(shown, shown, names) == {}
+    lied = {**shown, three: {"id": three, "name": "database"}}
+    assert list(misnamed(lied, lied, names)) == [three]
+    two_of_them = {id_: lied[id_] for id_ in (one, three)}
+    assert misnamed(two_of_them, two_of_them, names) == {}, "of two nobody knows"

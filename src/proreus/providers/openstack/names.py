@@ -49,26 +49,30 @@ def nodes_by_server(nodes: Iterable[KubeObject]) -> dict[str, frozenset[str]]:
 
 
 def misnamed(
-    servers: Mapping[str, Described | CloudError | None], nodes: Mapping[str, Collection[str]]
+    servers: Mapping[str, Described | CloudError | None],
+    others: Mapping[str, Described | CloudError],
+    nodes: Mapping[str, Collection[str]],
 ) -> dict[str, str | CloudError]:
     """Return why servers are taken for none of the cluster's, by id, though Nodes name them.
 
     A kubelet can name any server of the project, but it chooses neither its Node's name nor that of
     a server, and both are one in most clusters. Where half of the servers have other names than
-    their Nodes, or are none, that says nothing. What Nova does not tell of may have any name.
+    their Nodes, that says nothing. What Nova does not tell of may have any name.
 
     Args:
         servers: The servers by id, as Nova describes them; None for what is no server, an error
             where it does not tell.
+        others: Those of all Nodes, or of some by chance, without those that are none.
         nodes: The names of the Nodes that name them, by the servers' ids.
     """
-    why = {
-        id_: problem
+    told = (_misnamed(id_, server, nodes.get(id_, ())) for id_, server in others.items())
+    if 2 * sum(bool(why) and not isinstance(why, CloudError) for why in told) >= len(others):
+        return {}
+    return {
+        id_: why
         for id_, server in servers.items()
-        if (problem := _misnamed(id_, server, nodes[id_]))
+        if (why := _misnamed(id_, server, nodes.get(id_, ())))
     }
-    others = [one for one in why.values() if not isinstance(one, CloudError)]
-    return {} if 2 * len(others) >= len(servers) else why
 
 
 def _misnamed(
@@ -79,10 +83,8 @@ def _misnamed(
     if server is not None and is_called(server, nodes):
         return ""
     known = f"server {id_} is " + (f"called {server.get('name')}" if server else "unknown to Nova")
-    return (
-        f"{known}, and its Node {', '.join(sorted(nodes))}, while most servers have the name of"
-        " their Node"
-    )
+    whose = f"its Node {', '.join(sorted(nodes))}" if nodes else "no Node names it by now"
+    return f"{known}, and {whose}, while most servers have the name of their Node"
 
 
 def is_called(server: Described, nodes: Iterable[str]) -> bool:

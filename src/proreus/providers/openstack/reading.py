@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.cloudprovider.lookups import MOST_SHOWN, in_parts, most_first, some_of
+from proreus.cloudprovider.lookups import in_parts, most_first, some_of
 from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.servers import Servers
@@ -20,6 +20,8 @@ from proreus.providers.openstack.names import (
 
 MOST_IDS: Final = 100
 """Ids in one query: with 8,190 characters in a line of a request, as many servers allow."""
+MOST_COMPARED: Final = 200
+"""Servers that tell whether most have the names of their Nodes."""
 
 _PORT_FIELDS = (
     "id", "device_id", "status", "fixed_ips", "network_id", "trunk_details", "mac_address",
@@ -132,26 +134,32 @@ class Reader(Servers):
         """Return which ports are those of servers that a Node names by mistake, or by a lie.
 
         Only where one has another name than its Node, or Nova tells none, the answer depends on
-        other nodes' servers. Of a port about which nobody can tell it has an error.
+        other nodes' servers: on all, or on some by chance, whoever is asked about. Of a port about
+        which nobody can tell it has an error. A Node may have gone since the ports were read.
 
         Raises:
             CloudError: Nova gives no usable answer.
         """
         named = nodes_by_server(self._api.context.listers["nodes"].all())
+        if not named:
+            return {}
         asked = {
             server
             for port in ports
-            if (server := str(port["device_id"])) in named
-            and not self._tenants.lists(EVERY_NAMESPACE, (server, id_of(port)))
+            if not self._tenants.lists(
+                EVERY_NAMESPACE, (server := str(port["device_id"]), id_of(port))
+            )
         }
         found = await self.by_id(asked)
         if all(
-            isinstance(one, Mapping) and is_called(one, named[id_]) for id_, one in found.items()
+            isinstance(one, Mapping) and is_called(one, named.get(id_, ()))
+            for id_, one in found.items()
         ):
             return {}
-        others = await self.by_id(some_of(sorted(named.keys() - asked), MOST_SHOWN))
+        some = set(some_of(sorted(named), MOST_COMPARED))
+        others = {**await self.by_id(some - asked), **{id_: found[id_] for id_ in some & asked}}
         there = {id_: one for id_, one in others.items() if one is not None}
-        why = misnamed({**there, **found}, named)
+        why = misnamed(found, there, named)
         of = {id_of(port): str(port["device_id"]) for port in ports}
         return {port: why[id_] for port, id_ in of.items() if id_ in asked and id_ in why}
 
