@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from proreus.cloudprovider import CloudError, Ensured, Pending
+from proreus.cloudprovider import CloudError, Ensured, InvalidRequest, Pending
 from proreus.cloudprovider.load_balancers import Done
 from proreus.kube.objects import Node
 from proreus.providers.openstack.names import is_called, misnamed
@@ -13,7 +13,7 @@ from proreus.providers.openstack.names import is_called, misnamed
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .balancing import SUBNET
 from .test_routes import SECTION, desired_routes
-from .test_security_groups import Guarded
+from .test_security_groups import CIDR, Guarded
 from .wire import CLUSTER, ROUTER, Wire, context, node, port, served, started, uuid
 
 
@@ -181,6 +181,30 @@ async def test_no_single_server_tells_in_which_subnet_a_load_balancer_is_made(
     async with started(site.wire.config(), context(nodes=site.nodes)) as provider:
         assert isinstance(await site.ensure(provider, site.service(), nodes=3), Ensured)
     assert site.octavia.only("loadbalancers")["vip_subnet_id"] == SUBNET
+
+
+@pytest.mark.parametrize("of", ["equal addresses", "another cluster", "a pool"])
+async def test_nor_does_one_whom_a_service_chooses_alone_lead_it_to_a_place_of_others(
+    site: Guarded, of: str
+) -> None:
+    """By node-selector; nodes would take the address for one of their own network."""
+    theirs = site.wire.add(3, "n3")
+    address, cidr = ("10.0.9.3", CIDR) if of == "equal addresses" else ("10.9.0.3", "10.9.0.0/24")
+    site.wire.ports[-1]["fixed_ips"] = [{"subnet_id": uuid(600), "ip_address": address}]
+    tags = ["proreus/cluster-uid=another"] if of == "another cluster" else []
+    subnet = {"id": uuid(600), "ip_version": 4, "cidr": cidr, "tags": tags}
+    site.octavia.subnets[uuid(600)] = subnet
+    every = [*site.nodes, node("n3", f"openstack:///{theirs}", address)]
+    site.nodes = every[2:]
+    async with started(site.wire.config(), context(nodes=every)) as provider:
+        if of == "a pool":
+            assert isinstance(await site.ensure(provider, site.service()), Ensured)
+            assert site.octavia.only("loadbalancers")["vip_subnet_id"] == uuid(600)
+            return
+        answer = await site.ensure(provider, site.service())
+    assert isinstance(answer, InvalidRequest), answer
+    assert "subnet-id" in str(answer)
+    assert not site.octavia.of["loadbalancers"]
 
 
 @pytest.mark.parametrize("claimed", ["10.0.0.1", "169.254.169.254"])

@@ -262,6 +262,28 @@ async def test_a_place_with_addresses_of_pods_or_services_is_refused(
         assert isinstance(await site.ensure(provider, own), Ensured)
 
 
+async def test_one_node_alone_makes_no_subnet_with_addresses_of_services_the_cluster_s(
+    site: Balancing,
+) -> None:
+    """A kubelet can name any server on its Node, such as one there."""
+    theirs, twin = site.wire.add(3, "n3"), uuid(701)
+    site.wire.ports[-1]["fixed_ips"] = [{"subnet_id": twin, "ip_address": "10.96.0.9"}]
+    subnet = {"id": twin, "ip_version": 4, "network_id": uuid(700), "cidr": "10.96.0.0/24"}
+    site.octavia.subnets[twin] = subnet
+    api = site.service(
+        name="kubernetes", namespace="default", type="ClusterIP", cluster_ip="10.96.0.1"
+    )
+    nodes = [*site.nodes, node("n3", f"openstack:///{theirs}", "10.96.0.9")]
+    service = site.service({INTERNAL: "true", f"{P}subnet-id": twin})
+    async with started(site.wire.config(), context(nodes=nodes, services=[api])) as provider:
+        answer = await site.ensure(provider, service)
+        assert isinstance(answer, InvalidRequest), answer
+        assert "its addresses are those of Services, too" in str(answer)
+        assert not site.octavia.of["loadbalancers"]
+        subnet["cidr"] = "10.9.0.0/24"
+        assert isinstance(await site.ensure(provider, service), Ensured)
+
+
 @pytest.mark.parametrize("by", ["port-id", "spec.loadBalancerIP"])
 async def test_the_address_of_a_pod_in_the_nodes_own_subnet_is_refused(
     site: Balancing, by: str

@@ -6,12 +6,12 @@ networks apart may have the same addresses, such as those of several clusters in
 not everything in a network has a port.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from proreus.cloudprovider.addresses import parsed_address, parsed_network, plain_address
 from proreus.cloudprovider.listers import Lister
-from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.load_balancers import Host, LoadBalancerRef
 from proreus.cloudprovider.lookups import some_of
 from proreus.cloudprovider.ownership import cluster_ips
 from proreus.cloudprovider.routes import node_of_pods, pods_by_cidr
@@ -19,7 +19,7 @@ from proreus.kube.objects import KubeObject, Node, Service, key
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import answers_for, asks_at, leads_to, same
-from proreus.providers.openstack.names import parsed
+from proreus.providers.openstack.names import machine_of, parsed
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
@@ -133,6 +133,18 @@ async def rival(api: Api, reader: Reader, ref: LoadBalancerRef, network: str, ad
     return ""
 
 
+def are_few(hosts: Sequence[Host], nodes: Iterable[KubeObject]) -> bool:
+    """Tell whether a Service has at most half of the servers that Nodes name as hosts.
+
+    Where these are, who chooses them decides (node-selector), and a kubelet names any server.
+    """
+    return 2 * len(hosts) <= len(_servers(nodes))
+
+
+def _servers(nodes: Iterable[KubeObject]) -> set[tuple[str, str] | None]:
+    return {parsed(one.spec.provider_id) for one in nodes if isinstance(one, Node)} - {None}
+
+
 def is_in_use(port: Described) -> bool:
     """Tell whether something has a port; of one in a trunk Neutron names no device."""
     return bool(port.get("device_id")) or port.get("device_owner") == _SUBPORT
@@ -141,16 +153,24 @@ def is_in_use(port: Described) -> bool:
 async def _others(reader: Reader, listers: Listers, subnet: Described) -> str:
     """Return what of the cluster has addresses of a subnet elsewhere; "" if nothing has.
 
-    Nodes in another subnet, pods or Services. Where nodes are in it, it is the cluster's own.
+    Nodes in another subnet, pods or Services. Where nodes are in it, it is the cluster's own; but a
+    kubelet names any server, so one Node of several proves that of no subnet.
     """
     nodes, cidr = listers["nodes"].all(), str(subnet.get("cidr") or "")
     asked = some_of(sorted(_addresses_in(cidr, nodes).items()), MOST_IDS)
     found = await reader.subnet_of_most(dict(asked)) if asked else ""
     if found == id_of(subnet):
-        return ""
-    if found:
+        if len(asked) > 1 or len(_servers(nodes)) == 1:
+            return ""
+        alone = {server for server, _ in asked}
+        nodes = [one for one in nodes if not (isinstance(one, Node) and _is_of(one, alone))]
+    elif found:
         return f"subnet {found}, too, where nodes are"
     return _inside(cidr, nodes, listers["services"].all())
+
+
+def _is_of(node: Node, servers: Collection[str]) -> bool:
+    return machine_of(node.spec.provider_id) in servers
 
 
 def _addresses_in(cidr: str, nodes: Iterable[KubeObject]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import revision_of
 from proreus.providers.openstack.names import foreign_project, parsed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
-from proreus.providers.openstack.octavia.conflicts import held, is_in_use, lookalike, rival
+from proreus.providers.openstack.octavia.conflicts import are_few, held, is_in_use, lookalike, rival
 from proreus.providers.openstack.octavia.floating import (
     description,
     descriptions,
@@ -55,7 +55,7 @@ class Networks:
         """Return the subnet of a family for a load balancer; "" if a network or port is given.
 
         Raises:
-            InvalidRequest: There is no subnet of the family.
+            InvalidRequest: There is no subnet of the family, or few hosts tell one of others.
             CloudError: Neutron gives no usable answer.
         """
         if options.subnet_id and await self._is_of(options.subnet_id, family):
@@ -68,6 +68,8 @@ class Networks:
         if options.port_id or (options.network_id and not options.subnet_id):
             return ""
         if found := await self._of_hosts(lb.hosts[:MOST_IDS], family):
+            if are_few(lb.hosts, self._api.context.listers["nodes"].all()):
+                await self.check(lb, {"subnet-id": found})
             return found
         raise InvalidRequest(
             f"no host has an {family} address in this project, so the load balancer's subnet is not"
@@ -238,22 +240,19 @@ class Networks:
                 described = {}  # a project need not see the subnets of external networks
             problem = f"this project shows nothing with the id {id_}: give another id"
             if described is not None:
+                is_listed = self._tenants.lists(lb.ref.namespace, (id_,))
                 owners = reserved_for(described)
                 problem = refusal(owners, lb.ref, self._tenants, (id_,))
-                if not problem and not self._tenants.lists(lb.ref.namespace, (id_,)):
+                if not problem and not is_listed:
                     problem = await self._foreign(name, described)
                 if not problem and is_in_use(described):
                     user = described.get("device_owner") or "a device"
                     problem = f"port {id_} is in use by {user}: give a free port"
                 if not problem and name == "port-id":
                     problem = await self._reached_at(lb, described)
-                if not problem and name in _PLACES:
-                    is_listed = self._tenants.lists(lb.ref.namespace, (id_,))
-                    problem = (
-                        ""
-                        if is_listed
-                        else await lookalike(self._reader, self._api.context.listers, described)
-                    )
+                if not problem and name in _PLACES and not is_listed:
+                    listers = self._api.context.listers
+                    problem = await lookalike(self._reader, listers, described)
             if problem:
                 problems.append(f"annotation {PREFIX}{name}: {problem}")
         if problems:
