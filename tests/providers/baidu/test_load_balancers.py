@@ -843,6 +843,24 @@ async def test_no_single_machine_tells_in_which_subnet_a_load_balancer_is_made(
         assert site.balancer()["subnetId"] == site.subnet
 
 
+async def test_nor_does_one_while_the_cloud_says_nothing_of_the_others(emulator: Emulator) -> None:
+    """Lists lack these, and to be asked for each alone may be too much for the quota."""
+    async with lb_site(emulator) as site:
+        (theirs,) = site.world.add_machines(["bank"], site.world.add_subnet(site.world.add_vpc()))
+        hidden = {id_: site.world.instances.pop(id_) for id_ in site.machines}
+        emulator.fail("getInstance", 429, "RequestLimitExceeded", times=100)
+        desired = site.desired(ids=[theirs, *site.machines])
+        answer = await site.settled(desired)
+        assert isinstance(answer, CloudError)
+        assert site.is_empty()
+        emulator.failures.clear()
+        site.world.instances.update(hidden)
+        async with started(emulator) as provider:
+            site.provider = provider
+            await site.made(desired)
+        assert site.balancer()["vpcId"] == site.vpc
+
+
 async def test_where_hosts_are_in_two_vpcs_alike_the_vpc_must_be_given(emulator: Emulator) -> None:
     async with lb_site(emulator, count=1) as site:
         theirs = site.world.add_machines(["bank"], site.world.add_subnet(site.world.add_vpc()))

@@ -225,6 +225,26 @@ async def test_no_node_leads_the_routes_into_the_vpc_of_a_machine_that_it_names(
     assert table in tables.values()
 
 
+async def test_nor_does_one_while_the_cloud_says_nothing_of_the_others(
+    emulator: Emulator,
+) -> None:
+    """Lists lack these, and to be asked for each alone may be too much for the quota."""
+    nodes, table = cluster_of(emulator, 3)
+    ours = set(emulator.world.instances)
+    others, _ = cluster_of(emulator, 1)
+    wanted = [route(others[0], "172.16.2.0/24")]
+    hidden = {id_: emulator.world.instances.pop(id_) for id_ in ours}
+    emulator.fail("getInstance", 429, "RequestLimitExceeded", times=100)
+    async with started(emulator) as provider:
+        with pytest.raises(CloudError, match="no VPC is known"):
+            await routes_of(provider).apply(CLUSTER, [*nodes, *others], wanted, [])
+        assert not emulator.world.rules
+        emulator.failures.clear()
+        emulator.world.instances.update(hidden)
+        await routes_of(provider).apply(CLUSTER, [*nodes, *others], [route(nodes[0])], [])
+    assert [one["routeTableId"] for one in emulator.world.rules.values()] == [table]
+
+
 async def test_where_machines_are_in_two_vpcs_alike_the_vpc_must_be_given(
     emulator: Emulator,
 ) -> None:

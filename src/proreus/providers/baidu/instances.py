@@ -21,7 +21,7 @@ from proreus.providers.baidu.names import Target, ownership, target
 
 BATCH: Final = 500
 """Nodes in one `describe`."""
-_IDS: Final = 100
+IDS: Final = 100
 """Ids or addresses that one request takes."""
 _AT_ONCE: Final = 4
 
@@ -59,7 +59,7 @@ class Machines:
         Raises:
             CloudError: A list could not be read.
         """
-        parts = in_parts(ids, _IDS)
+        parts = in_parts(ids, IDS)
         lists = await asyncio.gather(*(self._list(instanceIds=",".join(part)) for part in parts))
         found: dict[str, Described | CloudError | None] = {
             str(one["id"]): one for listed in lists for one in listed if one.get("id") in ids
@@ -91,7 +91,7 @@ class Machines:
         lists = await asyncio.gather(
             *(
                 self._list(vpcId=self._vpc, privateIps=",".join(part))
-                for part in in_parts(addresses, _IDS)
+                for part in in_parts(addresses, IDS)
             )
         )
         return [one for listed in lists for one in listed]

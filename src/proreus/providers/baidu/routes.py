@@ -15,11 +15,11 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
-from proreus.cloudprovider.lookups import MOST_SHOWN, each, some_of
+from proreus.cloudprovider.lookups import each, some_of
 from proreus.cloudprovider.routes import Holders, Route
 from proreus.kube.objects import Node
 from proreus.providers.baidu.api import Api, Call, Described
-from proreus.providers.baidu.instances import Machines
+from proreus.providers.baidu.instances import IDS, Machines
 from proreus.providers.baidu.machines import most_common
 from proreus.providers.baidu.names import parsed, provider_id
 
@@ -151,9 +151,10 @@ class BaiduRoutes:
         """
         if not self._vpc:
             ids = sorted({id_ for one in nodes if (id_ := parsed(one.spec.provider_id))})
-            found = await self._machines.by_id(some_of(ids, MOST_SHOWN))
-            machines = [one for one in found.values() if isinstance(one, Mapping)]
-            self._vpc = most_common([str(one.get("vpcId") or "") for one in machines])
+            found = await self._machines.by_id(some_of(ids, IDS))
+            # Of a machine about which the cloud says nothing now, nobody knows where it is.
+            there = [one for one in found.values() if one is not None]
+            self._vpc = most_common([_vpc_of(one) for one in there])
         if not self._vpc:
             raise CloudError(
                 "no VPC is known, or the nodes' machines are in several: give VpcId in the"
@@ -269,6 +270,10 @@ def _overlap(one: str, other: str) -> bool:
     except ValueError:
         return False
     return first.version == second.version and first.overlaps(second)
+
+
+def _vpc_of(machine: Described | CloudError) -> str:
+    return "" if isinstance(machine, CloudError) else str(machine.get("vpcId") or "")
 
 
 def _itself(route: Route) -> Route:

@@ -34,6 +34,7 @@ class Place(msgspec.Struct, frozen=True):
             nor removed.
         rejected: By node, why other nodes cannot be hosts.
         bare: The ids of those machines of which nobody tells the VPC.
+        is_sure: Whether the VPC stays that of most hosts wherever the uncertain ones are.
     """
 
     vpc: str
@@ -42,6 +43,7 @@ class Place(msgspec.Struct, frozen=True):
     uncertain: frozenset[str]
     rejected: Mapping[str, str]
     bare: frozenset[str] = frozenset()
+    is_sure: bool = True
 
 
 def placed(
@@ -72,7 +74,9 @@ def placed(
             rejected[host.node] = f"its machine is in the state {machine['status']}"
         else:
             found[host.node] = machine
-    place = vpc or most_common([str(one["vpcId"]) for one in found.values() if one.get("vpcId")])
+    vpcs = [str(one["vpcId"]) for one in found.values() if one.get("vpcId")]
+    place = vpc or most_common(vpcs)
+    is_sure = bool(vpc) or most_common([*vpcs, *("" for _ in uncertain)]) == place
     # Of bare metal nobody tells the VPC: the cloud refuses what is elsewhere, each by itself.
     bare = frozenset(str(one["id"]) for one in found.values() if one.get("vpcId") is None)
     here = {node: one for node, one in found.items() if one.get("vpcId") in {place, None}}
@@ -85,7 +89,8 @@ def placed(
 
     subnets = most_first(str(one.get("subnetId") or "") for one in here.values())
     members = serve({node: str(one["id"]) for node, one in here.items()})
-    return Place(place, tuple(filter(None, subnets)), members, serve(uncertain), rejected, bare)
+    of_hosts = tuple(filter(None, subnets))
+    return Place(place, of_hosts, members, serve(uncertain), rejected, bare, is_sure)
 
 
 def subnet_for(options: Options, config: BaiduConfig, place: Place) -> str:

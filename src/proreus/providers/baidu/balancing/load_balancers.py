@@ -251,6 +251,11 @@ class BaiduLoadBalancers:
                 "no VPC is known for the load balancer: no node of the Service has a machine, or"
                 " their machines are in several: give VpcId in the cloud-config"
             )
+        if not place.is_sure:
+            raise CloudError(
+                "no VPC is known for the load balancer: the cloud says nothing now of the machines"
+                " of most hosts: it waits, or give VpcId in the cloud-config"
+            )
         subnet = subnet_for(options, self._config, place)
         is_asked = bool(options.subnet or self._config.subnet_id)
         subnets = await self._reader.subnets(place.vpc)
