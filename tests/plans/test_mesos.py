@@ -36,7 +36,8 @@ from proreus.providers.mesos.plan import (
 )
 from proreus.testing import objects
 
-MASTER = RegistryMaster(MasterInfo("m-1"))
+LEADER = MasterInfo("m-1", version="1.11.0")
+MASTER = RegistryMaster(LEADER)
 OTHER = RegistryMaster(MasterInfo("m-2"))
 NOW = 1000.0
 LATER = NOW + 1
@@ -132,7 +133,7 @@ def test_agents_of_one_host_are_all_named() -> None:
 def test_what_became_of_an_agent_that_is_not_listed(
     agents: Sequence[Agent], registry: Registry, expected: object
 ) -> None:
-    proof = Proof("m-1", tuple(agents), registry)
+    proof = Proof(LEADER, tuple(agents), registry)
     found = answer(objects.node("n1", "mesos://a-S0"), proof, seen_until(LATER))
     if isinstance(expected, type):
         assert type(found) is expected
@@ -163,7 +164,7 @@ def test_an_unreachable_agent_may_be_on_the_host(
     """Of such an agent the registry tells the id alone."""
     seen = Sightings(WEEK)
     seen.listed([agent("a-S0"), *listed], NOW)
-    proof = Proof("m-1", (), structs.replace(registry, master=MASTER, unreachable=marked("b-S0")))
+    proof = Proof(LEADER, (), structs.replace(registry, master=MASTER, unreachable=marked("b-S0")))
     seen.unreachable([Marked(Id("b-S0"))])
     if named is not None:
         seen.named("b-S0", named)
@@ -175,7 +176,7 @@ def test_an_agent_that_is_not_back_since_a_failover_is_where_it_was() -> None:
     node = objects.node("worker", "mesos://a-S0", addresses=["10.0.0.1"])
     seen, registry = Sightings(WEEK), Registry(MASTER, admitted(info("b-S0", "n2")))
     seen.listed([agent("a-S0")], NOW)
-    proof = Proof("m-1", (Agent(info("b-S0", "n2")),), registry)
+    proof = Proof(LEADER, (Agent(info("b-S0", "n2")),), registry)
     # Mesos does not tell its address, which may be the Node's.
     assert type(answer(node, proof, seen)) is CloudError
     for address, expected in (("10.0.0.2", NotFound), ("10.0.0.1", IdentityConflict)):
@@ -196,7 +197,7 @@ def test_of_an_agent_that_is_not_unreachable_no_node_says_where_it_is() -> None:
 
 @pytest.fixture
 def unreachable() -> Proof:
-    return Proof("m-1", (), Registry(MASTER, unreachable=marked("a-S0")))
+    return Proof(LEADER, (), Registry(MASTER, unreachable=marked("a-S0")))
 
 
 def test_of_an_unreachable_agent_nothing_is_known_and_its_node_keeps_what_it_has(
@@ -225,7 +226,7 @@ def test_what_mesos_may_have_forgotten_is_not_gone(
     remembered: float | None, expected: type[object]
 ) -> None:
     node = objects.node("n1", "mesos://a-S0")
-    found = answer(node, Proof("m-1", (), Registry(MASTER)), seen_until(remembered))
+    found = answer(node, Proof(LEADER, (), Registry(MASTER)), seen_until(remembered))
     assert type(found) is expected
 
 

@@ -185,6 +185,32 @@ async def test_an_agent_that_mesos_may_have_forgotten_is_not_gone(mesos: Cluster
         assert await one(provider, nodes[0]) == NotFound()
 
 
+async def test_masters_that_remove_agents_that_they_do_not_reach_do_not_say_what_is_gone(
+    mesos: Cluster,
+) -> None:
+    """As those before 1.1 do (high-availability-framework-guide.md of Mesos 1.0.4)."""
+    for master in mesos.masters:
+        master.info.version = "1.0.4"
+    agent, former = mesos.world.add("n1"), mesos.world.add("n2")
+    nodes = node("n1", agent), node("n2", former)
+    async with started(mesos.config()) as provider:
+        await describe(provider, *nodes)
+        agent.status = Status.REMOVED
+        assert "may still run" in str(await one(provider, nodes[0]))
+        # Nor do masters of today know what an older one has removed, be it unseen.
+        agent.status = Status.CONNECTED
+        await describe(provider, *nodes)
+        agent.status = former.status = Status.REMOVED
+        for master in mesos.masters:
+            master.info.version = "1.1.0"
+        found = await describe(provider, *nodes)
+        assert all("may still run" in str(answer) for answer in found.values())
+        agent.status = Status.CONNECTED
+        await describe(provider, *nodes)
+        agent.status = Status.REMOVED
+        assert await one(provider, nodes[0]) == NotFound()
+
+
 @pytest.mark.parametrize("ahead", [0, 3600])
 @pytest.mark.parametrize("is_seen", [True, False])
 async def test_clocks_of_masters_do_not_tell_how_long_mesos_remembers(

@@ -113,6 +113,7 @@ class MasterInfo:
     def __init__(self, hostname: str, ip: str, port: int) -> None:
         self.id = str(uuid.uuid4())
         self.hostname, self.ip, self.port = hostname, ip, port
+        self.version = "1.11.0"
 
     def described(self) -> Json:
         """`MasterInfo` in JSON, as it stands in ZooKeeper, too. Its `ip` is in network order."""
@@ -124,7 +125,7 @@ class MasterInfo:
             "port": self.port,
             "pid": f"master@{self.ip}:{self.port}",
             "address": {"hostname": self.hostname, "ip": self.ip, "port": self.port},
-            "version": "1.11.0",
+            "version": self.version,
             "capabilities": [{"type": "AGENT_UPDATE"}, {"type": "AGENT_DRAINING"}],
         }
 

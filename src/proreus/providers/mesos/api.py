@@ -124,7 +124,7 @@ class Api:
         leader, who = await self._ask(GET_MASTER, MasterAnswer, is_known=False)
         listed = await self._post(leader, GET_AGENTS, AgentsAnswer)
         registry = await self._registry(leader)
-        return Proof(who.get_master.master_info.id, listed.get_agents.all(), registry)
+        return Proof(who.get_master.master_info, listed.get_agents.all(), registry)
 
     async def _registry(self, leader: str) -> Registry:
         request = Request(f"mesos.{GET_REGISTRY}", "GET", f"{self._scheme}://{leader}{REGISTRY}")

@@ -14,6 +14,7 @@ from proreus.providers.mesos.addresses import Addresses
 from proreus.providers.mesos.agents import Agent, instance
 from proreus.providers.mesos.api import Api
 from proreus.providers.mesos.config import MesosConfig
+from proreus.providers.mesos.masters import MasterInfo
 from proreus.providers.mesos.names import ownership, target
 from proreus.providers.mesos.plan import (
     Index,
@@ -59,6 +60,7 @@ class MesosInstances:
         self._turn = asyncio.Lock()
         self._index = Index(())
         self._began: float | None = None
+        self._marks = False
 
     @property
     def batch_size(self) -> int:
@@ -99,8 +101,13 @@ class MesosInstances:
             if self._began is None or self._began < since:
                 began = asyncio.get_running_loop().time()
                 now = self._clock()
+                if not self._marks:
+                    master = await attempt(self._api.master)
+                    self._marks = isinstance(master, MasterInfo) and master.marks_unreachable
                 self._index = Index(await self._api.agents())
                 self._sightings.listed(self._index.by_id.values(), now)
+                if not self._marks:
+                    self._sightings.forget()
                 self._began = began
             return self._index
 
@@ -115,6 +122,10 @@ class MesosInstances:
         if isinstance(proof, CloudError):
             return dict.fromkeys(missing, proof)
         seen = self._sightings
+        self._marks = proof.master.marks_unreachable
+        if not self._marks:
+            # Nor does the next master know what this one has removed.
+            seen.forget()
         seen.unreachable(proof.registry.unreachable.slaves)
         by_name, now = {node.metadata.name: node for node in nodes}, self._clock()
         for name, id_ in missing.items():

@@ -16,6 +16,9 @@ ZOOKEEPER_PORT: Final = 2181
 
 _PREFIX: Final = "json.info_"
 _OLD_PREFIX: Final = "info_"
+_MARKING: Final = (1, 1)
+"""The first version of Mesos whose registry has unreachable agents."""
+_VERSION = re.compile(r"(\d+)\.(\d+)")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _MOST_PORT: Final = 65535
 
@@ -171,6 +174,16 @@ class MasterInfo(msgspec.Struct, frozen=True):
     hostname: str = ""
     port: int = 0
     address: MasterAddress = MasterAddress()
+    version: str = ""
+
+    @property
+    def marks_unreachable(self) -> bool:
+        """Whether it marks an agent that it does not reach, in its registry, and does not remove it.
+
+        Masters before Mesos 1.1 remove it, as if it had been shut down orderly.
+        """
+        found = _VERSION.match(self.version)
+        return found is not None and (int(found[1]), int(found[2])) >= _MARKING
 
     @property
     def host(self) -> str:

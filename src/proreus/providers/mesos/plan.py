@@ -16,6 +16,7 @@ from proreus.providers.mesos.agents import (
     Registry,
     own_address,
 )
+from proreus.providers.mesos.masters import MasterInfo
 from proreus.providers.mesos.names import Target
 
 
@@ -42,13 +43,13 @@ class Proof(msgspec.Struct, frozen=True):
     """The answers of one leading master that tell which agents there are, read in this order.
 
     Attributes:
-        master: The id of the leading master.
+        master: The leading master.
         agents: All agents that it lists.
         registry: The registry, the record of agents that the master keeps through restarts.
         running: The agents that run, or may run (`others`).
     """
 
-    master: str
+    master: MasterInfo
     agents: tuple[Agent, ...]
     registry: Registry
     running: Mapping[str, Place | None] = {}
@@ -148,6 +149,10 @@ class Sightings:
         rest = self._until.keys() - self._unreachable
         self._until = {id_: self._until[id_] for id_ in rest}
 
+    def forget(self) -> None:
+        """Drop until when agents cannot be forgotten: a master leads that forgets them at once."""
+        self._until = {}
+
     def named(self, id_: str, node: Node) -> None:
         """Note the Node of an agent that is not listed: of one never seen it says where it is."""
         if id_ in self._until or id_ in self._unreachable:
@@ -210,10 +215,10 @@ def absence(
         now: The seconds of the clock of `seen`.
     """
     registry = proof.registry
-    if registry.master is None or registry.master.info.id != proof.master:
+    if registry.master is None or registry.master.info.id != proof.master.id:
         return CloudError(
             f"the agent {id_} is not listed, and the registry was not read from the leading master"
-            f" {proof.master}: it is read again"
+            f" {proof.master.id}: it is read again"
         )
     is_marked = any(one.id.value == id_ for one in registry.gone.slaves)
     if not is_marked and any(one.id.value == id_ for one in registry.unreachable.slaves):
@@ -222,7 +227,9 @@ def absence(
         return CloudError(f"the agent {id_} has just come back: it is asked again")
     if conflict := _conflict(node, id_, proof.running, seen):
         return conflict
-    return NotFound(tombstone=True) if is_marked else _unknown(id_, seen, now)
+    if is_marked:
+        return NotFound(tombstone=True)
+    return _unknown(id_, seen, now) if proof.master.marks_unreachable else _removed(id_)
 
 
 def _conflict(
@@ -254,6 +261,14 @@ def _conflict(
         f" such as {lost[0]}, it is not known where they are: they are unreachable, or not back"
         " since a failover, or DNS does not answer about their names; mark as gone those that are,"
         " or delete the Node object"
+    )
+
+
+def _removed(id_: str) -> CloudError:
+    """Return the answer about an agent that a master does not know which marks none unreachable."""
+    return CloudError(
+        f"Mesos does not know the agent {id_}: it was removed, as masters before Mesos 1.1 also do"
+        " with one that they do not reach, and may still run; delete the Node object if it is gone"
     )
 
 
