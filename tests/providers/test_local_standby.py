@@ -30,6 +30,9 @@ if not all(shutil.which(program) for program in ("nft", "ip")):
 
 OTHER = ClusterIdentity("two", "uid-of-two")
 CONFIG = LocalConfig(pools={"default": PoolConfig(addresses=("10.9.255.0/24",))})
+SHARED = LocalConfig(
+    pools={"default": PoolConfig(addresses=("10.9.255.0/24",), share_across_namespaces=True)}
+)
 
 
 @pytest.fixture(autouse=True)
@@ -44,13 +47,14 @@ def balancers(
     hold: float = 0.0,
     hooks: CallHooks | None = None,
     services: Sequence[Service] = (),
+    config: LocalConfig = CONFIG,
 ) -> LocalLoadBalancers:
     listers = {"services": Objects(*services), "nodes": Objects()}
     given = Context(
         cluster, now=lambda: datetime.now(UTC), events=NoEvents(), listers=listers, hooks=hooks
     )
     gateway = Gateway(hold=timedelta(seconds=hold))
-    return LocalLoadBalancers(given, msgspec.structs.replace(CONFIG, gateway=gateway))
+    return LocalLoadBalancers(given, msgspec.structs.replace(config, gateway=gateway))
 
 
 def web(
@@ -229,3 +233,31 @@ async def test_a_gateway_that_leads_again_gives_nobody_the_address_of_a_service_
         assert shown == {new.ref.uid: "10.9.255.2", moved.ref.uid: "10.9.255.1"}
     finally:
         await again.close()
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+async def test_a_gateway_that_knows_nobody_moves_no_service_for_the_port_of_a_younger_one(
+    *, is_first: bool
+) -> None:
+    """The younger one shared the address, and has changed its port while nobody led."""
+    key = {"annotations": {ANNOTATION_SHARING_KEY: "k"}}
+    first, thief = (
+        web(
+            balancers(CLUSTER),
+            CLUSTER,
+            name,
+            "10.9.255.0",
+            namespace=name,
+            creation_timestamp=datetime(year, 1, 1, tzinfo=UTC),
+            **key,
+        )
+        for name, year in (("first", 2025), ("thief", 2026))
+    )
+    gateway = balancers(CLUSTER, services=[first.service, thief.service], config=SHARED)
+    await gateway.start()
+    try:
+        answers = await gateway.ensure([first, thief] if is_first else [thief, first])
+    finally:
+        await gateway.close()
+    shown = {uid: one.ingress[0].ip for uid, one in answers.items() if isinstance(one, Ensured)}
+    assert shown == {first.ref.uid: "10.9.255.0", thief.ref.uid: "10.9.255.1"}

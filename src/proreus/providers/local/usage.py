@@ -107,7 +107,8 @@ def occupied(
     """Return the addresses in the kernel, and those in statuses that it lacks.
 
     A kernel may be out of date, as on a gateway where another one has led for a while: whoever has
-    moved then shows an address that it does not know.
+    moved then shows an address that it does not know. Of Services that it does not know at all, as
+    after a boot, nobody can tell which ports they had: the older one counts.
 
     Args:
         state: The state in the kernel.
@@ -118,9 +119,12 @@ def occupied(
     """
     known = tuple(taken(state, cluster))
     had = {(one.uid, parse(one.address)) for one in known}
-    shown = taken_by(one for one in services if isinstance(one, Service))
-    others = (one for one in shown if (one.uid, parse(one.address)) not in had)
-    return Occupied((*known, *others), used, machines)
+    every = [one for one in services if isinstance(one, Service)]
+    others = (one for one in taken_by(every) if (one.uid, parse(one.address)) not in had)
+    born = {one.metadata.uid: one.metadata.creation_timestamp for one in every}
+    unknown = born.keys() - state.balancers.keys()
+    ages = {uid: (when, uid) for uid in unknown if (when := born[uid]) is not None}
+    return Occupied((*known, *others), used, machines, ages)
 
 
 def of_machines(
