@@ -1,13 +1,13 @@
 """A manager's Services on NSX-T beside those of another cluster that has no other name."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from proreus.cloudprovider import CloudProvider
 from proreus.kube.requests import SERVICES
 from proreus.providers.vsphere.nsxt.balancing.desired import ANNOTATION
 from proreus.testing.memory import MemoryApiServer, Store
+from proreus.testing.waiting import until
 
 from ....controllers.leading import leading  # noqa: TID252 - pytest imports tests by path
 from ..site import CLUSTER  # noqa: TID252
@@ -42,12 +42,6 @@ class Shop:
         return [one["ip"] for one in status.get("loadBalancer", {}).get("ingress", ())]
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not is_so():
-            await asyncio.sleep(0.1)
-
-
 @asynccontextmanager
 async def managed(shop: Shop, provider: CloudProvider) -> AsyncIterator[None]:
     async with (
@@ -71,17 +65,17 @@ async def test_an_address_that_was_withdrawn_proves_nothing_when_the_service_is_
     provider.confirm = 1.0
     site = LBSite(nsxt, provider)
     async with managed(shop, provider):
-        await until(lambda: bool(shop.shown()))
+        await until("the Service has an address", shop.shown)
         (address,) = shop.shown()
         for path in site.paths():
             nsxt.remove(path)
         nsxt.fail(Fault("PUT *", status=500, times=1000))
         shop.edit(a="b")
-        await until(lambda: not shop.shown())
+        await until("its address is withdrawn", lambda: not shop.shown())
         theirs = site.official(address)
         nsxt.mend()
         shop.delete("web")
-        await until(lambda: not shop.store.count(SERVICES))
+        await until("the Service is gone", lambda: not shop.store.count(SERVICES))
     assert theirs <= site.paths()
 
 
@@ -94,16 +88,16 @@ async def test_an_address_that_another_service_had_meanwhile_proves_nothing_eith
     site = LBSite(nsxt, provider)
     nsxt.store.objects["/infra/ip-pools/vips"]["ip_release_delay"] = 0
     async with managed(shop, provider):
-        await until(lambda: bool(shop.shown()))
+        await until("the Service has an address", shop.shown)
         (address,) = shop.shown()
         for path in site.paths():
             nsxt.remove(path)
         shop.edit(**{ANNOTATION: "that-is-none"})
         shop.create("api", loadBalancerIP=address)
-        await until(lambda: shop.shown("api") == [address] and not shop.shown())
+        await until("the other Service has it", lambda: shop.shown("api") == [address] and not shop.shown())
         shop.delete("api")
-        await until(lambda: shop.store.count(SERVICES) == 1)
+        await until("the other Service is gone", lambda: shop.store.count(SERVICES) == 1)
         theirs = site.official(address)
         shop.delete("web")
-        await until(lambda: not shop.store.count(SERVICES))
+        await until("the Service is gone", lambda: not shop.store.count(SERVICES))
     assert theirs <= site.paths()
