@@ -94,7 +94,9 @@ async def test_an_address_that_another_service_had_meanwhile_proves_nothing_eith
             nsxt.remove(path)
         shop.edit(**{ANNOTATION: "that-is-none"})
         shop.create("api", loadBalancerIP=address)
-        await until("the other Service has it", lambda: shop.shown("api") == [address] and not shop.shown())
+        await until(
+            "the other Service has it", lambda: shop.shown("api") == [address] and not shop.shown()
+        )
         shop.delete("api")
         await until("the other Service is gone", lambda: shop.store.count(SERVICES) == 1)
         theirs = site.official(address)
