@@ -211,6 +211,26 @@ async def test_masters_that_remove_agents_that_they_do_not_reach_do_not_say_what
         assert await one(provider, nodes[0]) == NotFound()
 
 
+async def test_a_machine_that_is_down_for_maintenance_is_not_gone(mesos: Cluster) -> None:
+    """Its agents are removed then (maintenance.md of Mesos), and it comes back."""
+    agent, other = mesos.world.add("N1.example"), mesos.world.add("n2")
+    nodes = node("n1.example", agent), node("n2", other)
+    async with started(mesos.config()) as provider:
+        await describe(provider, *nodes)
+        mesos.world.take_down(agent, 3600)
+        mesos.world.take_down(other, None)
+        found = await describe(provider, *nodes)
+        assert "maintenance" in str(found["n1.example"])
+        assert found["n2"] == NotFound()  # that one is away for ever
+        # It is up again before its kubelet and its agent are.
+        mesos.world.maintenance.clear()
+        assert "may still run" in str(await one(provider, nodes[0]))
+        agent.status = Status.CONNECTED
+        assert isinstance(await one(provider, nodes[0]), Instance)
+        agent.status = Status.REMOVED
+        assert await one(provider, nodes[0]) == NotFound()
+
+
 @pytest.mark.parametrize("ahead", [0, 3600])
 @pytest.mark.parametrize("is_seen", [True, False])
 async def test_clocks_of_masters_do_not_tell_how_long_mesos_remembers(

@@ -16,7 +16,7 @@ from .site import cloud, context, describe, started
 async def test_the_leader_is_asked_at_its_address(mesos: Cluster) -> None:
     async with started(mesos.config()) as provider:
         await describe(provider)
-    assert mesos.calls == {"GET_AGENTS": 2}
+    assert mesos.calls == {"GET_MASTER": 1, "GET_AGENTS": 2}
 
 
 async def test_a_master_that_does_not_lead_sends_to_the_leader_once(mesos: Cluster) -> None:
@@ -24,14 +24,14 @@ async def test_a_master_that_does_not_lead_sends_to_the_leader_once(mesos: Clust
     async with started(mesos.config()) as provider:
         await describe(provider)
         await describe(provider)
-    assert mesos.calls == {"redirect": 1, "GET_AGENTS": 3}
+    assert mesos.calls == {"redirect": 1, "GET_MASTER": 1, "GET_AGENTS": 3}
 
 
 async def test_a_file_may_name_the_masters(mesos: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "masters"
     file.write_text(f"master@{mesos.masters[1].address}\n")
     async with started(mesos.config(master=f"file://{file}")):
-        assert mesos.masters[0].calls == {"GET_AGENTS": 1}
+        assert mesos.masters[0].calls == {"GET_MASTER": 1, "GET_AGENTS": 1}
 
 
 async def test_a_leader_that_ends_is_found_again_in_the_same_question(mesos: Cluster) -> None:

@@ -46,8 +46,8 @@ async def test_the_leader_is_the_one_that_registered_first(
     url = electorate.url.replace("zk://", "zk://127.0.0.1:1,")
     async with started(mesos.config(PATIENT, master=url)) as provider:
         await describe(provider)
-    assert mesos.masters[2].calls == {"GET_AGENTS": 2}
-    assert mesos.calls == {"GET_AGENTS": 2}
+    assert mesos.masters[2].calls == {"GET_MASTER": 1, "GET_AGENTS": 2}
+    assert mesos.calls == {"GET_MASTER": 1, "GET_AGENTS": 2}
 
 
 async def test_the_next_leader_is_found_in_the_same_question(

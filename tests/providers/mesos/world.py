@@ -137,6 +137,8 @@ class World:
         self.agents: dict[str, Agent] = {}
         self.cluster = ""
         self.master: MasterInfo | None = None
+        self.maintenance: dict[str, Json] = {}
+        """What is scheduled for the machine that an agent was on, by the agent's id."""
         self._prefix = str(uuid.uuid4())
 
     def add(self, hostname: str, ip: str = "", **more: Any) -> Agent:
@@ -150,6 +152,15 @@ class World:
     def on(self, hostname: str) -> Agent:
         """The last agent that was started on a host."""
         return [agent for agent in self.agents.values() if agent.hostname == hostname][-1]
+
+    def take_down(self, agent: Agent, seconds: int | None) -> None:
+        """Start the maintenance of an agent's machine (`/machine/down`): its agents are removed."""
+        agent.status = Status.REMOVED
+        unavailability: Json = {"start": {"nanoseconds": time.time_ns()}}
+        if seconds is not None:
+            unavailability["duration"] = {"nanoseconds": seconds * 10**9}
+        id_ = {"hostname": agent.hostname, "ip": agent.ip}
+        self.maintenance[agent.id] = {"id": id_, "mode": "DOWN", "unavailability": unavailability}
 
     def elect(self, master: MasterInfo) -> None:
         """Let another master lead: it knows agents from the registry until they come back."""
@@ -192,6 +203,8 @@ class World:
             "master": {"info": self.master.described()},
             "slaves": {"slaves": slaves} if slaves else {},
         }
+        if self.maintenance:
+            found["machines"] = {"machines": [{"info": one} for one in self.maintenance.values()]}
         for status in (Status.UNREACHABLE, Status.GONE):
             if marked := by_status.get(status):
                 found[status.value] = {"slaves": [one.mark() for one in marked]}

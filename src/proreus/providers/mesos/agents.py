@@ -1,7 +1,7 @@
 """Read masters' descriptions of agents, and convert them to Kubernetes' terms. Pure."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +16,7 @@ from proreus.providers.mesos.names import provider_id
 LABEL_PREFIX: Final = "mesos.proreus/"
 """The prefix of the labels that are made of attributes."""
 
+_DOWN: Final = "DOWN"
 
 ADDRESS_TYPES: Final = ("InternalIP", "ExternalIP")
 """The types under which the one address of an agent is given, as officially."""
@@ -183,6 +184,39 @@ class RegistryMaster(msgspec.Struct, frozen=True):
     info: MasterInfo
 
 
+class Unavailability(msgspec.Struct, frozen=True):
+    """The time for which a machine is away; without a duration it is so for ever."""
+
+    duration: Mapping[str, Any] | None = None
+
+
+class MachineId(msgspec.Struct, frozen=True):
+    """The name of a machine: the host name and the address of its agents."""
+
+    hostname: str = ""
+    ip: str = ""
+
+
+class MachineInfo(msgspec.Struct, frozen=True):
+    """A machine for which maintenance is scheduled; its mode is `DOWN` while it goes on."""
+
+    id: MachineId
+    mode: str = ""
+    unavailability: Unavailability = Unavailability()
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """A machine of the registry."""
+
+    info: MachineInfo
+
+
+class MachineList(msgspec.Struct, frozen=True):
+    """The machines of the registry for which maintenance is scheduled."""
+
+    machines: tuple[Machine, ...] = ()
+
+
 class Registry(msgspec.Struct, frozen=True):
     """The registry, from which a new leader learns which agents there are.
 
@@ -191,12 +225,22 @@ class Registry(msgspec.Struct, frozen=True):
         slaves: The agents in the cluster.
         unreachable: The agents that have failed their health checks and may still run.
         gone: The agents that an operator has declared gone for ever.
+        machines: The machines for which maintenance is scheduled.
     """
 
     master: RegistryMaster | None = None
     slaves: AdmittedList = AdmittedList()
     unreachable: MarkedList = MarkedList()
     gone: MarkedList = MarkedList()
+    machines: MachineList = MachineList()
+
+    @property
+    def resting(self) -> tuple[MachineId, ...]:
+        """The machines that are down for maintenance, and come back by their schedule."""
+        infos = (one.info for one in self.machines.machines)
+        return tuple(
+            one.id for one in infos if one.mode == _DOWN and one.unavailability.duration is not None
+        )
 
 
 def instance(

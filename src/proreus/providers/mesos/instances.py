@@ -21,6 +21,7 @@ from proreus.providers.mesos.plan import (
     Sightings,
     Unlisted,
     absence,
+    is_resting,
     match,
     others,
     resolved,
@@ -130,6 +131,9 @@ class MesosInstances:
         by_name, now = {node.metadata.name: node for node in nodes}, self._clock()
         for name, id_ in missing.items():
             seen.named(id_, by_name[name])
+        seen.forget(
+            [id_ for name, id_ in missing.items() if is_resting(by_name[name], id_, proof, seen)]
+        )
         known = await each(proof.agents, _id, self._addresses.every, LOOKUPS)
         proof = structs.replace(proof, running=resolved(others(proof, seen), known))
         return {

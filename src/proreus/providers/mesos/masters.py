@@ -178,7 +178,7 @@ class MasterInfo(msgspec.Struct, frozen=True):
 
     @property
     def marks_unreachable(self) -> bool:
-        """Whether its registry marks an agent that it does not reach, instead of removing it.
+        """Whether its registry marks an agent that it does not reach, and does not lose it.
 
         Masters before Mesos 1.1 remove it, as if it had been shut down orderly.
         """

@@ -149,9 +149,13 @@ class Sightings:
         rest = self._until.keys() - self._unreachable
         self._until = {id_: self._until[id_] for id_ in rest}
 
-    def forget(self) -> None:
-        """Drop until when agents cannot be forgotten: a master leads that forgets them at once."""
-        self._until = {}
+    def forget(self, ids: Collection[str] | None = None) -> None:
+        """Drop until when agents, all or these, cannot be forgotten: Mesos forgets them at once.
+
+        They may come back, and until then look as if they had been shut down orderly.
+        """
+        kept = () if ids is None else self._until.keys() - set(ids)
+        self._until = {id_: self._until[id_] for id_ in kept}
 
     def named(self, id_: str, node: Node) -> None:
         """Note the Node of an agent that is not listed: of one never seen it says where it is."""
@@ -227,9 +231,16 @@ def absence(
         return CloudError(f"the agent {id_} has just come back: it is asked again")
     if conflict := _conflict(node, id_, proof.running, seen):
         return conflict
-    if is_marked:
-        return NotFound(tombstone=True)
-    return _unknown(id_, seen, now) if proof.master.marks_unreachable else _removed(id_)
+    return NotFound(tombstone=True) if is_marked else _unknown(node, id_, proof, seen, now)
+
+
+def is_resting(node: Node, id_: str, proof: Proof, seen: Sightings) -> bool:
+    """Tell whether an agent was removed since its machine is down for maintenance."""
+    own, before = place_of_node(node), seen.place(id_) or Place()
+    hosts, addresses = {own.host, before.host} - {""}, own.addresses | before.addresses
+    return any(
+        one.hostname.lower() in hosts or one.ip in addresses for one in proof.registry.resting
+    )
 
 
 def _conflict(
@@ -264,23 +275,23 @@ def _conflict(
     )
 
 
-def _removed(id_: str) -> CloudError:
-    """Return the answer about an agent that a master does not know which marks none unreachable."""
-    return CloudError(
-        f"Mesos does not know the agent {id_}: it was removed, as masters before Mesos 1.1 also do"
-        " with one that they do not reach, and may still run; delete the Node object if it is gone"
-    )
-
-
-def _unknown(id_: str, seen: Sightings, now: float) -> NotFound | CloudError:
+def _unknown(
+    node: Node, id_: str, proof: Proof, seen: Sightings, now: float
+) -> NotFound | CloudError:
     """Return the answer about an agent that is neither listed nor marked in the registry."""
     until = seen.until(id_)
-    if until is None or until <= now:
-        return CloudError(
-            f"Mesos does not know the agent {id_}: it was removed, or was unreachable for so long"
-            " that it is forgotten, and may still run; delete the Node object if it is gone"
-        )
-    return NotFound()
+    if is_resting(node, id_, proof, seen):
+        reason = "was removed, since its machine is down for maintenance"
+    elif not proof.master.marks_unreachable:
+        reason = "was removed, as masters before Mesos 1.1 also do with one that they do not reach"
+    elif until is None or until <= now:
+        reason = "was removed, or was unreachable for so long that it is forgotten"
+    else:
+        return NotFound()
+    return CloudError(
+        f"Mesos does not know the agent {id_}: it {reason}, and may still run; delete the Node"
+        " object if it is gone"
+    )
 
 
 def _unreachable(node: Node, id_: str) -> Instance | CloudError:
