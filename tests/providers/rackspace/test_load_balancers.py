@@ -398,6 +398,22 @@ async def test_an_address_of_another_namespace_or_cluster_is_refused(
             assert "it belongs to" in str(refused)
 
 
+async def test_an_address_of_another_cluster_is_refused_though_its_load_balancer_is_not_found(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        ip = (await site.made(site.desired(HTTP))).ingress[0].ip
+        cluster = ClusterIdentity("other", "0b5e3a1c-0000-4000-8000-000000000002")
+        other = "6f000000-0000-4000-8000-000000000002"
+        rival = site.desired(HTTPS, uid=other, load_balancer_ip=ip, cluster=cluster)
+        emulator.fail("GET loadbalancer", 404)
+        answer = await site.ensure(rival)
+        assert isinstance(answer, CloudError), answer
+        assert ", but does not find it" in str(answer)
+        assert "it belongs to" in str(await site.ensure(rival))
+        assert emulator.calls["POST loadbalancers"] == 1
+
+
 async def test_of_two_namespaces_that_name_one_address_at_once_the_first_one_has_it(
     emulator: Emulator,
 ) -> None:

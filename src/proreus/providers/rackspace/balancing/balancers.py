@@ -108,16 +108,13 @@ class Balancers:
                 not find: it would be made once more, with another address.
         """
         shown = {point.ip for point in ref.last_ingress}
-        ids = {
-            int(one["id"]): str(one.get("status", ""))
+        named = [
+            one
             for one in listed
             if str(one.get("name", "")).startswith(ref.name)
             or not shown.isdisjoint(vip.address for vip in vips(one))
-        }
-        details = await self.details({*ids, *made})
-        lost = [id_ for id_, one in details.items() if one is None and ids.get(id_) == ACTIVE]
-        if lost:
-            raise CloudError(f"Rackspace lists load balancer {lost[0]}, but does not find it")
+        ]
+        details = await self.sure_details(named, made)
         ours = [
             one
             for one in details.values()
@@ -127,6 +124,22 @@ class Balancers:
         ]
         read = await asyncio.gather(*(self._complete(one, parts) for one in ours))
         return Observed(tuple(sorted(read, key=lambda one: one.id)))
+
+    async def sure_details(
+        self, listed: Iterable[Described], made: Collection[int]
+    ) -> dict[int, Described | None]:
+        """Read listed load balancers, and others that were made a moment ago, as `details` does.
+
+        Raises:
+            CloudError: Rackspace gives no usable answer, or does not find one that it lists as
+                active: of that nobody knows whose it is.
+        """
+        states = {int(one["id"]): str(one.get("status", "")) for one in listed}
+        found = await self.details({*states, *made})
+        lost = [id_ for id_, one in found.items() if one is None and states.get(id_) == ACTIVE]
+        if lost:
+            raise CloudError(f"Rackspace lists load balancer {lost[0]}, but does not find it")
+        return found
 
     async def details(self, ids: Iterable[int]) -> dict[int, Described | None]:
         """Read load balancers by id; None for each that Rackspace does not find.

@@ -316,10 +316,10 @@ class RackspaceLoadBalancers:
 
         Lists may lack what was made for another Service a moment ago.
         """
-        there = {int(one["id"]) for one in listed if _has_any(one, ids)}
+        there = [one for one in listed if _has_any(one, ids)]
         made = {id_ for uid, of in self._made.items() if uid != ref.uid for id_ in of}
-        details = (await self._balancers.details(there | made)).values()
-        return [one for one in details if one is not None and _has_any(one, ids)]
+        details = await self._balancers.sure_details(there, made)
+        return [one for one in details.values() if one is not None and _has_any(one, ids)]
 
     def _check_users(
         self,
