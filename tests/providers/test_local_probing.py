@@ -214,6 +214,23 @@ async def test_a_machine_is_not_gone_that_never_answers_where_the_former_one_of_
         assert said.state is InstanceState.UNKNOWN
 
 
+async def test_a_machine_is_not_gone_that_is_silent_at_an_address_which_it_had_never_while_ready() -> (
+    None
+):
+    """Somebody writes another one to the inventory, which it has not yet, or by mistake."""
+    routes = Routes()
+    routes.ways |= dict.fromkeys(("10.1.0.2", "10.1.0.3"), Routes.CABLE)
+    routes.right["10.1.0.3"] = Routes.CABLE
+    instances, near = routes.instances(), node("near", "10.1.0.3")
+    ready = node("rack", "10.1.0.1", uuid="one")
+    assert isinstance((await instances.describe([ready, near]))["rack"], Instance)
+    silent = node("rack", "10.1.0.2", uuid="one", is_ready=False)
+    for _ in range(3):
+        said = (await instances.describe([silent, near]))["rack"]
+        assert isinstance(said, Instance), said
+        assert said.state is InstanceState.UNKNOWN
+
+
 @virtual_time
 async def test_a_machine_that_dies_before_it_was_asked_is_gone_though_its_node_was_ready_a_while() -> (
     None

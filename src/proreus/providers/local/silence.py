@@ -124,10 +124,14 @@ class Silence:
         }
 
     def _telling(self, name: str, found: Instance, ways: Mapping[str, Hop]) -> Collection[Hop]:
-        """Return the ways by which a machine would answer if it lived, as far as that is known."""
-        if name in self._mute:
-            return ()
+        """Return the ways by which a machine would answer if it lived, as far as that is known.
+
+        One that has answered, but at none of its present addresses, may not have these yet.
+        """
         usual, told = self._usual(name, found, ways), self._told(name, found)
+        has_left = not told and name in self._heard
+        if name in self._mute or has_left:
+            return ()
         return {way for one, way in usual.items() if not told or one in told}
 
     def _told(self, name: str, found: Instance) -> frozenset[str]:
