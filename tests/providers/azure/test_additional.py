@@ -82,6 +82,25 @@ async def test_no_service_takes_an_additional_address_of_another_namespace_s(
         assert open_ports(azure, GLOBAL) == {"80"}
 
 
+@pytest.mark.parametrize("is_together", [False, True], ids=["the next pass", "one pass"])
+async def test_no_service_takes_what_another_namespace_s_got_a_moment_ago(
+    azure: Emulator, *, is_together: bool
+) -> None:
+    """The cache may not show the status of the first one yet."""
+    nodes = machines(azure)
+    first = service(1, {ADDITIONAL: GLOBAL})
+    thief = service(2, {ADDITIONAL: GLOBAL}, HTTPS, namespace="other")
+    async with started(azure, known(nodes, [first, thief])) as provider:
+        asked = [first, thief] if is_together else [thief]
+        if not is_together:
+            await ensure(provider, nodes, first)
+        for _ in range(2):
+            found = await answers(provider, nodes, *asked)
+            assert isinstance(found["web-2"], InvalidRequest), found
+            assert "it belongs to" in str(found["web-2"])
+            assert open_ports(azure, GLOBAL) == {"80"}
+
+
 async def test_an_external_ip_of_its_own_gives_no_service_the_address_of_another(
     azure: Emulator,
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner, Tenants, refusal
 from proreus.cloudprovider.routes import node_of_pods
 from proreus.providers.azure.balancing.addresses import owners_of, user_elsewhere
@@ -44,13 +45,14 @@ def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Ind
     """Refuse addresses of others, but for those that a Service has already.
 
     What its status shows as that of a load balancer is none that it has: it may be about to leave
-    it to others. Nor is any by the Service's own spec, which its tenant writes.
+    it to others. Nor is any by the Service's own spec, which its tenant writes. Of several Services
+    of a pass the first one gets it.
 
     Raises:
         InvalidRequest: An address is another's; names the annotation and the remedy.
     """
     taken = _taken(scene, known) if any(job.options.additional for job in jobs) else set()
-    for job in jobs:
+    for number, job in enumerate(jobs):
         shown = {point.ip for point in job.ref.last_ingress}
         for address in job.options.additional if job.lb is not None else ():
             _check_by_hand(job, address, state, scene, known)
@@ -60,7 +62,8 @@ def check_additional(jobs: Sequence[Job], state: State, scene: Scene, known: Ind
             tenants = Tenants() if address in shown else scene.place.config.tenants
             users = _users(job.ref, address, scene, known)
             others = (one for one in users if one.service_uid != job.ref.uid)
-            owners = (*_marked(address, state), *others)
+            begun = _begun(job, address, jobs[:number], scene)
+            owners = (*_marked(address, state), *others, *begun)
             why = _refusal(job, address, scene, tenants, owners) or _unfit(job, address, scene)
             if why:
                 raise InvalidRequest(
@@ -263,6 +266,22 @@ def _users(ref: LoadBalancerRef, address: str, scene: Scene, known: Index) -> It
     for claim in scene.claims.get(address, ()):
         if claim.is_shown:
             yield _owner(ref, claim.base, claim.namespace)
+
+
+def _begun(job: Job, address: str, first: Iterable[Job], scene: Scene) -> Iterator[Owner]:
+    """Return the owners of an additional address whose statuses may not show it yet.
+
+    It was opened for them a moment ago, or they come first in the pass.
+    """
+    bases = {
+        default_load_balancer_name(uid)
+        for uid, one in scene.opened.items()
+        if address in one.additional
+    }
+    bases |= {one.ref.name for one in first if address in one.options.additional}
+    for claim in scene.claims.get(address, ()):
+        if claim.base in bases - {job.ref.name}:
+            yield _owner(job.ref, claim.base, claim.namespace)
 
 
 def _owner(ref: LoadBalancerRef, base: str, namespace: str) -> Owner:
