@@ -75,6 +75,31 @@ def test_a_node_that_was_ready_while_the_cloud_was_asked_needs_new_proofs(
     assert (stays and not is_out) is reports
 
 
+@pytest.mark.parametrize(("seconds", "stays"), [(20, False), (70, True)])
+def test_a_node_that_was_ready_and_unknown_stays_though_no_pass_ended_meanwhile(
+    seconds: float, *, stays: bool
+) -> None:
+    """The cloud that is asked has never shown its machine, which is in another account."""
+
+    @virtual_time
+    async def play() -> bool:
+        machines = SlowMachines()
+        machines.machines = {name: machines.machine(name) for name in "abde"}
+        cloud = Cloud(machines)
+        async with MemoryApiServer() as server, Client(ClientConfig(server=server.url)) as client:
+            for name in "abcd":
+                await add(client, name, "True", is_initialised=True)
+            await add(client, "e", "Unknown", is_initialised=True)  # the cloud is asked about it
+            async with leading(server.url, cloud, LIFECYCLE, node_monitor_period=PERIOD):
+                made = Cluster(client, machines, cloud.hints)
+                await asyncio.sleep(seconds)
+                await made.silence("c")
+                await asyncio.sleep(8 * PASS)
+            return "c" in await made.nodes()
+
+    assert play() is stays
+
+
 @asynccontextmanager
 async def unwatched(server: MemoryApiServer) -> AsyncIterator[None]:
     """Let no watch of Nodes go on meanwhile, and the API server forget what was until then."""

@@ -733,6 +733,7 @@ class Fleet:
             self.scope,
             lambda n: self.sightings.get(n.metadata.name, Sighting()),
             ready_until=self.last_ready.ready_until,
+            ready_for=self.last_ready.ready_for,
             taken_over=self.last_ready.taken_over,
         )
 
@@ -1191,6 +1192,22 @@ def test_a_node_that_can_be_no_witness_and_dies_soon_is_deleted() -> None:
     assert ["odd"] in [deleted(each) for each in one.until(60)]
 
 
+@pytest.mark.parametrize(("seconds", "stays"), [(599, False), (600, True)])
+def test_a_node_that_outlived_its_instance_stays_if_no_pass_saw_it_ready_so_late(
+    seconds: float, *, stays: bool
+) -> None:
+    """Another machine has got its name, and is silent; the cloud took long to answer."""
+    one = fleet(0, 3)
+    one.last_ready.on_node(None, up("up0"))
+    one.sightings["up0"] = Sighting(tombstone=one.at)
+    one.at += seconds
+    one.last_ready.on_node(up("up0"), node("up0"))
+    one.replace(node("up0"))
+    found = one.after(5, TOMBSTONE)
+    assert (deleted(found) == ["up0"]) is not stays
+    assert not stays or found.held["up0"].hold is Alert.OUTLIVED
+
+
 def test_the_instance_of_a_node_that_outlived_it_may_come_back(apply_patch: ApplyPatch) -> None:
     """An inventory said that it is gone, by mistake, and is corrected."""
     one = fleet(0, 3)
@@ -1433,6 +1450,25 @@ def test_a_node_that_was_unknown_while_it_was_ready_stays_when_it_is_silent() ->
     assert found[-1].held["up0"].hold is Alert.STRANGE
     one.sightings["up0"] = Sighting(shown=one.at)
     assert any(step.delete for step in one.until(60))
+
+
+@pytest.mark.parametrize(
+    ("shown", "seconds", "stays"),
+    [(None, 59, False), (None, 60, True), (0, 599, False), (0, 600, True)],
+)
+def test_a_node_that_was_unknown_while_it_was_ready_stays_if_no_pass_saw_it_so(
+    shown: float | None, seconds: float, *, stays: bool
+) -> None:
+    """The cloud took long to answer; the node fell silent just before."""
+    one = fleet(0, 5)
+    one.last_ready.on_node(None, up("up0"))
+    one.sightings["up0"] = Sighting(shown, missing=one.at)
+    one.at += seconds
+    one.last_ready.on_node(up("up0"), node("up0"))
+    one.replace(node("up0"))
+    found = one.until(1200)
+    assert any(each.delete for each in found) is not stays
+    assert not stays or found[-1].held["up0"].hold is Alert.STRANGE
 
 
 def test_a_node_that_the_cloud_lost_while_it_was_ready_stays_when_it_is_silent(

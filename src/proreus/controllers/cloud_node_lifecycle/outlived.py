@@ -66,7 +66,9 @@ def _has_outlived(node: Node, before: Collection[Key], rules: Rules) -> bool:
     if key_of(node) in before or is_marked_outlived(node):
         return True
     first = inf if seen.tombstone is None else seen.tombstone
-    return is_ready(node) and rules.at - first >= rules.policy.aside_after
+    # A pass may take minutes, and the Node be silent by its end.
+    last = rules.at if is_ready(node) else rules.known.ready_until(node)
+    return last - first >= rules.policy.aside_after
 
 
 def has_run_since(node: Node, known: Known) -> bool:

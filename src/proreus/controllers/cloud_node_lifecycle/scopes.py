@@ -22,6 +22,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     ended,
     key_of,
 )
+from proreus.controllers.cloud_node_lifecycle.unnoticed import unnoticed
 from proreus.controllers.cloud_node_lifecycle.witnesses import (
     Ending,
     Key,
@@ -146,8 +147,9 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
     endings = endings_of(
         memory.endings, memory.missing, returned, at, policy, strange=memory.strange
     )
+    unknown = {**missing, **unnoticed(fleet.open, memory.evidence, memory.strange, rules)}
     apart = _apart(fleet, known)
-    new = [strangers(rows, len(fleet.eligible), at, policy) for rows in (missing, apart)]
+    new = [strangers(rows, len(fleet.eligible), at, policy) for rows in (unknown, apart)]
     strange = dict(_strange(fleet, {**new[0], **new[1], **memory.strange}, known, endings))
     evidence = {
         key: after
@@ -184,7 +186,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         standing,
         off,
         _lost(fleet, standing, strange, known),
-        lasting({**missing, **apart}, strange, len(fleet.eligible) + len(apart), policy),
+        lasting({**unknown, **apart}, strange, len(fleet.eligible) + len(apart), policy),
         ScopeMemory(evidence, missing, strange, endings, waiting, breaker, *off.kept),
     )
 
