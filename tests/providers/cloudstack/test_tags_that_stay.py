@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.cloudprovider.identity import MARK_SERVICE_UID
+from proreus.cloudprovider.identity import MARK_SERVICE, MARK_SERVICE_UID
 from proreus.cloudprovider.load_balancers import Done, LoadBalancer
 
 from .emulator.refusals import Refusal
@@ -111,3 +111,25 @@ async def test_a_former_address_that_is_never_released_keeps_a_service_only_from
         assert site.allocated() >= {"203.0.113.8"}
         assert isinstance(await site.deleted(desired), Done)
         assert site.is_empty()
+
+
+async def test_a_former_address_that_is_reserved_for_others_by_now_is_not_released(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator has tagged it while CloudStack did not release it."""
+
+    def refuse(id_: str) -> None:
+        raise Refusal(530, f"the address {id_} cannot be released")
+
+    async with adopted(emulator) as (site, desired):
+        former = site.give("203.0.113.8")
+        tags = site.world.tags
+        tags["PublicIpAddress", former] = dict(tags["PublicIpAddress", site.address(IP)["id"]])
+        with monkeypatch.context() as refused:
+            refused.setattr(site.world, "release", refuse)
+            await site.settled(desired)
+            assert not tags.get(("PublicIpAddress", former))
+        tags["PublicIpAddress", former] = {MARK_SERVICE: "bank/api"}
+        await site.made(site.desired(shown=IP, ids=site.machines[:1]))
+        assert await site.deleted(desired) == Done()
+        assert site.allocated() == {"203.0.113.8"}

@@ -224,13 +224,13 @@ class Commands:
             await self.untag(ref, "PublicIpAddress", (id_,), owners.service_marks(ref))
 
     async def _release_rest(self, ref: LoadBalancerRef) -> None:
-        """Release what has lost its marks, and nobody else has acquired since or uses."""
+        """Release what has no marks any more, and nobody else has acquired since or uses."""
         jobs = f"{ref.uid}/former addresses"
         await self._works.settle(jobs)
         for id_, since in tuple(self._leaving.get(ref.uid, {}).items()):
             one = await self._reader.address(id_)
             is_left = one is not None and str(one.get("allocated")) == since
-            is_bare = one is not None and not owners.has_tags_of(one, ref)
+            is_bare = one is not None and not owners.owners_of(one)
             if is_left and is_bare and not await self._reader.is_in_use(id_):
                 await self._release(jobs, id_)
             self._leaving[ref.uid].pop(id_, None)
