@@ -861,6 +861,23 @@ async def test_nor_does_one_while_the_cloud_says_nothing_of_the_others(emulator:
         assert site.balancer()["vpcId"] == site.vpc
 
 
+async def test_nor_whether_a_load_balancer_that_a_service_names_is_in_the_vpc_of_the_nodes(
+    emulator: Emulator,
+) -> None:
+    """Its private address may be that of a node, or of the API server."""
+    async with lb_site(emulator) as site:
+        apart = site.world.add_subnet(site.world.add_vpc())
+        (theirs,) = site.world.add_machines(["bank"], apart)
+        given = site.world.add_balancer(apart, "by-hand", "")
+        for id_ in site.machines:
+            del site.world.instances[id_]
+        emulator.fail("getInstance", 429, "RequestLimitExceeded", times=100)
+        asked = {"load-balancer-id": given, "load-balancer-internal-vpc": "true"}
+        answer = await site.settled(site.desired(asked=asked, ids=[theirs, *site.machines]))
+        assert isinstance(answer, CloudError), answer
+        assert site.balancer()["desc"] == ""
+
+
 async def test_where_hosts_are_in_two_vpcs_alike_the_vpc_must_be_given(emulator: Emulator) -> None:
     async with lb_site(emulator, count=1) as site:
         theirs = site.world.add_machines(["bank"], site.world.add_subnet(site.world.add_vpc()))

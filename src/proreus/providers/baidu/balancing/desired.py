@@ -93,6 +93,19 @@ def placed(
     return Place(place, of_hosts, members, serve(uncertain), rejected, bare, is_sure)
 
 
+def check_sure(place: Place) -> None:
+    """Refuse to go by a VPC that machines tell of which few are known now.
+
+    Raises:
+        CloudError: The VPC may turn out to be another one.
+    """
+    if not place.is_sure:
+        raise CloudError(
+            "no VPC is known for the load balancer: the cloud says nothing now of the machines"
+            " of most hosts: it waits, or give VpcId in the cloud-config"
+        )
+
+
 def subnet_for(options: Options, config: BaiduConfig, place: Place) -> str:
     """Return the subnet that annotations ask for a new load balancer, or ""."""
     return options.subnet or config.subnet_id or next(iter(place.subnets), "")

@@ -49,6 +49,7 @@ from proreus.providers.baidu.balancing.desired import (
     check_given,
     check_private,
     check_subnet,
+    check_sure,
     desired_balancer,
     is_in_use,
     placed,
@@ -228,10 +229,13 @@ class BaiduLoadBalancers:
         desired = desired_balancer(lb, options, self._config, place, subnet)
         doubt = ""
         if balancer is not None:
-            home = placed(lb, machines, self._config.vpc_id).vpc
+            nodes = placed(lb, machines, self._config.vpc_id)
+            home = nodes.vpc
             is_new = options.given and not (
                 case.is_proven or is_in_use(balancer, desired, home, ids)
             )
+            if is_new:
+                check_sure(nodes)
             found = check_given(balancer, desired, home) if is_new else ""
             is_sure = self._unused.is_sure(f"{uid}/{balancer.id}", is_so=bool(is_new and not found))
             if found:
@@ -251,11 +255,7 @@ class BaiduLoadBalancers:
                 "no VPC is known for the load balancer: no node of the Service has a machine, or"
                 " their machines are in several: give VpcId in the cloud-config"
             )
-        if not place.is_sure:
-            raise CloudError(
-                "no VPC is known for the load balancer: the cloud says nothing now of the machines"
-                " of most hosts: it waits, or give VpcId in the cloud-config"
-            )
+        check_sure(place)
         subnet = subnet_for(options, self._config, place)
         is_asked = bool(options.subnet or self._config.subnet_id)
         subnets = await self._reader.subnets(place.vpc)
