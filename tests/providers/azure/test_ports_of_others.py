@@ -11,7 +11,7 @@ from .balancing import delete, ensure, machines, public_ip, rules, service, targ
 from .emulator.server import Emulator
 from .site import context, started
 from .test_additional import HTTPS, open_ports
-from .test_shared_group import DENIES, RANGES
+from .test_shared_group import DENIES, RANGES, showing
 
 AT_NODES = {"azure-disable-load-balancer-floating-ip": "true"}
 
@@ -89,3 +89,24 @@ async def test_who_is_refused_a_port_keeps_it_open_for_nobody(azure: Emulator) -
         if "80" in one["destinationPortRanges"]
     ]
     assert sources == ["192.0.2.0/24"]
+
+
+async def test_a_rule_that_a_refused_service_has_left_takes_no_port_from_others(
+    azure: Emulator,
+) -> None:
+    """Its tenant can let it be refused for ever, and ask for the port again."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address = public_ip(azure, "shared")
+    both = [ServicePort(80, "http", node_port=30080), ServicePort(443, "https", node_port=30444)]
+    refused = {**named, "azure-pls-create": "true"}
+    inside: dict[str, Any] = {"external_ips": (address,), "namespace": "bank"}
+    first = service(1, named, both, namespace="bank")
+    guest = service(2, {**named, "port_443_no_lb_rule": "true"}, HTTPS)
+    services = Objects([first, guest])
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, first)
+        services.by_key["bank/web-1"] = service(1, refused, both[:1], **inside)
+        assert await ensure(provider, nodes, guest) == {"web-2": [address]}
+        guest = services.by_key["shop/web-2"] = showing(guest, [address])
+        services.by_key["bank/web-1"] = service(1, refused, both, **inside)
+        assert await ensure(provider, nodes, guest) == {"web-2": [address]}

@@ -49,7 +49,10 @@ def check_shared(
         asked, shown = asked_ports(job), _shown(job)
         for address in sorted(shown.union(given.get(job.ref.uid, ()))) if asked else ():
             by_hand = by_hand_at(address, known, scene)
-            theirs = _of_others(job, address, scene, known, is_shown=address in shown)
+            theirs = set(_of_others(job, address, scene, known, is_shown=address in shown))
+            if address in shown.intersection(given.get(job.ref.uid, ())):
+                # What it has without a rule is not another's by a rule that a refused one has left.
+                theirs -= _had_alone(job, address, scene)
             for one in asked:
                 whose = "another Service" if one in theirs else "a rule that is no Service's"
                 if one in theirs or any(rule.has(*one) for rule in by_hand):
@@ -194,7 +197,8 @@ def gained(had: Mapping[str, Had], job: Job, addresses: Iterable[str]) -> dict[s
         addresses: The addresses of its frontends.
     """
     now = Had(frozenset(addresses), frozenset(asked_ports(job)))
-    before = had.get(job.ref.uid, now)
+    is_new = now.addresses.isdisjoint(point.ip for point in job.ref.last_ingress)
+    before = had.get(job.ref.uid, Had() if is_new else now)
     new = now.ports - before.ports if now.addresses <= before.addresses else now.ports
     left = {
         uid: msgspec.structs.replace(one, ports=one.ports - new)
@@ -218,6 +222,13 @@ def _kept(job: Job, claims: Iterable[Claim], scene: Scene) -> set[Port]:
         for port in each_port(one.asked)
         if port not in had and port in scene.had.get(one.base, ())
     }
+
+
+def _had_alone(job: Job, address: str, scene: Scene) -> set[Port]:
+    """Return the ports that a Service had when it was ensured last, and no other one there."""
+    others = {one.base for one in scene.claims.get(address, ())} - {job.ref.name}
+    theirs = {port for base in others for port in scene.had.get(base, ())}
+    return {*scene.had.get(job.ref.name, ())} - theirs
 
 
 def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim], but: str) -> set[Port]:
