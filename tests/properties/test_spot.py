@@ -91,11 +91,13 @@ def test_machines_that_go_one_after_another_hold_nothing(*, tombstones: bool) ->
 
 @pytest.mark.parametrize(
     "seed",
-    [2811179565, 877, 1013],
+    [2811179565, 877, 1013, 296, 396],
     ids=[
         "a few witnesses in small batches",
         "a stranger that comes back while most die",
         "most die where passes are slow",
+        "all but one return, and some die later",
+        "all return, and most die within a minute",
     ],
 )
 def test_clusters_that_failed_once_pass(seed: int) -> None:

@@ -147,7 +147,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
     endings = endings_of(
         memory.endings, memory.missing, returned, at, policy, strange=memory.strange
     )
-    unknown = {**missing, **unnoticed(fleet.open, memory.evidence, memory.strange, rules)}
+    unknown = {**missing, **unnoticed(fleet.open, memory, rules)}
     apart = _apart(fleet, known)
     new = [strangers(rows, len(fleet.eligible), at, policy) for rows in (unknown, apart)]
     strange = dict(_strange(fleet, {**new[0], **new[1], **memory.strange}, known, endings))
@@ -187,7 +187,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         off,
         _lost(fleet, standing, strange, known),
         lasting({**unknown, **apart}, strange, len(fleet.eligible) + len(apart), policy),
-        ScopeMemory(evidence, missing, strange, endings, waiting, breaker, *off.kept),
+        ScopeMemory(evidence, missing, strange, endings, waiting, breaker, *off.kept, at=at),
     )
 
 
