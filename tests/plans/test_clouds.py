@@ -125,6 +125,27 @@ def test_without_the_answers_of_all_clouds_nothing_is_decided(
         assert text in str(found)
 
 
+@pytest.mark.parametrize(
+    ("uuid", "is_found"),
+    [
+        ("4C4C4544-0001-4000-8000-000000000001", True),
+        ("44454c4c-0100-0040-8000-000000000001", True),
+        ("4c4c4544-0001-4000-8000-000000000002", False),
+        ("", False),
+    ],
+)
+def test_a_cloud_that_has_the_kubelet_s_own_machine_outdoes_one_that_has_it_elsewhere(
+    uuid: str, *, is_found: bool
+) -> None:
+    """Such as two clouds with a search each in one oVirt: there is one machine of that UUID."""
+    machine = Instance("east://4c4c4544-0001-4000-8000-000000000001")
+    answers: dict[str, InstanceAnswer] = {"east": machine, "west": IdentityConflict("not here")}
+    found = found_by(answers, uuid)
+    assert found == "east" if is_found else isinstance(found, IdentityConflict)
+    down: dict[str, InstanceAnswer] = {**answers, "north": CloudError("down")}
+    assert isinstance(found_by(down, uuid), CloudError)
+
+
 OFF = Instance("east://1", state=InstanceState.STOPPED, powered_off=True)
 
 

@@ -96,8 +96,8 @@ def test_machines_that_go_one_after_another_hold_nothing(*, tombstones: bool) ->
         "a few witnesses in small batches",
         "a stranger that comes back while most die",
         "most die where passes are slow",
-        "all but one return, and some die later",
-        "all return, and most die within a minute",
+        "others return, who are asked one by one",
+        "others return",
     ],
 )
 def test_clusters_that_failed_once_pass(seed: int) -> None:

@@ -112,7 +112,8 @@ class UndecidedInstances:
                 case Decided(cloud):
                     answers[name] = CloudError(f"the node belongs to the cloud {cloud} by now")
                 case Undecided(some):
-                    answer = _one_of({one: by_cloud[one][name] for one in some})
+                    told = {one: by_cloud[one][name] for one in some}
+                    answer = _one_of(told, node.status.node_info.system_uuid)
                     answers[name] = self._clouds.unmistaken(node, answer)
                 case Foreign():
                     answers[name] = CloudError("the node belongs to none of the clouds by now")
@@ -132,9 +133,9 @@ class UndecidedInstances:
         return {name: one.answer for name, one in observed.items()}
 
 
-def _one_of(answers: Mapping[str, InstanceAnswer]) -> InstanceAnswer:
+def _one_of(answers: Mapping[str, InstanceAnswer], uuid: str) -> InstanceAnswer:
     """Return the machine of the one cloud that has it, or the error."""
-    found = found_by(answers)
+    found = found_by(answers, uuid)
     return labelled(answers[found], found) if isinstance(found, str) else found
 
 
