@@ -15,11 +15,16 @@ from proreus.providers.mesos.agents import (
     Agent,
     AgentInfo,
     Id,
+    Machine,
+    MachineId,
+    MachineInfo,
+    MachineList,
     Marked,
     MarkedList,
     NoSuchHost,
     Registry,
     RegistryMaster,
+    Unavailability,
 )
 from proreus.providers.mesos.masters import MasterInfo
 from proreus.providers.mesos.names import Target
@@ -43,6 +48,7 @@ NOW = 1000.0
 LATER = NOW + 1
 DAY = 24 * 3600.0
 WEEK = timedelta(weeks=1)
+NODE = objects.node("n1", "mesos://a-S0")
 
 
 def info(id_: str, host: str = "n1") -> AgentInfo:
@@ -228,6 +234,42 @@ def test_what_mesos_may_have_forgotten_is_not_gone(
     node = objects.node("n1", "mesos://a-S0")
     found = answer(node, Proof(LEADER, (), Registry(MASTER)), seen_until(remembered))
     assert type(found) is expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "duration", "host", "is_gone"),
+    [
+        ("DOWN", {"nanoseconds": 1}, "N1", False),
+        ("DOWN", {"nanoseconds": 1}, "n2", True),
+        ("DOWN", None, "N1", True),
+        ("DRAINING", {"nanoseconds": 1}, "N1", True),
+    ],
+)
+def test_an_agent_is_not_gone_whose_machine_is_down_for_maintenance_that_ends(
+    mode: str, duration: dict[str, int] | None, host: str, *, is_gone: bool
+) -> None:
+    away = Machine(MachineInfo(MachineId(host), mode, Unavailability(duration)))
+    registry = Registry(MASTER, machines=MachineList((away,)))
+    found = answer(NODE, Proof(LEADER, (), registry), seen_until(LATER))
+    assert found == NotFound() if is_gone else "maintenance" in str(found)
+
+
+@pytest.mark.parametrize("version", ["1.0.4", ""])
+def test_an_agent_is_not_gone_that_is_unknown_to_a_master_that_marks_none_unreachable(
+    version: str,
+) -> None:
+    leader = MasterInfo("m-1", version=version)
+    found = answer(NODE, Proof(leader, (), Registry(RegistryMaster(leader))), seen_until(LATER))
+    assert isinstance(found, CloudError)
+    assert "before Mesos 1.1" in str(found)
+
+
+@pytest.mark.parametrize("ids", [None, ["a-S0"], ["a-S1"]])
+def test_what_mesos_forgets_at_once_is_not_remembered_for_long(ids: list[str] | None) -> None:
+    seen = seen_until(LATER)
+    seen.forget(ids)
+    found = answer(NODE, Proof(LEADER, (), Registry(MASTER)), seen)
+    assert isinstance(found, NotFound if ids == ["a-S1"] else CloudError)
 
 
 def test_how_long_mesos_remembers() -> None:
