@@ -183,6 +183,25 @@ async def test_no_single_server_tells_in_which_subnet_a_load_balancer_is_made(
     assert site.octavia.only("loadbalancers")["vip_subnet_id"] == SUBNET
 
 
+async def test_nor_does_the_first_of_several_whose_servers_are_in_a_subnet_each(
+    site: Guarded,
+) -> None:
+    """Nobody has more servers in a subnet than a node that names one in another's network."""
+    theirs = site.wire.add(3, "n0")
+    for at, (place, address) in enumerate(((601, "10.8.0.2"), (600, "10.0.9.3")), 1):
+        site.wire.ports[at]["fixed_ips"] = [{"subnet_id": uuid(place), "ip_address": address}]
+        site.octavia.subnets[uuid(place)] = {"id": uuid(place), "ip_version": 4, "cidr": CIDR}
+    liar = node("n0", f"openstack:///{theirs}", "10.0.9.3")
+    site.octavia.subnets[uuid(601)]["cidr"] = "10.8.0.0/24"
+    site.nodes = [liar, site.nodes[0], node("n2", site.nodes[1].spec.provider_id, "10.8.0.2")]
+    async with started(site.wire.config(), context(nodes=site.nodes)) as provider:
+        answer = await site.ensure(provider, site.service(), nodes=3)
+        assert isinstance(answer, InvalidRequest), answer
+        assert not site.octavia.of["loadbalancers"]
+        site.octavia.subnets[uuid(600)]["cidr"] = "10.9.0.0/24"
+        assert isinstance(await site.ensure(provider, site.service(), nodes=3), Ensured)
+
+
 @pytest.mark.parametrize("of", ["equal addresses", "another cluster", "a pool"])
 async def test_nor_does_one_whom_a_service_chooses_alone_lead_it_to_a_place_of_others(
     site: Guarded, of: str

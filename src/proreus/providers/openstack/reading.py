@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.cloudprovider.lookups import in_parts, most_first, some_of
+from proreus.cloudprovider.lookups import in_parts, some_of
 from proreus.cloudprovider.ownership import EVERY_NAMESPACE, Tenants
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.nova.servers import Servers
@@ -99,18 +99,18 @@ class Reader(Servers):
         fields = ("id", "cidr", "gateway_ip", "host_routes", "dns_nameservers")
         return await self._listed("subnet_list", "subnets", by, ids, fields)
 
-    async def subnet_of_most(self, addresses: Mapping[str, str]) -> str:
-        """Return the subnet in which most servers have these addresses; "" without any.
+    async def subnets_of(self, addresses: Mapping[str, str]) -> dict[str, str]:
+        """Return the subnet in which each server has its address, without those that lack it.
 
         Args:
-            addresses: An address by the id of its server; of equal subnets the first one's counts.
+            addresses: An address by the id of its server.
 
         Raises:
             CloudError: Neutron gives no usable answer.
         """
         wires = await self.wires(addresses)
-        subnets = (_subnet_of(wires[server], address) for server, address in addresses.items())
-        return next(iter(most_first(filter(None, subnets))), "")
+        found = {one: _subnet_of(wires[one], address) for one, address in addresses.items()}
+        return {server: subnet for server, subnet in found.items() if subnet}
 
     async def strange(self, ports: Sequence[Described]) -> dict[str, str]:
         """Return which ports are another project's, which nobody may change, by id, and why.

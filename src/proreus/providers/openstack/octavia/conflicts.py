@@ -12,7 +12,7 @@ from typing import Any, Final
 from proreus.cloudprovider.addresses import parsed_address, parsed_network, plain_address
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import Host, LoadBalancerRef
-from proreus.cloudprovider.lookups import some_of
+from proreus.cloudprovider.lookups import most_first, some_of
 from proreus.cloudprovider.ownership import cluster_ips
 from proreus.cloudprovider.routes import node_of_pods, pods_by_cidr
 from proreus.kube.objects import KubeObject, Node, Service, key
@@ -133,12 +133,17 @@ async def rival(api: Api, reader: Reader, ref: LoadBalancerRef, network: str, ad
     return ""
 
 
-def are_few(hosts: Sequence[Host], nodes: Iterable[KubeObject]) -> bool:
-    """Tell whether a Service has at most half of the servers that Nodes name as hosts.
+def are_few(there: int, hosts: Sequence[Host], nodes: Iterable[KubeObject]) -> bool:
+    """Tell whether at most half of a Service's hosts, or of all servers, tell its subnet.
 
     Where these are, who chooses them decides (node-selector), and a kubelet names any server.
+
+    Args:
+        there: How many hosts are in the subnet, of the first `MOST_IDS`.
+        hosts: The hosts.
+        nodes: The Nodes.
     """
-    return 2 * len(hosts) <= len(_servers(nodes))
+    return 2 * there <= min(len(hosts), MOST_IDS) or 2 * len(hosts) <= len(_servers(nodes))
 
 
 def _servers(nodes: Iterable[KubeObject]) -> set[tuple[str, str] | None]:
@@ -153,19 +158,19 @@ def is_in_use(port: Described) -> bool:
 async def _others(reader: Reader, listers: Listers, subnet: Described) -> str:
     """Return what of the cluster has addresses of a subnet elsewhere; "" if nothing has.
 
-    Nodes in another subnet, pods or Services. Where nodes are in it, it is the cluster's own; but a
-    kubelet names any server, so one Node of several proves that of no subnet.
+    Nodes in another subnet, pods or Services. Where nodes are in it, and fewer in each other, it is
+    the cluster's own; but a kubelet names any server, so one Node of several proves nothing.
     """
     nodes, cidr = listers["nodes"].all(), str(subnet.get("cidr") or "")
     asked = some_of(sorted(_addresses_in(cidr, nodes).items()), MOST_IDS)
-    found = await reader.subnet_of_most(dict(asked)) if asked else ""
-    if found == id_of(subnet):
-        if len(asked) > 1 or len(_servers(nodes)) == 1:
-            return ""
-        alone = {server for server, _ in asked}
-        nodes = [one for one in nodes if not (isinstance(one, Node) and _is_of(one, alone))]
-    elif found:
-        return f"subnet {found}, too, where nodes are"
+    found = await reader.subnets_of(dict(asked)) if asked else {}
+    here = {server for server, place in found.items() if place == id_of(subnet)}
+    elsewhere = most_first(found[server] for server in found.keys() - here)
+    if elsewhere and [*found.values()].count(elsewhere[0]) >= len(here):
+        return f"subnet {elsewhere[0]}, too, where nodes are"
+    if len(here) > 1 or (here and len(_servers(nodes)) == 1):
+        return ""
+    nodes = [one for one in nodes if not (isinstance(one, Node) and _is_of(one, here))]
     return _inside(cidr, nodes, listers["services"].all())
 
 

@@ -7,6 +7,7 @@ from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, RetryAfter
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.lookups import most_first
 from proreus.cloudprovider.ownership import Tenants, named_by_others, refusal, shown_by_others
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.kube.objects import KubeObject
@@ -68,27 +69,27 @@ class Networks:
         if options.port_id or (options.network_id and not options.subnet_id):
             return ""
         if found := await self._of_hosts(lb.hosts[:MOST_IDS], family):
-            if are_few(lb.hosts, self._api.context.listers["nodes"].all()):
-                await self.check(lb, {"subnet-id": found})
-            return found
+            most = most_first(found)[0]
+            if are_few(found.count(most), lb.hosts, self._api.context.listers["nodes"].all()):
+                await self.check(lb, {"subnet-id": most})
+            return most
         raise InvalidRequest(
             f"no host has an {family} address in this project, so the load balancer's subnet is not"
             f" known: give the annotation {PREFIX}subnet-id, or subnet-id in [LoadBalancer] of the"
             " cloud-config"
         )
 
-    async def _of_hosts(self, hosts: Iterable[Host], family: str) -> str:
-        """Return the subnet of most hosts, of equal ones the first host's; "" without any.
+    async def _of_hosts(self, hosts: Iterable[Host], family: str) -> list[str]:
+        """Return the subnet of each host that has an address there.
 
-        Other servers in the project may have the same address, in networks apart: only the ports of
-        the host's own server tell. A kubelet can name any server on its Node, so one tells nothing.
+        Others may have the same one in networks apart: only the ports of its own server tell.
         """
         addresses = {
             id_[1]: found[0]
             for host in hosts
             if (found := host.addresses.get(family)) and (id_ := parsed(host.provider_id))
         }
-        return await self._reader.subnet_of_most(addresses)
+        return [*(await self._reader.subnets_of(addresses)).values()]
 
     async def member_subnet(self, options: Options, family: str, default: str) -> str:
         """Return the subnet of members, by default that of the load balancer."""
