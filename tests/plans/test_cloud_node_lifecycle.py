@@ -2081,3 +2081,24 @@ def test_an_answer_that_came_late_puts_the_deletion_off() -> None:
     }
     found = plan(one.nodes, [Reply(question, seen)], Memory(), POLICY, KNOWN, now=NOW, at=20.0)
     assert found.countdown(20.0) == {"gone0": 30.0}
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_young_node_that_was_ready_and_unknown_stays_if_no_pass_saw_it_so(*, busy: bool) -> None:
+    """It is not in question before it is old enough; a pass that did not judge it says nothing."""
+    one = Fleet(up("odd", UNINITIALIZED), *(up(f"up{i}") for i in range(5)))
+    if busy:  # another node was deleted shortly before: the breaker counts it for five minutes
+        one.nodes.append(node("gone"))
+        assert ["gone"] in [deleted(each) for each in one.until(35)]
+        one.nodes.pop()
+    one.last_ready.on_node(None, one.nodes[0])
+    one.sightings["odd"] = Sighting(None, missing=one.at)
+    one.at += 70
+    silent = node("odd", "Unknown", UNINITIALIZED, age=75)
+    one.last_ready.on_node(one.nodes[0], silent)
+    one.replace(silent)
+    assert not any(each.delete for each in one.until(200))
+    one.replace(node("odd", "Unknown", UNINITIALIZED, age=300))
+    found = one.until(600)
+    assert not any(each.delete for each in found)
+    assert found[-1].held["odd"].hold is Alert.STRANGE

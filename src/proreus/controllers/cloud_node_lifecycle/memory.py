@@ -66,7 +66,7 @@ class ScopeMemory(msgspec.Struct, frozen=True):
         awake: The Ready nodes whose machines the cloud shows as powered off.
         outlasting: The nodes that were Ready for `Policy.outlasting` after the cloud had begun to
             show their machines as powered off, and has not shown them as running since.
-        at: When the pass decided; None if it had nothing else to hand over.
+        judged: The nodes that were in question, each with when the pass decided.
     """
 
     evidence: Mapping[Key, Evidence] = {}
@@ -78,7 +78,7 @@ class ScopeMemory(msgspec.Struct, frozen=True):
     off: Mapping[Key, Evidence] = {}
     awake: frozenset[Key] = frozenset()
     outlasting: frozenset[Key] = frozenset()
-    at: float | None = None
+    judged: Mapping[Key, float] = {}
 
 
 class Memory(msgspec.Struct, frozen=True):

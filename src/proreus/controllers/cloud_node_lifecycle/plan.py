@@ -292,7 +292,7 @@ def _decide(decided: _Decided, fleet: Fleet, findings: Findings, rules: Rules) -
             decided.delete.append(Deletion(node, ruling.reason))
     _decide_power(decided, fleet, findings, rules, gate)
     memory = msgspec.structs.replace(findings.memory, breaker=gate.breaker)
-    if memory != ScopeMemory(at=memory.at):
+    if memory != ScopeMemory(judged=memory.judged):
         decided.scopes[fleet.scope] = memory
     decided.answers.update(findings.answers)
     decided.suspects += [node for key, node in fleet.open.items() if key[0] in findings.suspects]

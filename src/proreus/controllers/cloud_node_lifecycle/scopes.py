@@ -180,6 +180,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         disturbed = is_wrong or _is_contradicted(fleet, answers, memory)
         others = fleet.total - len(suspects)
         breaker = judge(breaker, suspects, others, at, policy, disturbed=disturbed)
+    judged = dict.fromkeys(fleet.open, at)
     return Findings(
         answers,
         suspects,
@@ -187,7 +188,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         off,
         _lost(fleet, standing, strange, known),
         lasting({**unknown, **apart}, strange, len(fleet.eligible) + len(apart), policy),
-        ScopeMemory(evidence, missing, strange, endings, waiting, breaker, *off.kept, at=at),
+        ScopeMemory(evidence, missing, strange, endings, waiting, breaker, *off.kept, judged),
     )
 
 

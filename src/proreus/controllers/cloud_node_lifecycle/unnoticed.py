@@ -20,15 +20,16 @@ def unnoticed(
 
     Args:
         open_: The nodes in question.
-        memory: The memory of the pass before. That pass has judged already what it was of a node
-            that was silent then, unless the node is known for strange.
+        memory: The memory of the pass before. Of a node that was in question and silent then, that
+            pass has judged already what it was while it was Ready.
         rules: The settings, and what is known of nodes.
     """
     known, policy = rules.known, rules.policy
     found: dict[Key, Missing] = {}
     for key, node in open_.items():
         seen = known.sighting(node)
-        is_judged = memory.at is not None and known.ready_until(node) <= memory.at
+        judged = memory.judged.get(key)
+        is_judged = judged is not None and known.ready_until(node) <= judged
         if seen.missing is None or (is_judged and key not in memory.strange):
             continue
         least = policy.dying if seen.shown is None else policy.aside_after

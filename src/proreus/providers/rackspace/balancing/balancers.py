@@ -20,7 +20,6 @@ from proreus.providers.rackspace.balancing.documents import (
     vips,
 )
 from proreus.providers.rackspace.balancing.parts import (
-    ACTIVE,
     FAILED,
     GOING,
     GONE,
@@ -131,12 +130,13 @@ class Balancers:
         """Read listed load balancers, and others that were made a moment ago, as `details` does.
 
         Raises:
-            CloudError: Rackspace gives no usable answer, or does not find one that it lists as
-                active: of that nobody knows whose it is.
+            CloudError: Rackspace gives no usable answer, or does not find one that it lists, and
+                not as being deleted: of that nobody knows whose it is.
         """
         states = {int(one["id"]): str(one.get("status", "")) for one in listed}
+        there = {id_ for id_, status in states.items() if status not in {GOING, GONE}}
         found = await self.details({*states, *made})
-        lost = [id_ for id_, one in found.items() if one is None and states.get(id_) == ACTIVE]
+        lost = [id_ for id_, one in found.items() if one is None and id_ in there]
         if lost:
             raise CloudError(f"Rackspace lists load balancer {lost[0]}, but does not find it")
         return found
