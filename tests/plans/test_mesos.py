@@ -272,6 +272,13 @@ def test_what_mesos_forgets_at_once_is_not_remembered_for_long(ids: list[str] | 
     assert isinstance(found, NotFound if ids == ["a-S1"] else CloudError)
 
 
+def test_the_agents_on_machines_are_known_by_their_places() -> None:
+    seen = Sightings(WEEK)
+    seen.listed([agent("a-S0"), agent("b-S0", "n2")], NOW)
+    assert seen.on([MachineId("N1"), MachineId("", "192.0.2.9")]) == {"a-S0"}
+    assert seen.on([MachineId()]) == set()
+
+
 def test_how_long_mesos_remembers() -> None:
     sightings = Sightings(WEEK)
     assert sightings.until("a-S0") is None

@@ -579,3 +579,19 @@ async def test_nodes_that_fail_leave_others_alone(mesos: Cluster) -> None:
     assert isinstance(found["n1"], Instance)
     assert isinstance(found["n2"], IdentityConflict)
     assert isinstance(found["n3"], InvalidRequest)
+
+
+async def test_a_machine_that_was_down_while_others_were_asked_about_is_not_gone(
+    mesos: Cluster,
+) -> None:
+    """Its kubelet is Ready meanwhile, and silent once the machine restarts at the end."""
+    agent, other = mesos.world.add("n1"), mesos.world.add("n2")
+    nodes = node("n1", agent), node("n2", other)
+    async with started(mesos.config()) as provider:
+        await describe(provider, *nodes)
+        mesos.world.take_down(agent, 3600)
+        other.status = Status.REMOVED
+        await describe(provider, nodes[1])
+        mesos.world.maintenance.clear()
+        found = await one(provider, nodes[0])
+    assert "may still run" in str(found), found

@@ -131,9 +131,11 @@ class MesosInstances:
         by_name, now = {node.metadata.name: node for node in nodes}, self._clock()
         for name, id_ in missing.items():
             seen.named(id_, by_name[name])
-        seen.forget(
-            [id_ for name, id_ in missing.items() if is_resting(by_name[name], id_, proof, seen)]
-        )
+        # Of all agents: one that is not asked about now may be once its machine is up again.
+        resting = {
+            id_ for name, id_ in missing.items() if is_resting(by_name[name], id_, proof, seen)
+        }
+        seen.forget(resting | seen.on(proof.registry.resting))
         known = await each(proof.agents, _id, self._addresses.every, LOOKUPS)
         proof = structs.replace(proof, running=resolved(others(proof, seen), known))
         return {

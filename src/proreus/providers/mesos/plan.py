@@ -11,6 +11,7 @@ from proreus.kube.objects import TAINT_UNINITIALIZED, Node, has_taint
 from proreus.providers.mesos.agents import (
     LABEL_PREFIX,
     Agent,
+    MachineId,
     Marked,
     NoSuchHost,
     Registry,
@@ -156,6 +157,15 @@ class Sightings:
         """
         kept = () if ids is None else self._until.keys() - set(ids)
         self._until = {id_: self._until[id_] for id_ in kept}
+
+    def on(self, machines: Iterable[MachineId]) -> frozenset[str]:
+        """Return the agents that were seen on these machines last."""
+        hosts, ips = set[str](), set[str]()
+        for one in machines:
+            hosts |= {one.hostname.lower()} - {""}
+            ips |= {one.ip} - {""}
+        places = self._places.items()
+        return frozenset(id_ for id_, one in places if one.host in hosts or one.addresses & ips)
 
     def named(self, id_: str, node: Node) -> None:
         """Note the Node of an agent that is not listed: of one never seen it says where it is."""
