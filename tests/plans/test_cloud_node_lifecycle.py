@@ -1471,6 +1471,28 @@ def test_a_node_that_was_unknown_while_it_was_ready_stays_if_no_pass_saw_it_so(
     assert not stays or found[-1].held["up0"].hold is Alert.STRANGE
 
 
+def test_one_that_no_pass_saw_so_keeps_no_other_from_being_known_for_it() -> None:
+    """Nor does it count as one of those that are Ready, of which few must be missing to be marked."""
+    one = fleet(0, 4)
+    one.last_ready.on_node(None, up("up0"))
+    one.sightings["up0"] = Sighting(missing=one.at)
+    one.at += 60
+    one.last_ready.on_node(up("up0"), node("up0"))
+    one.replace(node("up0"))
+    one.after(5)
+    one.last_ready.on_node(None, up("up1"))
+    one.sightings["up1"] = Sighting(missing=one.at)
+    found = one.until(120, up1=GONE)
+    marked = {node.metadata.name for each in found for node, _ in each.marks}
+    assert marked == {"up0", "up1"}
+    one.last_ready.on_node(up("up1"), node("up1"))
+    one.replace(node("up1"))
+    one.nodes = [each for each in one.nodes if each.metadata.name != "up0"]
+    found = one.until(1200)
+    assert not any(each.delete for each in found)
+    assert found[-1].held["up1"].hold is Alert.STRANGE
+
+
 def test_a_node_that_the_cloud_lost_while_it_was_ready_stays_when_it_is_silent(
     apply_patch: ApplyPatch,
 ) -> None:

@@ -147,15 +147,18 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
     endings = endings_of(
         memory.endings, memory.missing, returned, at, policy, strange=memory.strange
     )
-    unknown = {**missing, **unnoticed(fleet.open, memory, rules)}
-    apart = _apart(fleet, known)
-    new = [strangers(rows, len(fleet.eligible), at, policy) for rows in (unknown, apart)]
-    strange = dict(_strange(fleet, {**new[0], **new[1], **memory.strange}, known, endings))
+    apart, silent = _apart(fleet, known), unnoticed(fleet.open, memory, rules)
+    # Who is known for strange already keeps no other from becoming so.
+    late = {key: row for key, row in silent.items() if key not in memory.strange}
+    new = [strangers(rows, len(fleet.eligible), at, policy) for rows in (missing, late, apart)]
+    since = {**new[0], **new[1], **new[2], **memory.strange}
+    strange = dict(_strange(fleet, since, known, endings))
     evidence = {
         key: after
         for key, node in fleet.open.items()
         if (after := _after(memory.evidence.get(key), answers.get(key), node, known)) is not None
     }
+    beside = {**silent, **apart}
     is_wrong = bool(policy.witnesses and (standing.against or returned))
     left = [first for key, first in memory.strange.items() if key not in strange]
     before = () if left else _valid(memory.views, fleet, answers, known)
@@ -187,7 +190,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         standing,
         off,
         _lost(fleet, standing, strange, known),
-        lasting({**unknown, **apart}, strange, len(fleet.eligible) + len(apart), policy),
+        lasting({**missing, **beside}, strange, len(fleet.eligible) + len(beside), policy),
         ScopeMemory(evidence, missing, strange, endings, waiting, breaker, *off.kept, judged),
     )
 
