@@ -4,18 +4,30 @@ It is made once for a batch of Services, and changes with each that gets address
 of them anew for each one would take a minute for some thousands.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from proreus.kube.objects import Service
 from proreus.providers.local.addresses import Address, Pool, addresses, parse
 
 Port = tuple[str, int]
 """A port: its protocol and number."""
 Age = tuple[Any, ...]
 """What Services are ordered by, older ones first."""
+
+
+def ages_of(services: Iterable[Service], known: Container[str]) -> dict[str, Age]:
+    """Return the ages of Services by their UIDs, as far as nothing else tells what they had.
+
+    Args:
+        services: The Services.
+        known: The UIDs of those of which it is known, which counts however old they are.
+    """
+    made = ((one.metadata.uid, one.metadata.creation_timestamp) for one in services)
+    return {uid: (when, uid) for uid, when in made if when is not None and uid not in known}
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from proreus.kube.objects import KubeObject, Node, Service
 from proreus.providers.local.addresses import IP_TYPES, Pool, contains, parse, size
 from proreus.providers.local.plan import Machine, Reach, State
 from proreus.providers.local.pools import taken_by
-from proreus.providers.local.taken import Occupied, Taken
+from proreus.providers.local.taken import Occupied, Taken, ages_of
 
 TOTAL: Final = Gauge(
     "proreus_local_pool_addresses",
@@ -121,10 +121,7 @@ def occupied(
     had = {(one.uid, parse(one.address)) for one in known}
     every = [one for one in services if isinstance(one, Service)]
     others = (one for one in taken_by(every) if (one.uid, parse(one.address)) not in had)
-    born = {one.metadata.uid: one.metadata.creation_timestamp for one in every}
-    unknown = born.keys() - state.balancers.keys()
-    ages = {uid: (when, uid) for uid in unknown if (when := born[uid]) is not None}
-    return Occupied((*known, *others), used, machines, ages)
+    return Occupied((*known, *others), used, machines, ages_of(every, state.balancers))
 
 
 def of_machines(

@@ -26,7 +26,7 @@ from proreus.providers.local import pools
 from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.given import disowning
 from proreus.providers.local.plan import Reach
-from proreus.providers.local.taken import Occupied, Taken
+from proreus.providers.local.taken import Occupied, Taken, ages_of
 from proreus.providers.local.usage import NONE, Named, in_use, of_machines
 
 _NO_MACHINE: Final = Reach(())
@@ -138,10 +138,7 @@ class AnnouncedLoadBalancers:
         """Return what is taken: what was assigned, whatever the cache shows, and the rest."""
         machines = of_machines(self._context.listers["nodes"].all(), named=self._named.addresses)
         services = [*self._services()]
-        born = {one.metadata.uid: one.metadata.creation_timestamp for one in services}
-        # What this leader gave counts, however old a Service is.
-        unknown = born.keys() - self._granted.keys()
-        ages = {uid: (when, uid) for uid in unknown if (when := born[uid]) is not None}
+        ages = ages_of(services, self._granted)
         taken = pools.taken_by(services)
         occupied = Occupied(taken, in_use(machines, _NO_MACHINE), machines, ages)
         for uid, granted in self._granted.items():
