@@ -5,7 +5,7 @@ sends what comes for them to the Service. So the address of another Service, of 
 is no tenant's to name, nor is one that leads to no load balancer on the Internet.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Final
 
@@ -273,15 +273,18 @@ def _begun(job: Job, address: str, first: Iterable[Job], scene: Scene) -> Iterat
 
     It was opened for them a moment ago, or they come first in the pass.
     """
-    bases = {
-        default_load_balancer_name(uid)
-        for uid, one in scene.opened.items()
-        if address in one.additional
-    }
+    bases = opened_for(address, scene.opened)
     bases |= {one.ref.name for one in first if address in one.options.additional}
     for claim in scene.claims.get(address, ()):
         if claim.base in bases - {job.ref.name}:
             yield _owner(job.ref, claim.base, claim.namespace)
+
+
+def opened_for(address: str, opened: Mapping[str, Opening]) -> set[str]:
+    """Return for which Services an additional address is open, by how their objects' names begin."""
+    return {
+        default_load_balancer_name(uid) for uid, one in opened.items() if address in one.additional
+    }
 
 
 def _owner(ref: LoadBalancerRef, base: str, namespace: str) -> Owner:

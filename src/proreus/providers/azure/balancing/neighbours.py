@@ -13,11 +13,10 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.instances import Instance
 from proreus.cloudprovider.lookups import attempt
-from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import KubeObject, Node
 from proreus.providers.azure.api import Arm
-from proreus.providers.azure.balancing.additional import merged, named_before, opening
+from proreus.providers.azure.balancing.additional import merged, named_before, opened_for, opening
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL
 from proreus.providers.azure.balancing.guard import destinations
 from proreus.providers.azure.balancing.identities import KEPT, namesakes
@@ -159,11 +158,7 @@ class Neighbours:
         Their status shows it beside their own, or it was opened for them a moment ago. What a
         Service only asks for says nothing: a tenant could have two that vouch for one another.
         """
-        opened = {
-            default_load_balancer_name(uid)
-            for uid, one in self._opened.items()
-            if address in one.additional
-        }
+        opened = opened_for(address, self._opened)
         return any(
             claim.base != job.ref.name and (claim.is_beside or claim.base in opened)
             for claim in scene.claims.get(address, ())
