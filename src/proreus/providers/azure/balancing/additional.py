@@ -281,7 +281,7 @@ def _begun(job: Job, address: str, first: Iterable[Job], scene: Scene) -> Iterat
 
 
 def opened_for(address: str, opened: Mapping[str, Opening]) -> set[str]:
-    """Return for which Services an additional address is open, by how their objects' names begin."""
+    """Return the bases of the names of Services for which an additional address is open."""
     return {
         default_load_balancer_name(uid) for uid, one in opened.items() if address in one.additional
     }
