@@ -674,6 +674,27 @@ async def test_where_the_vpc_of_nodes_is_not_known_a_given_load_balancer_shows_n
             assert isinstance(answer, InvalidRequest), answer
 
 
+async def test_nor_does_one_that_a_service_uses_while_the_cloud_says_nothing_of_other_nodes(
+    emulator: Emulator,
+) -> None:
+    """The one machine that it describes may be one that a kubelet names in another VPC."""
+    async with lb_site(emulator, count=1) as site:
+        of_node = site.world.address_of(site.machines[0])
+        elsewhere = site.world.add_subnet(site.world.add_vpc())
+        empty = site.world.add_balancer(elsewhere, "spare", address=of_node)
+        ids = [*site.machines, *site.world.add_machines(["bank"], elsewhere)]
+        asked = {"load-balancer-id": empty, "load-balancer-internal-vpc": "false"}
+        (point,) = (await site.made(site.desired(asked=asked, ids=ids))).ingress
+        del site.world.instances[site.machines[0]]
+        emulator.fail("getInstance", 429, "RequestLimitExceeded", times=100)
+        internal = site.desired(asked={**asked, **INTERNAL}, ids=ids, shown=point.ip)
+        async with started(emulator) as provider:
+            site.provider = provider
+            answer = await site.settled(internal)
+        assert isinstance(answer, CloudError), answer
+        assert "says nothing now" in str(answer)
+
+
 async def test_a_private_address_of_another_vpc_is_no_proof_that_a_load_balancer_is_in_use(
     emulator: Emulator,
 ) -> None:

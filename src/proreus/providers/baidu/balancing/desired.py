@@ -343,7 +343,7 @@ def check_given(balancer: Balancer, desired: Desired, vpc: str) -> str:
     return f"annotation {PREFIX}load-balancer-id: {balancer.id} {problem}" if problem else ""
 
 
-def check_private(balancer: Balancer, desired: Desired, vpc: str) -> None:
+def check_private(balancer: Balancer, desired: Desired, nodes: Place) -> None:
     """Refuse to begin to show the private address of a named load balancer of another VPC.
 
     Nodes would lead what goes to the one that has this address in their own VPC to the Service. So
@@ -352,16 +352,18 @@ def check_private(balancer: Balancer, desired: Desired, vpc: str) -> None:
     Args:
         balancer: The load balancer that the Service names.
         desired: The desired load balancer of the Service.
-        vpc: The VPC of the cloud-config, or else of the hosts; "" if neither is known.
+        nodes: The place of the hosts, in the VPC of the cloud-config if it names one.
 
     Raises:
         InvalidRequest: It is in another VPC, or may be; names the remedy.
+        CloudError: The VPC may turn out to be another one.
     """
-    shown = {point.ip for point in desired.ref.last_ingress}
-    is_here = bool(vpc) and balancer.vpc in {"", vpc}
-    if desired.is_internal and not is_here and balancer.address not in shown:
+    if not desired.is_internal or balancer.address in {one.ip for one in desired.ref.last_ingress}:
+        return
+    check_sure(nodes)
+    if not nodes.vpc or balancer.vpc not in {"", nodes.vpc}:
         raise InvalidRequest(
             f"annotation {PREFIX}load-balancer-id: {balancer.id} has a private address of the VPC"
-            f" {balancer.vpc}, and the nodes are in {vpc or 'none that is known'}: give VpcId in"
-            " the cloud-config, or name one there"
+            f" {balancer.vpc}, and the nodes are in {nodes.vpc or 'none that is known'}: give"
+            " VpcId in the cloud-config, or name one there"
         )

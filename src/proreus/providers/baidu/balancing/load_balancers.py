@@ -230,7 +230,7 @@ class BaiduLoadBalancers:
         doubt = ""
         if balancer is not None:
             nodes = placed(lb, machines, self._config.vpc_id)
-            home = nodes.vpc
+            home = nodes.vpc if nodes.is_sure else ""
             is_new = options.given and not (
                 case.is_proven or is_in_use(balancer, desired, home, ids)
             )
@@ -241,7 +241,7 @@ class BaiduLoadBalancers:
             if found:
                 raise InvalidRequest(found)
             if options.given:
-                check_private(balancer, desired, home)
+                check_private(balancer, desired, nodes)
             doubt = balancer.title if is_new and not is_sure else ""
             bound = case.observed.bound_to(balancer.id)
             check_eip(bound, options)
