@@ -33,6 +33,7 @@ def unnoticed(
         if seen.missing is None or (is_judged and key not in memory.strange):
             continue
         least = policy.dying if seen.shown is None else policy.aside_after
-        if known.ready_for(node, seen.missing) >= least:
+        # Where nobody waits for a dying one, as in a preview, it must have been Ready at all.
+        if (ready := known.ready_for(node, seen.missing)) and ready >= least:
             found[key] = Missing(seen.missing, seen.missing, shown=seen.shown)
     return found
