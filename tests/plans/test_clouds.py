@@ -30,6 +30,7 @@ from proreus.cloudprovider import (
     NotFound,
     Ownership,
 )
+from proreus.cloudprovider.lookups import system_uuids
 from proreus.controllers.service.intake import ANNOTATION_CLOUD_IN_USE
 from proreus.kube.objects import FINALIZER_LOAD_BALANCER
 from proreus.testing.objects import node, service
@@ -140,10 +141,11 @@ def test_a_cloud_that_has_the_kubelet_s_own_machine_outdoes_one_that_has_it_else
     """Such as two clouds with a search each in one oVirt: there is one machine of that UUID."""
     machine = Instance("east://4c4c4544-0001-4000-8000-000000000001")
     answers: dict[str, InstanceAnswer] = {"east": machine, "west": IdentityConflict("not here")}
-    found = found_by(answers, uuid)
+    uuids = system_uuids(node("n", system_uuid=uuid))
+    found = found_by(answers, uuids)
     assert found == "east" if is_found else isinstance(found, IdentityConflict)
     down: dict[str, InstanceAnswer] = {**answers, "north": CloudError("down")}
-    assert isinstance(found_by(down, uuid), CloudError)
+    assert isinstance(found_by(down, uuids), CloudError)
 
 
 OFF = Instance("east://1", state=InstanceState.STOPPED, powered_off=True)

@@ -18,7 +18,6 @@ from proreus.cloudprovider.instances import (
     NotFound,
     Ownership,
 )
-from proreus.cloudprovider.lookups import swapped
 from proreus.controllers.service.intake import (
     ANNOTATION_CLOUD_IN_USE,
     TYPE_LOAD_BALANCER,
@@ -93,16 +92,18 @@ def belonging(node: Node, votes: Votes) -> Belonging:
     return Undecided(tuple(possible)) if possible else Foreign()
 
 
-def found_by(answers: Mapping[str, InstanceAnswer], uuid: str = "") -> str | NotFound | CloudError:
+def found_by(
+    answers: Mapping[str, InstanceAnswer], uuids: Collection[str] = ()
+) -> str | NotFound | CloudError:
     """Return the one cloud that has the machine of an undecided node; else the error.
 
     Where two clouds are parts of one, such as two searches in one oVirt, the other one tells that
-    the machine is not where it looks: it counts for nothing if the machine's id is the UUID.
+    the machine is not where it looks: it counts for nothing if its id is one of the UUIDs.
 
     Args:
         answers: The answer of each cloud that may have the machine; an error where a cloud gave
             none.
-        uuid: The UUID of its machine that the node's kubelet reports; "" if it reports none.
+        uuids: The UUID of its machine that the node's kubelet reports, in both byte orders.
     """
     found = [cloud for cloud, answer in answers.items() if isinstance(answer, Instance)]
     failed = {cloud: one for cloud, one in answers.items() if isinstance(one, CloudError)}
@@ -110,7 +111,7 @@ def found_by(answers: Mapping[str, InstanceAnswer], uuid: str = "") -> str | Not
     if len(found) > 1:
         text = f"the clouds {' and '.join(found)} both have a machine for it; {decide}"
         return IdentityConflict(text)
-    if len(found) == 1 and _is_named_by(answers[found[0]], uuid):
+    if len(found) == 1 and _is_named_by(answers[found[0]], uuids):
         failed = {one: e for one, e in failed.items() if not isinstance(e, IdentityConflict)}
     if failed:
         cloud, error = next(iter(failed.items()))
@@ -125,9 +126,9 @@ def found_by(answers: Mapping[str, InstanceAnswer], uuid: str = "") -> str | Not
     return found[0] if found else NotFound()
 
 
-def _is_named_by(answer: InstanceAnswer, uuid: str) -> bool:
-    forms = tuple(f"/{form}" for form in (uuid.lower(), swapped(uuid.lower())) if form)
-    return isinstance(answer, Instance) and answer.provider_id.lower().endswith(forms)
+def _is_named_by(answer: InstanceAnswer, uuids: Collection[str]) -> bool:
+    ends = tuple(f"/{uuid}" for uuid in uuids)
+    return isinstance(answer, Instance) and answer.provider_id.lower().endswith(ends)
 
 
 def heard(

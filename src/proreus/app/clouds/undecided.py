@@ -6,7 +6,7 @@ an error that says so.
 """
 
 import asyncio
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from proreus.app.clouds.plan import (
@@ -37,6 +37,7 @@ from proreus.cloudprovider import (
     OwnedObject,
     Ownership,
 )
+from proreus.cloudprovider.lookups import system_uuids
 from proreus.containment.inventory import Inventory
 from proreus.kube.objects import Node, Service
 
@@ -113,7 +114,7 @@ class UndecidedInstances:
                     answers[name] = CloudError(f"the node belongs to the cloud {cloud} by now")
                 case Undecided(some):
                     told = {one: by_cloud[one][name] for one in some}
-                    answer = _one_of(told, node.status.node_info.system_uuid)
+                    answer = _one_of(told, system_uuids(node))
                     answers[name] = self._clouds.unmistaken(node, answer)
                 case Foreign():
                     answers[name] = CloudError("the node belongs to none of the clouds by now")
@@ -133,9 +134,9 @@ class UndecidedInstances:
         return {name: one.answer for name, one in observed.items()}
 
 
-def _one_of(answers: Mapping[str, InstanceAnswer], uuid: str) -> InstanceAnswer:
+def _one_of(answers: Mapping[str, InstanceAnswer], uuids: Collection[str]) -> InstanceAnswer:
     """Return the machine of the one cloud that has it, or the error."""
-    found = found_by(answers, uuid)
+    found = found_by(answers, uuids)
     return labelled(answers[found], found) if isinstance(found, str) else found
 
 

@@ -158,7 +158,6 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         for key, node in fleet.open.items()
         if (after := _after(memory.evidence.get(key), answers.get(key), node, known)) is not None
     }
-    beside = {**silent, **apart}
     is_wrong = bool(policy.witnesses and (standing.against or returned))
     left = [first for key, first in memory.strange.items() if key not in strange]
     before = () if left else _valid(memory.views, fleet, answers, known)
@@ -183,7 +182,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         disturbed = is_wrong or _is_contradicted(fleet, answers, memory)
         others = fleet.total - len(suspects)
         breaker = judge(breaker, suspects, others, at, policy, disturbed=disturbed)
-    judged = dict.fromkeys(fleet.open, at)
+    beside, judged = {**silent, **apart}, dict.fromkeys(fleet.open, at)
     return Findings(
         answers,
         suspects,

@@ -160,12 +160,8 @@ class Sightings:
 
     def on(self, machines: Iterable[MachineId]) -> frozenset[str]:
         """Return the agents that were seen on these machines last."""
-        hosts, ips = set[str](), set[str]()
-        for one in machines:
-            hosts |= {one.hostname.lower()} - {""}
-            ips |= {one.ip} - {""}
-        places = self._places.items()
-        return frozenset(id_ for id_, one in places if one.host in hosts or one.addresses & ips)
+        known = tuple(machines)
+        return frozenset(id_ for id_, one in self._places.items() if _is_on(one, known))
 
     def named(self, id_: str, node: Node) -> None:
         """Note the Node of an agent that is not listed: of one never seen it says where it is."""
@@ -246,10 +242,14 @@ def absence(
 
 def is_resting(node: Node, id_: str, proof: Proof, seen: Sightings) -> bool:
     """Tell whether an agent was removed since its machine is down for maintenance."""
-    own, before = place_of_node(node), seen.place(id_) or Place()
-    hosts, addresses = {own.host, before.host} - {""}, own.addresses | before.addresses
+    places = place_of_node(node), seen.place(id_) or Place()
+    return any(_is_on(one, proof.registry.resting) for one in places)
+
+
+def _is_on(place: Place, machines: Iterable[MachineId]) -> bool:
     return any(
-        one.hostname.lower() in hosts or one.ip in addresses for one in proof.registry.resting
+        (place.host and place.host == one.hostname.lower()) or one.ip in place.addresses
+        for one in machines
     )
 
 
