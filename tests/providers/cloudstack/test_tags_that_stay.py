@@ -36,6 +36,17 @@ async def adopted(emulator: Emulator) -> AsyncIterator[tuple[LBSite, LoadBalance
         yield site, desired
 
 
+def former_address(site: LBSite) -> str:
+    """The id of one more address with the Service's marks, which it is to let go."""
+    former, tags = site.give("203.0.113.8"), site.world.tags
+    tags["PublicIpAddress", former] = dict(tags["PublicIpAddress", site.address(IP)["id"]])
+    return former
+
+
+def refuse_release(id_: str) -> None:
+    raise Refusal(530, f"the address {id_} cannot be released")
+
+
 @pytest.mark.parametrize("is_leak", [False, True])
 async def test_an_address_that_was_released_is_theirs_who_acquire_it_where_tags_stay(
     emulator: Emulator, *, is_leak: bool
@@ -93,16 +104,11 @@ async def test_an_address_whose_release_had_no_answer_is_theirs_who_acquire_it_n
 async def test_a_former_address_that_is_never_released_keeps_a_service_only_from_its_end(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, works: float
 ) -> None:
-    def refuse(id_: str) -> None:
-        raise Refusal(530, f"the address {id_} cannot be released")
-
     async with adopted(emulator) as (site, desired):
-        former = site.give("203.0.113.8")
-        tags = site.world.tags
-        tags["PublicIpAddress", former] = dict(tags["PublicIpAddress", site.address(IP)["id"]])
+        former_address(site)
         site.world.works = works
         with monkeypatch.context() as refused:
-            refused.setattr(site.world, "release", refuse)
+            refused.setattr(site.world, "release", refuse_release)
             await site.settled(desired)  # which may say so once
             for ids in (site.machines[:1], site.machines):
                 await site.made(site.desired(shown=IP, ids=ids))
@@ -117,16 +123,10 @@ async def test_a_former_address_that_is_reserved_for_others_by_now_is_not_releas
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An operator has tagged it while CloudStack did not release it."""
-
-    def refuse(id_: str) -> None:
-        raise Refusal(530, f"the address {id_} cannot be released")
-
     async with adopted(emulator) as (site, desired):
-        former = site.give("203.0.113.8")
-        tags = site.world.tags
-        tags["PublicIpAddress", former] = dict(tags["PublicIpAddress", site.address(IP)["id"]])
+        former, tags = former_address(site), site.world.tags
         with monkeypatch.context() as refused:
-            refused.setattr(site.world, "release", refuse)
+            refused.setattr(site.world, "release", refuse_release)
             await site.settled(desired)
             assert not tags.get(("PublicIpAddress", former))
         tags["PublicIpAddress", former] = {MARK_SERVICE: "bank/api"}

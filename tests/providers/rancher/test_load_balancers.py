@@ -452,6 +452,16 @@ async def official(site: Any) -> dict[str, Any]:
     return {one["name"]: one["id"] for one in site.world.services()}
 
 
+async def shared_with_others(site: Any) -> tuple[Any, dict[str, Any]]:
+    """Another load balancer, and an external service of another address to which it leads, too."""
+    theirs = site.desired(HTTPS, uid=OTHER)
+    await site.made(theirs)
+    await official(site)
+    shared = site.externals()["node-1"]
+    shared["externalIpAddresses"] = ["10.9.9.9"]
+    return theirs, shared
+
+
 async def test_what_the_official_manager_has_made_is_kept_and_marked(emulator: Emulator) -> None:
     async with lb_site(emulator) as made:
         ids = await official(made)
@@ -473,11 +483,7 @@ async def test_an_external_service_of_another_address_to_which_others_lead_is_le
 ) -> None:
     """Rancher's manager takes one by its name: it may be of a node of another cluster."""
     async with lb_site(emulator) as site:
-        theirs = site.desired(HTTPS, uid=OTHER)
-        await site.made(theirs)
-        await official(site)
-        shared = site.externals()["node-1"]
-        shared["externalIpAddresses"] = ["10.9.9.9"]
+        theirs, shared = await shared_with_others(site)
         before = dict(shared)
         led_to = site.served(f"lb-{theirs.ref.name}")
         async with started(emulator) as site.provider:
@@ -495,11 +501,7 @@ async def test_an_external_service_is_left_alone_whose_link_of_others_a_list_lea
 ) -> None:
     """It is of a node of another cluster, whose load balancer would lead to this one's node."""
     async with lb_site(emulator) as site:
-        theirs = site.desired(HTTPS, uid=OTHER)
-        await site.made(theirs)
-        await official(site)
-        shared = site.externals()["node-1"]
-        shared["externalIpAddresses"] = ["10.9.9.9"]
+        theirs, shared = await shared_with_others(site)
         hidden = next(
             one for one in site.world.services() if one["name"] == f"lb-{theirs.ref.name}"
         )["id"]
