@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE
+from proreus.controllers.cloud_node_lifecycle.declared import ANNOTATION_GONE
 from proreus.kube import config
 from proreus.kube.objects import TAINT_SHUTDOWN, has_taint
 from proreus.kube.patch import Patch, PatchType

@@ -9,7 +9,7 @@ from typing import Any
 
 from proreus.cloudprovider import CloudError, CloudProvider, Context, Hints, Instance, NotFound
 from proreus.cloudprovider.instances import InstanceAnswer, InstanceState, Ownership
-from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE
+from proreus.controllers.cloud_node_lifecycle.declared import ANNOTATION_GONE
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import TAINT_SHUTDOWN, TAINT_UNINITIALIZED, Node, NodeAddress, has_taint

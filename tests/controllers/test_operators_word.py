@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE
+from proreus.controllers.cloud_node_lifecycle.declared import ANNOTATION_GONE
 from proreus.kube.requests import NODES
 from proreus.testing.clock import virtual_time
 

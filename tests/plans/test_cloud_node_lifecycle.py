@@ -27,6 +27,7 @@ from proreus.controllers.cloud_node_lifecycle.breaker import (
     proven,
     release,
 )
+from proreus.controllers.cloud_node_lifecycle.declared import ANNOTATION_GONE, is_declared_gone
 from proreus.controllers.cloud_node_lifecycle.evidence import (
     Evidence,
     Span,
@@ -57,10 +58,11 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     candidates,
     eligible_witnesses,
     key_of,
+    needs_age,
     questions,
     witnesses,
 )
-from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, ANNOTATION_UNKNOWN
+from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
 from proreus.controllers.cloud_node_lifecycle.taints import shutdown
 from proreus.controllers.cloud_node_lifecycle.witnesses import Missing
 from proreus.controllers.events import PlannedEvent
@@ -186,19 +188,19 @@ def test_the_age_of_a_waiting_node_counts_by_both_clocks(
 
 def test_nodes_grow_old_here_from_when_they_are_first_seen_to_wait() -> None:
     now = 0.0
-    ages = Ages(lambda: now)
+    ages = Ages(lambda: now, needs_age)
     waiting, done = node("a", "False", UNINITIALIZED), node("a")
     ages.on_node(None, waiting)
     now = 7.0
     ages.on_node(waiting, waiting)
-    assert ages.known_for(waiting) == 7.0
-    assert ages.known_for(node("b")) == 0.0
+    assert ages.seconds(waiting) == 7.0
+    assert ages.seconds(node("b")) == 0.0
     ages.on_node(waiting, done)
     ages.on_node(done, waiting)
-    assert ages.known_for(waiting) == 0.0
+    assert ages.seconds(waiting) == 0.0
     now = 9.0
     ages.on_node(waiting, None)
-    assert ages.known_for(waiting) == 0.0
+    assert ages.seconds(waiting) == 0.0
 
 
 def test_when_a_node_ceases_to_be_ready_is_remembered_until_it_is_gone() -> None:
@@ -725,6 +727,9 @@ class Fleet:
         self.scope: Callable[[Node], Scope] = lambda _: ""
         self.sightings: dict[str, Sighting] = {}
         self.last_ready = LastReady(lambda: self.at)
+        self.declared = Ages(lambda: self.at, is_declared_gone)
+        for one in nodes:
+            self.see(None, one)
 
     @property
     def known(self) -> Known:
@@ -735,7 +740,13 @@ class Fleet:
             ready_until=self.last_ready.ready_until,
             ready_for=self.last_ready.ready_for,
             taken_over=self.last_ready.taken_over,
+            declared_for=self.declared.seconds,
         )
+
+    def see(self, old: Node | None, new: Node) -> None:
+        """A watch shows a change."""
+        self.last_ready.on_node(old, new)
+        self.declared.on_node(old, new)
 
     def taken_over(self, name: str) -> None:
         """The kubelet of another machine reports for the Node."""
@@ -827,6 +838,9 @@ class Fleet:
 
     def replace(self, *nodes: Node) -> None:
         new = {n.metadata.name: n for n in nodes}
+        for old in self.nodes:
+            if old.metadata.name in new:
+                self.see(old, new[old.metadata.name])
         self.nodes = [new.get(n.metadata.name, n) for n in self.nodes]
 
 
@@ -943,7 +957,6 @@ def test_a_pass_is_not_quiet_while_a_machine_is_lost_or_anything_is_remembered(
     for memory in (
         remembered(strange={("u", "p"): 1.0}),
         Memory(reported={("u", Alert.UNKNOWN): 1.0}),
-        Memory(doubts={("u", "p"): 1.0}),
         Memory(outlived=frozenset({("u", "p")})),
     ):
         assert not is_quiet([], NOW, KNOWN, POLICY, memory)
@@ -1198,10 +1211,8 @@ def test_a_node_that_outlived_its_instance_stays_if_no_pass_saw_it_ready_so_late
 ) -> None:
     """Another machine has got its name, and is silent; the cloud took long to answer."""
     one = fleet(0, 3)
-    one.last_ready.on_node(None, up("up0"))
     one.sightings["up0"] = Sighting(tombstone=one.at)
     one.at += seconds
-    one.last_ready.on_node(up("up0"), node("up0"))
     one.replace(node("up0"))
     found = one.after(5, TOMBSTONE)
     assert (deleted(found) == ["up0"]) is not stays
@@ -1461,10 +1472,8 @@ def test_a_node_that_was_unknown_while_it_was_ready_stays_if_no_pass_saw_it_so(
 ) -> None:
     """The cloud took long to answer; the node fell silent just before."""
     one = fleet(0, 5)
-    one.last_ready.on_node(None, up("up0"))
     one.sightings["up0"] = Sighting(shown, missing=one.at)
     one.at += seconds
-    one.last_ready.on_node(up("up0"), node("up0"))
     one.replace(node("up0"))
     found = one.until(1200)
     assert any(each.delete for each in found) is not stays
@@ -1474,18 +1483,14 @@ def test_a_node_that_was_unknown_while_it_was_ready_stays_if_no_pass_saw_it_so(
 def test_one_that_no_pass_saw_so_keeps_no_other_from_being_known_for_it() -> None:
     """Nor does it count as one of those that are Ready, of which few must be missing to be marked."""
     one = fleet(0, 4)
-    one.last_ready.on_node(None, up("up0"))
     one.sightings["up0"] = Sighting(missing=one.at)
     one.at += 60
-    one.last_ready.on_node(up("up0"), node("up0"))
     one.replace(node("up0"))
     one.after(5)
-    one.last_ready.on_node(None, up("up1"))
     one.sightings["up1"] = Sighting(missing=one.at)
     found = one.until(120, up1=GONE)
     marked = {node.metadata.name for each in found for node, _ in each.marks}
     assert marked == {"up0", "up1"}
-    one.last_ready.on_node(up("up1"), node("up1"))
     one.replace(node("up1"))
     one.nodes = [each for each in one.nodes if each.metadata.name != "up0"]
     found = one.until(1200)
@@ -1854,7 +1859,7 @@ def test_an_operators_word_ends_when_the_machine_lives(apply_patch: ApplyPatch) 
     """Else it would speak against the machine at the next silence, whoever else is missing then."""
     lives = changed(up("gone0"), annotations={ANNOTATION_GONE: "true", "other": "stays"})
     one = Fleet(lives, up("up0"))
-    assert all(found.refuted == () for found in one.until(60))
+    assert all(found.refuted == () for found in one.until(55))
     ((judged, patch),) = one.after(5).refuted
     after = apply_patch(judged, patch)
     assert after.metadata.annotations == {"other": "stays"}
@@ -1863,6 +1868,17 @@ def test_an_operators_word_ends_when_the_machine_lives(apply_patch: ApplyPatch) 
     # Now the credentials are wrong, and nobody is Ready for a while.
     one.replace(msgspec.structs.replace(after, status=node("gone0").status), node("up0"))
     assert all(found.delete == () for found in one.until(1200))
+
+
+def test_an_operators_word_ends_when_the_machine_lived_between_two_passes() -> None:
+    one = Fleet(node("gone0"), up("up0"))
+    lives = changed(up("gone0"), annotations={ANNOTATION_GONE: "true"})
+    one.replace(lives)
+    one.at += 60
+    one.replace(sworn("gone0"), node("up0"))
+    found = one.until(1200)
+    assert names([judged for judged, _ in found[0].refuted]) == ["gone0"]
+    assert all(step.delete == () for step in found)  # even if nobody can write that
 
 
 def test_the_declaration_about_a_machine_that_has_just_gone_stays() -> None:
@@ -2113,12 +2129,9 @@ def test_a_young_node_that_was_ready_and_unknown_stays_if_no_pass_saw_it_so(*, b
         one.nodes.append(node("gone"))
         assert ["gone"] in [deleted(each) for each in one.until(35)]
         one.nodes.pop()
-    one.last_ready.on_node(None, one.nodes[0])
     one.sightings["odd"] = Sighting(None, missing=one.at)
     one.at += 70
-    silent = node("odd", "Unknown", UNINITIALIZED, age=75)
-    one.last_ready.on_node(one.nodes[0], silent)
-    one.replace(silent)
+    one.replace(node("odd", "Unknown", UNINITIALIZED, age=75))
     assert not any(each.delete for each in one.until(200))
     one.replace(node("odd", "Unknown", UNINITIALIZED, age=300))
     found = one.until(600)

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from proreus.cloudprovider.instances import Ownership
 from proreus.containment.inventory import Sighting
+from proreus.controllers.cloud_node_lifecycle.declared import ANNOTATION_GONE
 from proreus.controllers.cloud_node_lifecycle.memory import Memory
 from proreus.controllers.cloud_node_lifecycle.outlived import ANNOTATION_OUTLIVED
 from proreus.controllers.cloud_node_lifecycle.outstanding import is_quiet, stands_out
 from proreus.controllers.cloud_node_lifecycle.plan import plan
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import Known, questions
-from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, ANNOTATION_UNKNOWN
+from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
 from proreus.kube.objects import (
     TAINT_AUTOSCALER,
     TAINT_SHUTDOWN,

@@ -22,7 +22,8 @@ from proreus.app.election import Election
 from proreus.app.leader import Leader, controllers_of
 from proreus.app.options import Options
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
-from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, ANNOTATION_UNKNOWN
+from proreus.controllers.cloud_node_lifecycle.declared import ANNOTATION_GONE
+from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import TAINT_AUTOSCALER
 from proreus.kube.requests import NODES, SERVICES, Resource

@@ -12,7 +12,7 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.controllers.cloud_node import plan as node_plan
 from proreus.controllers.cloud_node.reasons import Reason
-from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE
+from proreus.controllers.cloud_node_lifecycle.declared import ANNOTATION_GONE
 from proreus.controllers.node_ipam import plan as ipam
 from proreus.controllers.route import conditions as routes
 from proreus.kube.objects import (

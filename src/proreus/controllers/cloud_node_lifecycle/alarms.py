@@ -5,9 +5,10 @@ from typing import Final
 
 import msgspec
 
+from proreus.controllers.cloud_node_lifecycle.declared import ANNOTATION_GONE
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Wait
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, Findings, Fleet
+from proreus.controllers.cloud_node_lifecycle.scopes import Findings, Fleet
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
 from proreus.controllers.events import PlannedEvent
 from proreus.kube.messages import some_of

@@ -22,6 +22,7 @@ from proreus.cloudprovider.instances import InstanceAnswer
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle import out_of_service, plan
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
+from proreus.controllers.cloud_node_lifecycle.declared import is_declared_gone
 from proreus.controllers.cloud_node_lifecycle.denials import Denied, unless
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
 from proreus.controllers.cloud_node_lifecycle.outlived import (
@@ -44,6 +45,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     Reply,
     Rules,
     always,
+    needs_age,
     questions,
 )
 from proreus.controllers.cloud_node_lifecycle.survey import survey
@@ -78,10 +80,12 @@ class CloudNodeLifecycleController:
         self._instances = env.need(env.provider.instances, "Instances")
         self._inventory = env.need(env.inventory, "Instances")
         self._policy = policy_of(env.settings)
-        self._ages = Ages(asyncio.get_running_loop().time)
+        clock = asyncio.get_running_loop().time
+        self._waiting, self._declared = Ages(clock, needs_age), Ages(clock, is_declared_gone)
         self._last_ready = env.last_ready
         self._known = msgspec.structs.replace(
-            known(self._instances, self._inventory, self._ages.known_for),
+            known(self._instances, self._inventory, self._waiting.seconds),
+            declared_for=self._declared.seconds,
             ready_until=self._last_ready.ready_until,
             ready_for=self._last_ready.ready_for,
             taken_over=self._last_ready.taken_over,
@@ -98,7 +102,8 @@ class CloudNodeLifecycleController:
         self._changed: set[str] = set()
         self._events = env.events.source(CONTROLLER)
         self._outstanding = Outstanding()
-        env.nodes.subscribe(self._ages.on_node)
+        env.nodes.subscribe(self._waiting.on_node)
+        env.nodes.subscribe(self._declared.on_node)
         env.nodes.subscribe(self._outstanding.on_node)
         env.nodes.subscribe(self._on_node)
 

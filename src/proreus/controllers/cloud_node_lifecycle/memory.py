@@ -84,11 +84,10 @@ class ScopeMemory(msgspec.Struct, frozen=True):
 class Memory(msgspec.Struct, frozen=True):
     """The memory of all scopes, and of single nodes.
 
-    `reported` is when each alarm was last reported, by node uid; `doubts` since when Ready nodes
-    have been declared gone, `outlived` the nodes that have outlived their instance.
+    `reported` is when each alarm was last reported, by node uid; `outlived` the nodes that have
+    outlived their instance.
     """
 
     scopes: Mapping[Scope, ScopeMemory] = {}
     reported: Mapping[tuple[str, Alert], float] = {}
-    doubts: Mapping[Key, float] = {}
     outlived: frozenset[Key] = frozenset()

@@ -14,8 +14,8 @@ from math import inf
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.controllers.cloud_node_lifecycle.declared import ANNOTATION_GONE
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Rules, key_of
-from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
 from proreus.kube import patch
 from proreus.kube.objects import Node, is_ready

@@ -11,13 +11,13 @@ from datetime import datetime
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.controllers.cloud_node_lifecycle.declared import ANNOTATION_GONE
 from proreus.controllers.cloud_node_lifecycle.memory import Memory
 from proreus.controllers.cloud_node_lifecycle.outlasting import ANNOTATION_OUTLASTING
 from proreus.controllers.cloud_node_lifecycle.outlived import ANNOTATION_OUTLIVED
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import Known, candidates
 from proreus.controllers.cloud_node_lifecycle.scopes import (
-    ANNOTATION_GONE,
     ANNOTATION_UNKNOWN,
     is_marked,
 )

@@ -20,7 +20,7 @@ import msgspec
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.controllers.cloud_node_lifecycle.alarms import Alarm, alarms_of, due, named
 from proreus.controllers.cloud_node_lifecycle.breaker import Gate, pace, proven, release
-from proreus.controllers.cloud_node_lifecycle.declared import doubtful, refuted
+from proreus.controllers.cloud_node_lifecycle.declared import is_declared_gone, refuted
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence
 from proreus.controllers.cloud_node_lifecycle.memory import (
     Alert,
@@ -51,7 +51,6 @@ from proreus.controllers.cloud_node_lifecycle.scopes import (
     Answer,
     Findings,
     Fleet,
-    is_declared_gone,
     is_exempt,
     is_marked,
     weigh,
@@ -195,7 +194,6 @@ def plan(
         decided.alarms += alarms_of(fleet, findings, decided.waits, policy)
         decided.alarms += held_in_service(fleet, decided.powered_off)
     alarms, reported = due(decided.alarms, memory.reported, at)
-    doubts = doubtful(nodes, memory.doubts, rules)
     waits = decided.waits
     marked = {node.metadata.uid for node, _ in decided.marks}
     rest = [node for node in nodes if node.metadata.uid not in marked]
@@ -204,12 +202,12 @@ def plan(
         delete=tuple(decided.delete),
         taints=shutdowns(nodes, decided.answers, known),
         marks=(*decided.marks, *more),
-        refuted=refuted(nodes, doubts, rules),
+        refuted=refuted(nodes, rules),
         waiting={name: wait for name, wait in waits.items() if wait.hold is None},
         held={name: wait for name, wait in waits.items() if wait.hold is not None},
         unknown=decided.unknown,
         alarms=alarms,
-        memory=Memory(decided.scopes, reported, doubts, memory.outlived),
+        memory=Memory(decided.scopes, reported, memory.outlived),
         next_look=min(
             (w.until for w in waits.values() if w.until is not None and w.until > at), default=None
         ),

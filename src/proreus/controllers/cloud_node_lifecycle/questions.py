@@ -43,6 +43,10 @@ def _never_ready(_node: Node, _since: float) -> float:
     return 0.0
 
 
+def _not_yet(_: Node) -> float:
+    return 0.0
+
+
 def _one_scope(_: Node) -> Scope:
     return ""
 
@@ -59,6 +63,7 @@ class Known(msgspec.Struct, frozen=True):
         scope: The scope whose credential or listing shows the node's machine.
         sighting: The summary of what all calls until now have shown of the machine.
         known_for: For how many seconds, at least, the Node has existed.
+        declared_for: For how many seconds, at least, an operator has declared its machine gone.
         ready_until: When the Node was seen to be Ready last, for one that is not Ready now.
         ready_for: For how many seconds, in all, the Node was Ready after a time.
         taken_over: Since when the kubelet of another machine than before reports for the Node; inf
@@ -69,6 +74,7 @@ class Known(msgspec.Struct, frozen=True):
     scope: Callable[[Node], Scope] = _one_scope
     sighting: Callable[[Node], Sighting] = _no_sighting
     known_for: KnownFor = always
+    declared_for: KnownFor = _not_yet
     ready_until: Callable[[Node], float] = never
     ready_for: Callable[[Node, float], float] = _never_ready
     taken_over: Callable[[Node], float] = always

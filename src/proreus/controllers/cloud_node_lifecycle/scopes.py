@@ -11,6 +11,7 @@ import msgspec
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound
 from proreus.containment.inventory import Observation
 from proreus.controllers.cloud_node_lifecycle.breaker import Breaker, judge
+from proreus.controllers.cloud_node_lifecycle.declared import is_declared_gone, is_refuted
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence, doubted, proved, updated
 from proreus.controllers.cloud_node_lifecycle.memory import Scope, ScopeMemory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
@@ -41,10 +42,6 @@ from proreus.controllers.cloud_node_lifecycle.witnesses import (
     was_shown,
 )
 from proreus.kube.objects import TAINT_AUTOSCALER, Node, has_taint, is_ready
-
-ANNOTATION_GONE = "proreus.io/machine-gone"
-"""Set to "true" by an operator: delete the Node if the cloud says so, without witnesses."""
-
 
 ANNOTATION_UNKNOWN = "proreus.io/unknown-to-cloud"
 """Set on a Ready node that the cloud does not know, and removed when it does.
@@ -166,7 +163,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
     if is_wrong or left:
         doubtful = [inf] if is_wrong else left
         evidence |= dict(_doubted(evidence, fleet, known, doubtful))
-    for view in (*proofs, *_declared_gone(fleet, answers)):
+    for view in (*proofs, *_declared_gone(fleet, answers, rules)):
         for key in view.absent & evidence.keys():
             decides = view.decides or not policy.witnesses
             evidence[key] = proved(evidence[key], view.began, view.ended, policy, decides=decides)
@@ -202,11 +199,6 @@ def is_exempt(node: Node, evidence: Evidence) -> bool:
 def is_marked(node: Node) -> bool:
     """Tell whether the node has our annotation: the cloud did not know it while it was Ready."""
     return ANNOTATION_UNKNOWN in node.metadata.annotations
-
-
-def is_declared_gone(node: Node) -> bool:
-    """Tell whether an operator has declared that the machine is gone."""
-    return node.metadata.annotations.get(ANNOTATION_GONE) == "true"
 
 
 def _apart(fleet: Fleet, known: Known) -> Mapping[Key, Missing]:
@@ -369,10 +361,12 @@ def _views(answers: Mapping[Key, Answer], standing: Standing, policy: Policy) ->
             yield View(began, end, frozenset(absent), panel.absent, decides)
 
 
-def _declared_gone(fleet: Fleet, answers: Mapping[Key, Answer]) -> Iterator[View]:
+def _declared_gone(fleet: Fleet, answers: Mapping[Key, Answer], rules: Rules) -> Iterator[View]:
     """Return the answers about nodes that operators declared gone, which need no witnesses."""
     for key, answer in answers.items():
-        if _is_absent(answer.observation) and is_declared_gone(fleet.open[key]):
+        node = fleet.open[key]
+        is_declared = is_declared_gone(node) and not is_refuted(node, rules)
+        if is_declared and _is_absent(answer.observation):
             yield View(answer.observation.began, answer.ended, frozenset({key}), decides=True)
 
 
