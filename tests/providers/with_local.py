@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,8 +26,7 @@ from proreus.testing.waiting import until
 
 from ..apiserver.site import is_initialised  # noqa: TID252 - pytest imports tests by path
 from .local_namespace import own_namespace
-from .ovirt.test_beside_local import manager
-from .traffic import forwarding
+from .traffic import forwarding  # which skips all of this without nft and ip
 
 PATIENCE = 120.0
 MACHINES = {"node-1": "10.9.0.11", "node-2": "10.9.0.12"}
@@ -63,6 +63,13 @@ def play(live: Callable[[], Awaitable[None]]) -> None:
     with own_namespace(), asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         forwarding()
         runner.run(_of(live))
+
+
+def manager(plane: ControlPlane, log: Path, *flags: str) -> Process:
+    """A manager in this network."""
+    program = str(Path(sys.executable).with_name("cloud-controller-manager"))
+    common = (f"--kubeconfig={plane.kubeconfig}", "--leader-elect=false", "--secure-port=0")
+    return Process([program, *common, *flags], log)
 
 
 async def _of(live: Callable[[], Awaitable[None]]) -> None:
