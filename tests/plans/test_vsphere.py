@@ -204,12 +204,20 @@ def test_what_is_off_may_be_a_replica(
     expected: type[object],
 ) -> None:
     lost = [("a", name) for name in unreadable]
-    assert type(trusted(Match("a", shown), "n", seen, told, lost)) is expected
+    before = () if seen is None else (seen,)
+    assert type(trusted(Match("a", shown), "n", before, told, lost)) is expected
+
+
+def test_a_machine_is_not_off_with_a_copy_that_has_run_in_its_place() -> None:
+    former, off, on = Seen("b", FORMER), Match("a", OFF), Match("a", ON)
+    seen = (former, Seen("a", OFF.ref, is_sure=True))
+    assert trusted(off, "n", seen, (), ()) == Replaced(off, former)
+    assert trusted(on, "n", (former, Seen("a", ON.ref)), (), ()) == on
 
 
 def test_the_vcenter_that_a_node_is_in_tells_whether_its_machine_has_replicas() -> None:
-    assert trusted(Match("a", OFF), "n", None, ("a",), ()) == Lone(Match("a", OFF), ("a",))
-    assert trusted(Match("a", OFF), "n", None, (), ()) == Lone(Match("a", OFF))
+    assert trusted(Match("a", OFF), "n", (), ("a",), ()) == Lone(Match("a", OFF), ("a",))
+    assert trusted(Match("a", OFF), "n", (), (), ()) == Lone(Match("a", OFF))
 
 
 @pytest.mark.parametrize(

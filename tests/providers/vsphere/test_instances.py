@@ -278,6 +278,34 @@ async def test_a_machine_that_cannot_be_read_is_not_gone_with_a_copy_that_ran_in
             assert await one(provider, known) == NotFound()
 
 
+@pytest.mark.parametrize("is_anew", [False, True], ids=["same", "registered anew"])
+async def test_a_machine_that_cannot_be_read_is_not_off_with_a_copy_that_ran_in_its_place(
+    vcenter: Site, *, is_anew: bool
+) -> None:
+    """A backup is started while the datastore is away, and shut down before that is back."""
+    await vcenter.simulator.create("a")
+    known, uuid = node("a", vcenter.id("a")), vcenter.simulator.uuids["a"]
+    async with started(vcenter.config()) as provider:
+        await describe(provider, known)
+        if is_anew:
+            await vcenter.simulator.destroy("a")
+            await vcenter.simulator.create("a", uuid=" ", connection="inaccessible")
+        else:
+            await vcenter.simulator.change("a", uuid=" ", connection="inaccessible")
+        await vcenter.simulator.create("a-copy", uuid=uuid, hostName="a")
+        assert (await one(provider, known)).name == "a-copy"
+        await vcenter.simulator.change("a-copy", power="poweredOff")
+        for _ in range(2):
+            found = await one(provider, known)
+            assert isinstance(found, CloudError), found
+        await vcenter.simulator.destroy("a-copy")
+        await vcenter.simulator.create("a-replica", uuid=uuid, hostName="a", power="poweredOff")
+        assert isinstance(await one(provider, known), CloudError)
+        await vcenter.simulator.destroy("a")
+        for _ in range(2):
+            assert (await one(provider, known)).powered_off
+
+
 async def test_a_machine_registered_anew_is_not_gone_with_a_copy_that_ran_beside_it(
     vcenter: Site,
 ) -> None:

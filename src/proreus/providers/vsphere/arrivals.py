@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.providers.vsphere.machines import Machine, Snapshot
+from proreus.providers.vsphere.machines import Machine, Proof, Snapshot
 from proreus.providers.vsphere.soap import Ref
 
 
@@ -66,3 +66,14 @@ class Arrivals:
             for vcenter, one in machines
             if self._first.get(vcenter, {}).get(one.ref, last + 1) > last
         ]
+
+
+def in_indexes(uuids: Iterable[str], proofs: Mapping[str, Proof | CloudError]) -> tuple[Seen, ...]:
+    """Return the machines that indexes of whole vCenters know by one of these UUIDs."""
+    given = {name: one for name, one in proofs.items() if isinstance(one, Proof)}
+    return tuple(
+        Seen(name, ref)
+        for uuid in uuids
+        for name, proof in given.items()
+        for ref in proof.found.get(uuid, ())
+    )

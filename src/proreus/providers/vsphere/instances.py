@@ -18,7 +18,7 @@ from proreus.cloudprovider.lookups import attempt, each, ownership_by_id, swappe
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, Node
 from proreus.providers.vsphere.addresses import Selection, addresses
-from proreus.providers.vsphere.arrivals import Arrivals, Seen
+from proreus.providers.vsphere.arrivals import Arrivals, Seen, in_indexes
 from proreus.providers.vsphere.config import Labels
 from proreus.providers.vsphere.inventory import Inventory
 from proreus.providers.vsphere.machines import (
@@ -178,10 +178,13 @@ class VSphereInstances:
         for node in nodes:
             name, one = node.metadata.name, found[node.metadata.name]
             if parsed(node.spec.provider_id) is not None and isinstance(one, Match):
-                seen, former[name] = self._seen.get(key := _key(node)), self._former.get(key, ())
+                former[name] = self._former.get(key := _key(node), ())
+                seen = (*former[name], self._seen[key]) if key in self._seen else ()
                 sure[name] = trusted(one, name, seen, self._told(node), every)
         others = {name: one for name, one in sure.items() if isinstance(one, Replaced)}
-        last = await each(others, str, lambda name: self._last(others[name].former), _AT_ONCE)
+        last = await each(
+            others, str, lambda at: self._before([others[at].former], former[at]), _AT_ONCE
+        )
         sure |= {
             name: replaced(one, last[name], since((one.former,), unreadable, former[name]))
             for name, one in others.items()
@@ -239,9 +242,8 @@ class VSphereInstances:
         for key, others in sorted(gone.items()):
             own = key[1]
             known = (*self._once_seen(key), *self._indexed.get(key, ()), *self._gone.get(key, ()))
-            last = await self._last(*dict.fromkeys(known))
             former = self._former.get(key, ())
-            last = await self._hidden(former) if last is None else last
+            last = await self._before(known, former)
             first, *rest = (own, *others) if own else others
             every = self._arrivals.since((), lost) if own else []
             new = self._arrivals.since(known, lost, former) if own else []
@@ -296,16 +298,19 @@ class VSphereInstances:
                     return found
         return None
 
-    async def _hidden(self, former: Iterable[Seen]) -> str | CloudError | None:
-        """Return what `_last` does of machines in whose place a copy has run since.
+    async def _before(
+        self, known: Iterable[Seen], former: Collection[Seen]
+    ) -> str | CloudError | None:
+        """Return what `_last` does, also of machines in whose place a copy has run since.
 
-        One that has another UUID by now is another machine.
+        One of these that has another UUID by now is another machine.
         """
-        for one in former:
+        last = await self._last(*dict.fromkeys(one for one in known if one not in former))
+        for one in former if last is None else ():
             found = await self._last(one)
             if found == "" or isinstance(found, CloudError):
                 return found
-        return None
+        return last
 
     async def _zones(
         self,
@@ -377,17 +382,6 @@ class VSphereInstances:
             state=state,
             powered_off=is_powered_off(machine),
         )
-
-
-def in_indexes(uuids: Iterable[str], proofs: Mapping[str, Proof | CloudError]) -> tuple[Seen, ...]:
-    """Return the machines that indexes of whole vCenters know by one of these UUIDs. Pure."""
-    given = {name: one for name, one in proofs.items() if isinstance(one, Proof)}
-    return tuple(
-        Seen(name, ref)
-        for uuid in uuids
-        for name, proof in given.items()
-        for ref in proof.found.get(uuid, ())
-    )
 
 
 def _key(node: Node) -> _Key:

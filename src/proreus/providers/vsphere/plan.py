@@ -196,7 +196,7 @@ def _unknown(failed: Mapping[str, CloudError]) -> CloudError:
 def trusted(
     one: Match,
     node: str,
-    seen: Seen | None,
+    seen: Sequence[Seen],
     told: Iterable[str],
     unreadable: Sequence[tuple[str, str]],
 ) -> Match | Lone | Replaced | CloudError:
@@ -209,19 +209,22 @@ def trusted(
     Args:
         one: The only machine with the UUID.
         node: The Node's name.
-        seen: The machine that was the Node's when it was last seen.
+        seen: The machines that were the Node's, the last one last: that a copy is off, which has
+            run in another one's place, says nothing of that one.
         told: The name of the vCenter that the Node's label names, if it names one.
         unreadable: The vCenters and names of machines whose configuration cannot be read.
     """
     told = tuple(told)
     if _runs_as(one, node):
         return one
-    if seen is not None and (seen.vcenter, seen.ref) != (one.vcenter, one.machine.ref):
-        return Replaced(one, seen)
-    if one.machine.power == _ON or (seen is not None and seen.is_sure):
+    is_on = one.machine.power == _ON
+    others = [it for it in seen if (it.vcenter, it.ref) != (one.vcenter, one.machine.ref)]
+    if others and (others[-1] is seen[-1] or not is_on):
+        return Replaced(one, others[-1])
+    if is_on or (seen and seen[-1].is_sure):
         return one
     lone = Lone(one, (one.vcenter,) if told else ())
-    if seen is not None:
+    if seen:
         return lone
     home = next(iter(told), one.vcenter)
     if home != one.vcenter:
