@@ -26,6 +26,7 @@ STATES = (
 )
 FORMER = "2e8c1f0a-1234-4abc-9234-0123456789ab"
 NEW = "3e8c1f0a-1234-4abc-9234-0123456789ab"
+NEWEST = "4e8c1f0a-1234-4abc-9234-0123456789ab"
 
 
 async def outlives(made: Cluster, *, is_shown: bool = False) -> bool:
@@ -122,6 +123,43 @@ def test_an_operators_word_about_a_machine_is_none_about_the_one_that_comes_afte
                 await asyncio.sleep(20)
                 await made.started_on("c", uuid)
                 await made.fail("c")
+                await asyncio.sleep(HOUR)
+                is_there = "c" in await made.nodes()
+                if is_there:
+                    await made.silence("c")
+                    await made.declare_gone("c")
+                    await asyncio.sleep(HOUR)
+                return is_there, "c" in await made.nodes()
+
+    assert play() == (lives, False)
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+@pytest.mark.parametrize(("uuid", "lives"), [(NEWEST, True), (NEW, False)])
+def test_nor_is_it_one_about_a_third_machine(uuid: str, *, lives: bool, is_restarted: bool) -> None:
+    """The first instance is kept until that one comes; so the word about the second waits."""
+
+    @virtual_time
+    async def play() -> tuple[bool, bool]:
+        async with one_scope("a", "b", "c", "d") as (made, lead):
+            await made.started_on("c", FORMER)
+            async with lead(NODE, LIFECYCLE):
+                await asyncio.sleep(HOUR)
+                made.machines.change("c", state=InstanceState.STOPPED)
+                await made.started_on("c", NEW)
+                await asyncio.sleep(HOUR)
+                await made.silence("c")
+                await made.declare_gone("c")
+                await asyncio.sleep(HOUR)
+                if not is_restarted:
+                    await made.started_on("c", uuid)
+                    await made.fail("c")
+                    await asyncio.sleep(20)
+            if is_restarted:
+                await made.started_on("c", uuid)
+                await made.fail("c")
+            made.machines.machines["c"] = NotFound()
+            async with lead(NODE, LIFECYCLE):
                 await asyncio.sleep(HOUR)
                 is_there = "c" in await made.nodes()
                 if is_there:

@@ -1273,6 +1273,22 @@ def test_a_node_is_marked_while_the_machine_from_which_another_took_it_over_is_k
     assert ANNOTATION_OUTLIVED not in apply_patch(judged, unmark).metadata.annotations
 
 
+def test_a_word_about_a_machine_does_not_outlast_the_next_one(apply_patch: ApplyPatch) -> None:
+    """From the moment in which that reports, though the mark is still that of the former one."""
+    words = {ANNOTATION_OUTLIVED: UUID, ANNOTATION_GONE: "true"}
+    sworn_ = changed(node("gone0"), annotations=words)
+    one = Fleet(reporting(sworn_, OTHER_UUID), up("a"), up("b"))
+    held = one.until(300)
+    assert [found.held["gone0"].hold for found in held] == [Alert.OUTLIVED] * len(held)
+    ((judged, mark),) = held[-1].marks
+    marked = apply_patch(judged, mark)
+    assert marked.metadata.annotations == {ANNOTATION_OUTLIVED: OTHER_UUID}
+    one.replace(marked)
+    assert one.after(5).marks == ()
+    one.replace(changed(marked, annotations={**words, ANNOTATION_OUTLIVED: OTHER_UUID}))
+    assert any(deleted(found) for found in one.until(60))
+
+
 def test_a_machine_that_got_another_uuid_is_gone_when_it_goes() -> None:
     """Such as one that was restored: the cloud has shown it running since."""
     one = fleet(0, 4)

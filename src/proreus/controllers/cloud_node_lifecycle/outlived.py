@@ -14,6 +14,7 @@ from math import inf
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.lookups import system_uuids
 from proreus.controllers.cloud_node_lifecycle.declared import ANNOTATION_GONE
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Rules, key_of
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
@@ -24,7 +25,8 @@ from proreus.kube.patch import Patch
 ANNOTATION_OUTLIVED: Final = "proreus.io/outlived-instance"
 """Set on a Node that has another machine than the instance of its provider id.
 
-Without it, after a restart, a silent kubelet would let the Node go with that instance.
+Without it, after a restart, a silent kubelet would let the Node go with that instance. Its value is
+the UUID that the kubelet of the machine reports, or "true" if it reports none.
 """
 
 
@@ -38,14 +40,17 @@ def outlived_marks(
 ) -> Iterator[tuple[Node, Patch]]:
     """Make the patches that mark such nodes for a later manager, or remove the mark.
 
-    With the mark goes an operator's word: it was about the former machine.
+    A node that yet another machine has taken over is marked anew. With each mark goes an operator's
+    word: it was about the former machine.
     """
     for node in nodes:
         is_wanted = key_of(node) in found
-        if is_wanted is not is_marked_outlived(node) and _is_judged(node, rules):
+        is_right = is_marked_outlived(node) if is_wanted else not _is_marked(node)
+        if not is_right and _is_judged(node, rules):
             value: dict[str, str | None] = {ANNOTATION_OUTLIVED: None}
             if is_wanted:
-                value = {ANNOTATION_OUTLIVED: "true", ANNOTATION_GONE: None}
+                *_, mark = ("true", *system_uuids(node))
+                value = {ANNOTATION_OUTLIVED: mark, ANNOTATION_GONE: None}
             given = patch.annotations(node.metadata.annotations, value)
             yield node, patch.json_patch(node.metadata.uid, given)
 
@@ -63,7 +68,7 @@ def _has_outlived(node: Node, before: Collection[Key], rules: Rules) -> bool:
         return True
     if seen.is_running:
         return False
-    if key_of(node) in before or is_marked_outlived(node):
+    if key_of(node) in before or _is_marked(node):
         return True
     first = inf if seen.tombstone is None else seen.tombstone
     # A pass may take minutes, and the Node be silent by its end.
@@ -78,5 +83,10 @@ def has_run_since(node: Node, known: Known) -> bool:
 
 
 def is_marked_outlived(node: Node) -> bool:
-    """Tell whether a Node has our annotation: it has outlived its instance."""
+    """Tell whether a Node is marked, and for the machine whose kubelet reports now."""
+    mark, reported = node.metadata.annotations.get(ANNOTATION_OUTLIVED), system_uuids(node)
+    return mark is not None and (mark in reported or not reported)
+
+
+def _is_marked(node: Node) -> bool:
     return ANNOTATION_OUTLIVED in node.metadata.annotations
