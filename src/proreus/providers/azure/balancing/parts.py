@@ -119,8 +119,8 @@ class Scene(msgspec.Struct, frozen=True):
             are denied at nodes' addresses.
         namesakes: Services of the pass, by the beginnings of the names of their parts, that are
             gone while there is another one of the same namespace and name.
-        had: The ports that Services had when they were ensured last, by the beginnings of the names
-            of their parts; of others nobody knows.
+        had: What Services had when they were ensured last, by the beginnings of the names of their
+            parts; of others nobody knows.
         opened: What Services of the pass have had open since the manager started, and whether they
             denied all else, by their UIDs.
         homes: The configuration whose load balancers each node is behind, where there are several
@@ -139,7 +139,7 @@ class Scene(msgspec.Struct, frozen=True):
     is_reached_inside: bool = False
     denies_at_nodes: bool = False
     namesakes: frozenset[str] = frozenset()
-    had: Mapping[str, frozenset[tuple[str, int]]] = {}
+    had: Mapping[str, Had] = {}
     homes: Mapping[str, str] | None = None
     own_addresses: frozenset[str] = frozenset()
     opened: Mapping[str, Opening] = {}

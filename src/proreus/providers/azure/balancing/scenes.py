@@ -70,7 +70,7 @@ def scene_of(
         is_reached_inside(services_, jobs),
         denies_at_nodes(services_, jobs),
         _namesakes(services_, jobs),
-        had={default_load_balancer_name(uid): one.ports for uid, one in had.items()},
+        had={default_load_balancer_name(uid): one for uid, one in had.items()},
         pods=pods_by_cidr(nodes_),
     )
 

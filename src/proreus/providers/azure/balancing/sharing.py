@@ -220,15 +220,20 @@ def _kept(job: Job, claims: Iterable[Claim], scene: Scene) -> set[Port]:
         for one in others
         if had is not None and one.is_opened
         for port in each_port(one.asked)
-        if port not in had and port in scene.had.get(one.base, ())
+        if port not in had.ports and port in _had(one.base, scene)
     }
+
+
+def _had(base: str, scene: Scene) -> frozenset[Port]:
+    """Return the ports that a Service had when it was ensured last, as far as that is known."""
+    return scene.had.get(base, Had()).ports
 
 
 def _had_alone(job: Job, address: str, scene: Scene) -> set[Port]:
     """Return the ports that a Service had when it was ensured last, and no other one there."""
     others = {one.base for one in scene.claims.get(address, ())} - {job.ref.name}
-    theirs = {port for base in others for port in scene.had.get(base, ())}
-    return {*scene.had.get(job.ref.name, ())} - theirs
+    there = (base for base in others if address in scene.had.get(base, Had()).addresses)
+    return {*_had(job.ref.name, scene)}.difference(*(_had(base, scene) for base in there))
 
 
 def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim], but: str) -> set[Port]:
