@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from proreus.cloudprovider import CloudError, Ensured, InvalidRequest
 from proreus.kube.objects import ServicePort
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
-from .balancing import delete, ensure, machines, public_ip, rules, service, targets
-from .emulator.server import Emulator
+from .balancing import answers, delete, ensure, machines, public_ip, rules, service, targets
+from .emulator.server import Emulator, Fault
 from .site import context, started
 from .test_additional import HTTPS, open_ports
 from .test_shared_group import DENIES, RANGES, showing
@@ -130,3 +131,33 @@ async def test_ports_elsewhere_make_no_port_of_another_service_shared(azure: Emu
         guest = services.by_key["shop/web-2"] = showing(guest, [address])
         services.by_key["bank/web-1"] = service(1, refused, both, **inside)
         assert await ensure(provider, nodes, guest) == {"web-2": [address]}
+
+
+async def test_who_shares_an_address_takes_no_port_of_one_that_has_a_rule_and_shows_nothing(
+    azure: Emulator,
+) -> None:
+    """Clients that come by the rule would come to the one that has been there before."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address = public_ip(azure, "shared")
+    inside: dict[str, Any] = {"cluster_ip": "10.96.0.7", "cluster_ips": ("10.96.0.7",)}
+    first = service(1, {**named, "azure-allowed-service-tags": "Nowhere"}, **inside)
+    guest = service(2, named, HTTPS, namespace="bank")
+    services = Objects([first, guest])
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, guest)
+        guest = services.by_key["bank/web-2"] = showing(guest, [address])
+        invalid: dict[str, Any] = {"status": 400, "code": "SecurityRuleInvalidAddressPrefix"}
+        azure.faults.append(Fault("PUT", "networkSecurityGroups", **invalid))
+        assert isinstance((await answers(provider, nodes, first))["web-1"], CloudError)
+        both = [*HTTPS, ServicePort(80, "http", node_port=30081)]
+        asked = {**named, "port_80_no_lb_rule": "true"}
+        thief = service(2, asked, both, namespace="bank", ingress=[address])
+        services.by_key["bank/web-2"] = thief
+        refused = (await answers(provider, nodes, thief))["web-2"]
+        assert isinstance(refused, InvalidRequest), refused
+        assert f"port 80 of {address} is that of another Service" in str(refused)
+        assert open_ports(azure, address) == {"443"}
+        services.by_key["bank/web-2"] = guest
+        right = services.by_key["shop/web-1"] = service(1, named, **inside)
+        found = await answers(provider, nodes, right, guest)
+        assert all(isinstance(one, Ensured) for one in found.values()), found

@@ -97,17 +97,18 @@ def _of_others(job: Job, address: str, scene: Scene, known: Index, *, is_shown: 
     Where it is new to the Service, they are those of rules, also of one that has failed since its
     rule was made, and shows nothing.
     """
-    opened, claims = known.asked.get(address, ()), list(scene.claims.get(address, ()))
-    if opened and not is_shown:
-        claims = [one for found in scene.claims.values() for one in found]
-    own = {(one.protocol, one.port) for one in opened if one.base == job.ref.name}
+    every, here = known.asked.get(address, ()), scene.claims.get(address, ())
+    own = {(one.protocol, one.port) for one in every if one.base == job.ref.name}
+    opened = [one for one in every if one.base != job.ref.name]
+    led = [one for found in scene.claims.values() for one in found] if opened else []
 
-    def had(found: Sequence[Claim]) -> set[Port]:
-        kept = _kept(job, found, scene) if is_shown else set[Port]()
-        return (_asked_for(opened, found, job.ref.name) | kept) - own
+    def had(but: str = "") -> set[Port]:
+        shown, found = ([one for one in of if one.namespace != but] for of in (here, led))
+        ports = _asked_for(opened, shown if is_shown else found)
+        new = _kept(job, shown, scene) | _new(job, _asked_for(opened, found), scene)
+        return (ports | new if is_shown else ports) - own
 
-    theirs = had(claims)
-    outside = had([one for one in claims if one.namespace != job.ref.namespace])
+    theirs, outside = had(), had(but=job.ref.namespace)
     return [one for one in asked_ports(job) if one in theirs or is_open_with(one, outside)]
 
 
@@ -209,19 +210,19 @@ def gained(had: Mapping[str, Had], job: Job, addresses: Iterable[str]) -> dict[s
 
 
 def _kept(job: Job, claims: Iterable[Claim], scene: Scene) -> set[Port]:
-    """Return the ports new to a Service that others had at its address, and still ask for.
+    """Return the ports new to a Service that others had at its address, and still ask for."""
+    others = (one for one in claims if one.base != job.ref.name and one.is_opened)
+    asked = {one.base: {*each_port(one.asked)} for one in others}
+    theirs = (found & _had(base, scene) for base, found in asked.items())
+    return _new(job, set[Port]().union(*theirs), scene)
+
+
+def _new(job: Job, ports: set[Port], scene: Scene) -> set[Port]:
+    """Return those ports that a Service did not have when it was ensured last.
 
     None while nobody knows what it had, since the manager has just started.
     """
-    had = scene.had.get(job.ref.name)
-    others = (one for one in claims if one.base != job.ref.name)
-    return {
-        port
-        for one in others
-        if had is not None and one.is_opened
-        for port in each_port(one.asked)
-        if port not in had.ports and port in _had(one.base, scene)
-    }
+    return ports - _had(job.ref.name, scene) if job.ref.name in scene.had else set()
 
 
 def _had(base: str, scene: Scene) -> frozenset[Port]:
@@ -236,9 +237,9 @@ def _had_alone(job: Job, address: str, scene: Scene) -> set[Port]:
     return {*_had(job.ref.name, scene)}.difference(*(_had(base, scene) for base in there))
 
 
-def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim], but: str) -> set[Port]:
-    """Return the ports that rules lead to of other Services that still ask for them."""
-    ports = {one.base: one.asked for one in claims if one.base != but}
+def _asked_for(opened: Iterable[Opened], claims: Iterable[Claim]) -> set[Port]:
+    """Return the ports that rules lead to of Services that still ask for them."""
+    ports = {one.base: one.asked for one in claims}
     return {
         (one.protocol, one.port)
         for one in opened
