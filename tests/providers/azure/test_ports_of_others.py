@@ -161,3 +161,22 @@ async def test_who_shares_an_address_takes_no_port_of_one_that_has_a_rule_and_sh
         right = services.by_key["shop/web-1"] = service(1, named, **inside)
         found = await answers(provider, nodes, right, guest)
         assert all(isinstance(one, Ensured) for one in found.values()), found
+
+
+async def test_a_node_port_keeps_no_port_of_another_service_open(azure: Emulator) -> None:
+    """Tenants choose node ports, and one may have the number of another Service's port."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address = public_ip(azure, "shared")
+    ports = [ServicePort(30080, "http", node_port=30081)]
+    first = service(1, named, ports)
+    asked = [ServicePort(443, "https", node_port=30080)]
+    guest = service(2, {**named, **AT_NODES}, asked, namespace="bank")
+    services = Objects([first, guest])
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, first, guest)
+        services.by_key["bank/web-2"] = showing(guest, [address])
+        closed = showing(service(1, named, ports, **RANGES), [address])
+        services.by_key["shop/web-1"] = closed
+        await ensure(provider, nodes, closed)
+    there = [one for one in rules(azure).values() if address in targets(one)]
+    assert [one["sourceAddressPrefix"] for one in there] == ["192.0.2.0/24"]

@@ -211,6 +211,9 @@ def _claim(
     words = [RULE_PROTOCOLS.get(one.protocol, "*") for one in ports]
     asked = ports_by_protocol(zip(words, (one.port for one in ports), strict=True))
     at_nodes = ports_by_protocol(zip(words, (one.node_port for one in ports), strict=True))
+    if is_opened and not is_beside:
+        # Clients come to the nodes' own addresses then, and nothing lets them in to this one.
+        at_nodes = {}
     return Claim(
         default_load_balancer_name(meta.uid),
         meta.namespace,
