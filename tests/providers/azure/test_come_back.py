@@ -98,16 +98,18 @@ async def test_an_address_that_another_namespace_s_service_has_got_is_shown_no_m
         assert refused.disowns
 
 
+@pytest.mark.parametrize("group", ["nsg", None])
 @pytest.mark.parametrize("is_taken", [False, True])
 async def test_an_inner_address_that_a_machine_has_by_now_is_shown_no_more(
-    azure: Emulator, *, is_taken: bool
+    azure: Emulator, group: str | None, *, is_taken: bool
 ) -> None:
     """Also while the Service is refused before Azure would refuse it the address."""
     nodes, address = machines(azure), "10.0.0.77"
     inner = {**INSIDE, "azure-load-balancer-ipv4": address}
     wrong = service(1, {**inner, ADDITIONAL: "10.1.2.3"}, ingress=[address])
     services = Objects()
-    async with started(azure, context(nodes=nodes, services=services)) as provider:
+    known_ = context(nodes=nodes, services=services)
+    async with started(azure, known_, securityGroupName=group) as provider:
         await ensure(provider, nodes, service(1, inner), service(2, INSIDE))
         services.by_key = {"shop/web-1": wrong}
         lose_frontend(azure)

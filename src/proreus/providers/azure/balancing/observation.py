@@ -70,9 +70,7 @@ class Observer:
             self._vm_sets(jobs),
             self._links(jobs),
         )
-        elsewhere, taken = frozenset[str](), frozenset[str]()
-        if group is not None:
-            elsewhere, taken = await self._elsewhere(jobs, addresses, balancers)
+        elsewhere, taken = await self._elsewhere(jobs, addresses, balancers)
         return State(
             dict(zip(place.balancers, balancers, strict=True)),
             addresses,
