@@ -197,7 +197,12 @@ RANGE = {"frontendPort": 0, "frontendPortRangeStart": 6000, "frontendPortRangeEn
 
 
 @pytest.mark.parametrize(
-    ("kind", "ports"), [("loadBalancingRules", ALL_PORTS), ("inboundNatRules", RANGE)]
+    ("kind", "ports"),
+    [
+        ("loadBalancingRules", ALL_PORTS),
+        ("inboundNatRules", RANGE),
+        ("inboundNatPools", RANGE),
+    ],
 )
 async def test_no_service_opens_one_of_several_ports_of_a_rule_by_hand(
     azure: Emulator, kind: str, ports: dict[str, Any]

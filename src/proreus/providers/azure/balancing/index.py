@@ -15,7 +15,7 @@ from proreus.providers.azure.machines import Resource, part, properties
 
 _FRONTENDS = "frontendIPConfigurations"
 _RULES = "loadBalancingRules"
-_KINDS = (_RULES, "inboundNatRules")
+_KINDS = (_RULES, "inboundNatRules", "inboundNatPools")
 _LAST = 65535
 _OF_SERVICE = re.compile(r"a[0-9a-f]{31}")
 """The beginning of the names of a Service's parts, which have its UID."""
