@@ -60,6 +60,22 @@ MARKS: Mapping[str, tuple[dict[str, str], str, tuple[Owner, ...]]] = {
         {ELSEWHERE: "owned"}, "Security group for Kubernetes ELB abc (bank/web)",
         (Owner("elsewhere", "", "bank", "web"),),
     ),
+    "another controller's": (
+        {"elbv2.k8s.aws/cluster": CLUSTER_ID, "service.k8s.aws/stack": "bank/web"}, "",
+        (Owner(namespace="bank", service="web"),),
+    ),
+    "an Ingress'": ({"ingress.k8s.aws/stack": "bank/web"}, "",
+                    (Owner(namespace="bank", service="web"),)),
+    "EKS Auto Mode's elsewhere": (
+        {"eks:eks-cluster-name": "elsewhere", "service.eks.amazonaws.com/stack": "bank/web"}, "",
+        (Owner("elsewhere", "", "bank", "web"),),
+    ),
+    "another controller's, of the whole cluster": (
+        {"elbv2.k8s.aws/cluster": CLUSTER_ID, "elbv2.k8s.aws/resource": "backend-sg"}, "", ()
+    ),
+    "another controller's, shared with this one": (
+        {"elbv2.k8s.aws/cluster": "elsewhere", HERE: "shared"}, "", ()
+    ),
 }  # fmt: skip
 
 
@@ -147,6 +163,23 @@ async def test_a_group_that_the_official_manager_made_is_of_its_service(
         known.by_key = {}
         desired = site.desired(ids, asked={"security-groups": named})
         assert isinstance(await site.made(desired), Ensured), "nobody's"
+
+
+@pytest.mark.parametrize("namespace", ["bank", "shop"])
+async def test_a_group_that_another_controller_made_is_of_its_service(
+    aws: StrictAWS, namespace: str
+) -> None:
+    tags = {"elbv2.k8s.aws/cluster": CLUSTER_ID, "service.k8s.aws/stack": f"{namespace}/web"}
+    async with placed(aws, kind="") as site:
+        ids, named = site.machines(1), group(site, tags)
+        site.writes()
+        answer = await site.ensure(site.desired(ids, asked={"security-groups": named}))
+        if namespace == "shop":
+            assert isinstance(answer, Ensured)
+            return
+        assert isinstance(answer, InvalidRequest)
+        assert f"{named}: it belongs to the Service bank/web" in str(answer)
+        assert site.writes() == []
 
 
 @pytest.mark.parametrize("use", USES)

@@ -247,16 +247,23 @@ def _tags(reader: AnnotationReader) -> dict[str, str]:
 def _is_reserved(key: str) -> bool:
     """Tell whether a tag says whose a load balancer or its security group is.
 
-    By those of `elbv2.k8s.aws`, `service.k8s.aws` and others of that domain the AWS Load Balancer
-    Controller takes it for another Service's or Ingress', and shows it there; so does EKS Auto Mode
-    by `eks:eks-cluster-name` and those of `service.eks.amazonaws.com`, also in another cluster. To
-    all security groups with `karpenter.sh/discovery` Karpenter adds its new machines.
+    EKS Auto Mode, too, knows its own by `eks:eks-cluster-name`, also in another cluster.
     """
-    domain = f".{key.partition('/')[0]}"
-    is_of_controller = domain.endswith((".k8s.aws", ".eks.amazonaws.com", ".karpenter.sh"))
     starts = key.startswith(("eks:", "kubernetes.io/", "proreus/"))
     starts = starts or key.lower().startswith("aws:")
-    return starts or is_of_controller or key == TAG_LEGACY
+    return starts or is_of_controller(key) or key == TAG_LEGACY
+
+
+def is_of_controller(key: str) -> bool:
+    """Tell whether another controller knows its objects by a tag. Pure.
+
+    By those of `elbv2.k8s.aws`, `service.k8s.aws` and others of that domain the AWS Load Balancer
+    Controller takes a load balancer for another Service's or Ingress', and shows it there; so does
+    EKS Auto Mode by those of `service.eks.amazonaws.com`. To all security groups with
+    `karpenter.sh/discovery` Karpenter adds its new machines.
+    """
+    domain = f".{key.partition('/')[0]}"
+    return domain.endswith((".k8s.aws", ".eks.amazonaws.com", ".karpenter.sh"))
 
 
 def _target_attributes(reader: AnnotationReader) -> dict[str, str]:

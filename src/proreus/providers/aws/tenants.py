@@ -16,7 +16,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.mark_forms import owner_of
 from proreus.cloudprovider.ownership import Owner, Tenants, refusal
 from proreus.kube.objects import KubeObject, Service
-from proreus.providers.aws.annotations import PREFIX, Options
+from proreus.providers.aws.annotations import PREFIX, Options, is_of_controller
 from proreus.providers.aws.classic import plan as classic
 from proreus.providers.aws.identity import (
     TAG_SERVICE,
@@ -38,29 +38,41 @@ _OFFICIAL: Final = re.compile(
     r"Security group for Kubernetes .*\((?P<namespace>[^/()]+)/(?P<service>[^/()]+)\)"
 )
 """The official manager's description of a load balancer's group; it cannot be changed."""
+_STACK: Final = "/stack"
+"""The end of the tag by which other controllers name the Service or Ingress of an object."""
+_CLUSTERS: Final = ("elbv2.k8s.aws/cluster", "eks:eks-cluster-name")
+"""The tags by which they name its cluster: by the same id as in tags `kubernetes.io/cluster/…`."""
 
 
 def owners_of(described: Described, cluster: ClusterTags) -> tuple[Owner, ...]:
     """Return the owners that marks on a security group or an address name; () without any. Pure.
 
     The official manager's tag of a cluster is a mark if its value is `owned`; this cluster's tag
-    names no Service. Groups of that manager name their Service in the description.
+    names no Service. Groups of that manager name their Service in the description. What the AWS
+    Load Balancer Controller or EKS Auto Mode has made names Service or Ingress, and the cluster.
 
     Args:
         described: The object as EC2 describes it.
         cluster: The tags by which objects are known to be this cluster's.
     """
     tags = tags_of(described)
-    service = tags.get(MARK_SERVICE) or tags.get(TAG_SERVICE) or ""
+    service = tags.get(MARK_SERVICE) or tags.get(TAG_SERVICE) or _stack_in(tags)
     namespace, _, name = service.partition("/")
     if not service and (found := _OFFICIAL.fullmatch(str(described.get("Description") or ""))):
         namespace, name = found["namespace"], found["service"]
     known = msgspec.structs.replace(owner_of(tags) or Owner(), namespace=namespace, service=name)
-    if known.cluster_uid or not cluster.is_anothers(tags):
+    named = sorted({tags[key] for key in _CLUSTERS if key in tags} - {cluster.id})
+    ids = [] if cluster.has(tags) else owning_clusters(tags) or named
+    if known.cluster_uid or not ids:
         return (known,) if known != Owner() else ()
     # Ids in tags are not names of clusters: this one is not compared with any.
-    ids = owning_clusters(tags)
     return tuple(msgspec.structs.replace(known, cluster_uid=id_, cluster="") for id_ in ids)
+
+
+def _stack_in(tags: Mapping[str, str]) -> str:
+    """Return the Service or Ingress for which another controller has made an object; or ""."""
+    stacks = (key for key in sorted(tags) if key.endswith(_STACK) and is_of_controller(key))
+    return next((tags[key] for key in stacks), "")
 
 
 class Named:
