@@ -66,6 +66,8 @@ MARKS: Mapping[str, tuple[dict[str, str], str, tuple[Owner, ...]]] = {
     ),
     "an Ingress'": ({"ingress.k8s.aws/stack": "bank/web"}, "",
                     (Owner(namespace="bank", service="web"),)),
+    "a group of Ingresses'": ({"ingress.k8s.aws/stack": "shop"}, "",
+                              (Owner(namespace="(group of Ingresses)", service="shop"),)),
     "EKS Auto Mode's elsewhere": (
         {"eks:eks-cluster-name": "elsewhere", "service.eks.amazonaws.com/stack": "bank/web"}, "",
         (Owner("elsewhere", "", "bank", "web"),),

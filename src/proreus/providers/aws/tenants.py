@@ -40,6 +40,8 @@ _OFFICIAL: Final = re.compile(
 """The official manager's description of a load balancer's group; it cannot be changed."""
 _STACK: Final = "/stack"
 """The end of the tag by which other controllers name the Service or Ingress of an object."""
+_GROUP: Final = "(group of Ingresses)"
+"""What stands for the namespace of a group of Ingresses; no namespace has that name."""
 _CLUSTERS: Final = ("elbv2.k8s.aws/cluster", "eks:eks-cluster-name")
 """The tags by which they name its cluster: by the same id as in tags `kubernetes.io/cluster/…`."""
 
@@ -70,9 +72,13 @@ def owners_of(described: Described, cluster: ClusterTags) -> tuple[Owner, ...]:
 
 
 def _stack_in(tags: Mapping[str, str]) -> str:
-    """Return the Service or Ingress for which another controller has made an object; or ""."""
-    stacks = (key for key in sorted(tags) if key.endswith(_STACK) and is_of_controller(key))
-    return next((tags[key] for key in stacks), "")
+    """Return the Service or Ingress for which another controller has made an object; or "".
+
+    A group of Ingresses has no namespace, but a name that one may have as well.
+    """
+    keys = (key for key in sorted(tags) if key.endswith(_STACK) and is_of_controller(key))
+    stack = next((tags[key] for key in keys), "")
+    return stack if not stack or "/" in stack else f"{_GROUP}/{stack}"
 
 
 class Named:
