@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from proreus.cloudprovider import Done, Ensured, InvalidRequest, Pending
+from proreus.cloudprovider import Done, Ensured, InvalidRequest, LoadBalancer, Pending
 from proreus.cloudprovider.errors import CloudError
 from proreus.kube.objects import ClientIPConfig, SessionAffinityConfig
 from proreus.providers.baidu.balancing.annotations import ADDED_EIP, ADDED_ID
@@ -529,6 +529,64 @@ async def test_an_address_that_is_left_is_shown_no_more_while_the_next_one_is_no
         assert isinstance(left, CloudError)
         assert left.disowns
         assert (await site.made(moving)).ingress[0].ip == next_
+
+
+@virtual_time
+async def test_a_bought_address_that_somebody_binds_elsewhere_is_shown_no_more() -> None:
+    """Nodes would lead the clients of that machine here while the next address is not there."""
+    async with served() as emulator, lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired())).ingress
+        moved = site.desired(shown=point.ip)
+        site.world.let_go(point.ip)
+        emulator.fail("bindEip")
+        kept = await site.settled(moved)
+        assert isinstance(kept, CloudError)
+        assert not kept.disowns
+        site.world.hold(point.ip, site.machines[0])
+        emulator.fail("createEip")
+        left = await site.settled(moved)
+        assert isinstance(left, CloudError)
+        assert left.disowns
+        waits = await site.ensure(moved)
+        assert isinstance(waits, Pending)
+        assert waits.withdrawn
+        (again,) = (await site.made(site.desired())).ingress
+        assert again.ip != point.ip
+        await site.deleted(site.desired(shown=again.ip))
+        assert site.world.eips[point.ip]["instanceId"] == site.machines[0]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@virtual_time
+async def test_the_address_of_a_given_load_balancer_that_is_gone_is_shown_no_more(
+    *, inside: bool
+) -> None:
+    """Its owner has deleted it, and nodes would lead the clients of who has the address here."""
+    async with served() as emulator, lb_site(emulator) as site:
+        given, busy = (emulator.world.add_balancer(site.subnet, one) for one in ("mine", "busy"))
+        emulator.world.listeners[busy]["TCP", 22] = {
+            "listenerType": "TCP", "listenerPort": 22, "backendPort": 22,
+        }  # fmt: skip
+        mine = emulator.world.add_eip("mine", given)
+        asked = {"load-balancer-internal-vpc": str(inside).lower()}
+
+        def naming(id_: str, shown: str = "") -> LoadBalancer:
+            return site.desired(asked={**asked, "load-balancer-id": id_}, shown=shown)
+
+        (point,) = (await site.made(naming(given))).ingress
+        assert inside or point.ip == mine
+        for id_ in ("lb-unknown", busy):
+            kept = await site.settled(naming(id_, point.ip))
+            assert isinstance(kept, InvalidRequest)
+            assert not kept.disowns
+        emulator.world.drop_balancer(given)
+        if not inside:
+            emulator.world.hold(mine, site.machines[0])
+        for id_ in (given, "lb-unknown", busy):
+            left = await site.answers(naming(id_, point.ip))
+            assert not any(one.withdrawn for one in left[:-1])
+            assert isinstance(left[-1], InvalidRequest)
+            assert left[-1].disowns
 
 
 async def test_a_given_load_balancer_takes_the_place_of_one_that_was_made() -> None:

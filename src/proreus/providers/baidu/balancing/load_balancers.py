@@ -177,7 +177,7 @@ class BaiduLoadBalancers:
         if case.is_unmarked:
             await self._claim(lb, options)
             raise Working("whose mark the load balancer has is read before it is changed")
-        with showing_only(lb.ref, _held(case.observed)):
+        with showing_only(lb.ref, case.observed.held):
             observed = await converge(case.observed, next_steps, take, before=record.clear)
         balancer = observed.balancer
         if balancer is None:
@@ -239,7 +239,8 @@ class BaiduLoadBalancers:
             found = check_given(balancer, desired, home) if is_new else ""
             is_sure = self._unused.is_sure(f"{uid}/{balancer.id}", is_so=bool(is_new and not found))
             if found:
-                raise InvalidRequest(found)
+                with showing_only(lb.ref, case.observed.held):
+                    raise InvalidRequest(found)
             if options.given:
                 check_private(balancer, desired, nodes)
             doubt = balancer.title if is_new and not is_sure else ""
@@ -296,13 +297,6 @@ class BaiduLoadBalancers:
         self._deleted.discard(uid)
         self._work.done(uid)
         return Done(found=was_there)
-
-
-def _held(observed: Observed) -> set[str]:
-    """Return the addresses of a Service's load balancers, and those that are kept for it."""
-    there = filter(None, (observed.balancer, *observed.spare))
-    held = {ip for one in there for ip in (one.address, one.public_ip)}
-    return held.union(one.ip for one in observed.eips)
 
 
 def _deletion(

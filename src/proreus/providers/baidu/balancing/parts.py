@@ -195,6 +195,17 @@ class Observed(msgspec.Struct, frozen=True):
     eips: tuple[Eip, ...] = ()
     refused: Mapping[str, str] = {}
 
+    @property
+    def held(self) -> frozenset[str]:
+        """The addresses of the load balancers, and those that are kept for the Service.
+
+        One that somebody has bound to something else is that one's, whoever bought it.
+        """
+        there = [one for one in (self.balancer, *self.spare) if one is not None]
+        ids = {"", *(one.id for one in there)}
+        bought = (one.ip for one in self.eips if one.holder in ids)
+        return frozenset({*bought, *(ip for one in there for ip in (one.address, one.public_ip))})
+
     def eip(self, ip: str) -> Eip | None:
         """Return the observed public address with this IP, if there is one."""
         return next((one for one in self.eips if one.ip == ip), None)

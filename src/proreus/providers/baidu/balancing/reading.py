@@ -11,6 +11,7 @@ from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Verdict, refusal, shown_by_others
+from proreus.cloudprovider.waits import showing_only
 from proreus.kube.objects import KubeObject, vip_addresses
 from proreus.providers.baidu.api import Api, Described
 from proreus.providers.baidu.balancing import documents, owners
@@ -95,9 +96,11 @@ class Reader:
         listed, addresses = await asyncio.gather(self.balancers(), self.eips())
         verdicts = self._verdicts(listed, ref)
         ours = [one for one in listed if verdicts[str(one["blbId"])].is_ours]
-        kept = self._kept(ref, wish, listed, ours, verdicts)
-        about = ours if kept is None or kept in ours else [*ours, kept]
+        about = [one for one in listed if one in ours or one.get("blbId") == wish.balancer]
         eips = self._eips(addresses, about, ref, wish.address, made)
+        there = Observed(spare=tuple(map(documents.balancer, about)), eips=tuple(eips))
+        with showing_only(ref, there.held):
+            kept = self._kept(ref, wish, listed, ours, verdicts)
         if wish.address:
             # One that the Service names no more keeps the address of its owner.
             own = [one for one in about if one is kept or _mark(one).own != wish.address]
