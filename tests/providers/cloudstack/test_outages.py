@@ -121,6 +121,35 @@ async def test_an_address_that_was_acquired_for_a_service_is_theirs_who_acquire_
         assert not site.world.tags.get(("PublicIpAddress", theirs))
 
 
+@pytest.mark.parametrize("named", ["", "203.0.113.7"])
+async def test_an_address_that_is_a_machines_by_now_is_shown_no_more_by_who_had_it(
+    emulator: Emulator, named: str
+) -> None:
+    """Nodes would lead that one's clients here: it takes no rule, and static NAT no load balancer.
+
+    Somebody has deleted the rules by hand before.
+    """
+    async with lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired(load_balancer_ip=named))).ingress
+        moved = site.desired(shown=point.ip, load_balancer_ip=named)
+        site.world.rules.clear()
+        site.world.firewall.clear()
+        emulator.fail("createLoadBalancerRule")
+        kept = await site.settled(moved)
+        assert isinstance(kept, CloudError)
+        assert not kept.disowns
+        site.world.ips[site.address(point.ip)["id"]]["isstaticnat"] = True
+        emulator.fail("associateIpAddress", times=100)
+        left = (await site.answers(moved))[-1]
+        assert isinstance(left, CloudError)
+        assert left.disowns
+        emulator.failures.clear()
+        (again,) = (await site.made(site.desired())).ingress
+        assert again.ip != point.ip
+        assert site.allocated() == {point.ip, again.ip}
+        assert not site.world.tags.get(("PublicIpAddress", site.address(point.ip)["id"]))
+
+
 async def test_what_is_in_the_former_project_keeps_a_service_that_has_more_in_the_next(
     emulator: Emulator,
 ) -> None:

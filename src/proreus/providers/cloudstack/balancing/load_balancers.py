@@ -323,11 +323,14 @@ def _is_there(lb: LoadBalancer, observed: Observed) -> bool:
 
 
 def _held(ref: LoadBalancerRef, observed: Observed) -> set[str]:
-    """Return the addresses that a Service has; rules do not show the one that they leave."""
+    """Return the addresses that a Service has; rules do not show the one that they leave.
+
+    A spare one that others use, such as a machine by static NAT, is theirs.
+    """
     own = observed.address or Address("")
     if any(one.address != own.id for one in observed.rules):
         return {point.ip for point in ref.last_ingress}
-    return {own.ip, *(one.ip for one in observed.spare)}
+    return {own.ip, *(one.ip for one in observed.spare if not one.is_shared)}
 
 
 def _ingress(options: Options, address: Address) -> LoadBalancerIngress:

@@ -210,7 +210,8 @@ class Reader:
         if rules:
             return await self._in_use(lb.ref, rules, own)
         requested = lb.requested_address
-        marked = sorted(own, key=lambda one: (one.get("ipaddress") != requested, id_of(one)))
+        usable = (one for one in own if not one.get("isstaticnat"))  # which takes no rules
+        marked = sorted(usable, key=lambda one: (one.get("ipaddress") != requested, id_of(one)))
         if marked:
             first = marked[0]
             return Address(str(first["ipaddress"]), id_of(first), is_ours=True)
@@ -273,6 +274,8 @@ class Reader:
         whose = owners.owners_of(one) or await self._adoption.by_others(lb.ref, id_of(one), ip)
         if why := why or refusal(whose, lb.ref, self._tenants, names):
             raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
+        if one.get("isstaticnat"):
+            raise InvalidRequest(f"spec.loadBalancerIP: {ip} is one machine's, by static NAT")
         # Whatever an old claim says: somebody else has acquired it.
         return Address(ip, id_of(one), is_shared=claim == ip)
 
@@ -285,10 +288,8 @@ class Reader:
         ref = lb.ref
         for ip in sorted(desired.shared_before(lb) - {claim}):
             for one in await self._named(ip, network.zone):
-                is_held = one.get("state") not in {documents.FREE, _GOING} and not one.get(
-                    "isstaticnat"
-                )
-                if not (is_held and documents.is_usable_in(one, network)):
+                is_left = one.get("state") in {documents.FREE, _GOING} or one.get("isstaticnat")
+                if is_left or not documents.is_usable_in(one, network):
                     continue
                 there = [one, *await self.users(id_of(one), ())]
                 of_them = [owner for each in there for owner in owners.owners_of(each)]
