@@ -589,6 +589,25 @@ async def test_the_address_of_a_given_load_balancer_that_is_gone_is_shown_no_mor
             assert left[-1].disowns
 
 
+@virtual_time
+async def test_nor_is_one_whose_load_balancer_cannot_be_made_anew_as_it_is_asked_for() -> None:
+    """The subnet is asked for at the creation only: nothing was wrong with it until then."""
+    async with served() as emulator, lb_site(emulator) as site:
+        (point,) = (await site.made(site.desired())).ingress
+        asked = {"load-balancer-subnet-id": "sbn-unknown"}
+        desired = site.desired(asked=asked, shown=point.ip)
+        assert (await site.made(desired)).ingress == (point,)
+        emulator.world.drop_balancer(site.balancer()["blbId"])
+        kept = (await site.answers(desired))[-1]
+        assert isinstance(kept, InvalidRequest)
+        assert not kept.disowns
+        del emulator.world.eips[point.ip]
+        *waits, left = await site.answers(desired)
+        assert waits
+        assert isinstance(left, InvalidRequest)
+        assert left.disowns
+
+
 async def test_a_given_load_balancer_takes_the_place_of_one_that_was_made() -> None:
     async with served() as emulator, lb_site(emulator) as site:
         first = await site.made(site.desired())

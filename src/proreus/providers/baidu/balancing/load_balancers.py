@@ -29,7 +29,7 @@ from proreus.cloudprovider.lookups import Recent, check_nodes_shown
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge, preview_plan, take_round
-from proreus.cloudprovider.waits import Missed, Twice, Working, showing_only
+from proreus.cloudprovider.waits import Missed, Twice, Working, has_left, showing_only
 from proreus.kube.objects import IP_MODE_PROXY, KubeObject, LoadBalancerIngress, Service
 from proreus.providers.baidu.api import Api
 from proreus.providers.baidu.balancing import documents, owners, steps
@@ -57,7 +57,7 @@ from proreus.providers.baidu.balancing.desired import (
 )
 from proreus.providers.baidu.balancing.parts import Balancer, Desired, Observed
 from proreus.providers.baidu.balancing.plan import deletion, plan
-from proreus.providers.baidu.balancing.reading import Reader, Wish
+from proreus.providers.baidu.balancing.reading import Case, Reader, Wish
 from proreus.providers.baidu.balancing.work import Work
 from proreus.providers.baidu.config import BaiduConfig
 from proreus.providers.baidu.instances import Machines
@@ -217,10 +217,17 @@ class BaiduLoadBalancers:
 
     async def _case(self, lb: LoadBalancer, options: Options) -> _Case:
         check(lb, options)
-        uid = lb.ref.uid
         wish = Wish(options.given, "" if options.internal else lb.requested_address)
-        case = await self._reader.observe(lb.ref, wish, self._work.made(uid))
-        balancer = case.observed.balancer
+        case = await self._reader.observe(lb.ref, wish, self._work.made(lb.ref.uid))
+        try:
+            return await self._judged(lb, options, case)
+        except InvalidRequest as error:
+            is_left = has_left(lb.ref, case.observed.held)
+            raise error.disowning() if is_left else error from None
+
+    async def _judged(self, lb: LoadBalancer, options: Options, case: Case) -> _Case:
+        """Return what is desired beside what is observed, if the cloud can have it."""
+        uid, balancer = lb.ref.uid, case.observed.balancer
         ids = {parsed(host.provider_id) for host in lb.hosts}
         machines = await self._hosts.find([id_ for id_ in ids if id_])
         vpc = balancer.vpc if balancer is not None else self._config.vpc_id
@@ -239,8 +246,7 @@ class BaiduLoadBalancers:
             found = check_given(balancer, desired, home) if is_new else ""
             is_sure = self._unused.is_sure(f"{uid}/{balancer.id}", is_so=bool(is_new and not found))
             if found:
-                with showing_only(lb.ref, case.observed.held):
-                    raise InvalidRequest(found)
+                raise InvalidRequest(found)
             if options.given:
                 check_private(balancer, desired, nodes)
             doubt = balancer.title if is_new and not is_sure else ""
