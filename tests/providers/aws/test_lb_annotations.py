@@ -135,6 +135,9 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "tag by which the AWS Load Balancer Controller knows its own": (
         {"additional-resource-tags": "team=a,service.k8s.aws/stack=bank/web"}, "are reserved",
     ),
+    "tag by which that knows what it has made for Gateways": (
+        {"additional-resource-tags": "gateway.k8s.aws.nlb/stack=bank/web"}, "are reserved",
+    ),
     "tag by which Karpenter knows groups": (
         {"additional-resource-tags": "karpenter.sh/discovery=x"}, "are reserved",
     ),

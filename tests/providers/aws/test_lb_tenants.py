@@ -66,6 +66,8 @@ MARKS: Mapping[str, tuple[dict[str, str], str, tuple[Owner, ...]]] = {
     ),
     "an Ingress'": ({"ingress.k8s.aws/stack": "bank/web"}, "",
                     (Owner(namespace="bank", service="web"),)),
+    "a Gateway's": ({"gateway.k8s.aws.alb/stack": "bank/web"}, "",
+                    (Owner(namespace="bank", service="web"),)),
     "a group of Ingresses'": ({"ingress.k8s.aws/stack": "shop"}, "",
                               (Owner(namespace="(group of Ingresses)", service="shop"),)),
     "EKS Auto Mode's elsewhere": (
@@ -167,11 +169,12 @@ async def test_a_group_that_the_official_manager_made_is_of_its_service(
         assert isinstance(await site.made(desired), Ensured), "nobody's"
 
 
+@pytest.mark.parametrize("prefix", ["service.k8s.aws", "gateway.k8s.aws.nlb"])
 @pytest.mark.parametrize("namespace", ["bank", "shop"])
 async def test_a_group_that_another_controller_made_is_of_its_service(
-    aws: StrictAWS, namespace: str
+    aws: StrictAWS, namespace: str, prefix: str
 ) -> None:
-    tags = {"elbv2.k8s.aws/cluster": CLUSTER_ID, "service.k8s.aws/stack": f"{namespace}/web"}
+    tags = {"elbv2.k8s.aws/cluster": CLUSTER_ID, f"{prefix}/stack": f"{namespace}/web"}
     async with placed(aws, kind="") as site:
         ids, named = site.machines(1), group(site, tags)
         site.writes()

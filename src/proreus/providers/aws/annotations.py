@@ -259,11 +259,13 @@ def is_of_controller(key: str) -> bool:
 
     By those of `elbv2.k8s.aws`, `service.k8s.aws` and others of that domain the AWS Load Balancer
     Controller takes a load balancer for another Service's or Ingress', and shows it there; so does
-    EKS Auto Mode by those of `service.eks.amazonaws.com`. To all security groups with
+    EKS Auto Mode by those of `service.eks.amazonaws.com`. What is a Gateway's has those of
+    `gateway.k8s.aws.alb` or `gateway.k8s.aws.nlb`. To all security groups with
     `karpenter.sh/discovery` Karpenter adds its new machines.
     """
     domain = f".{key.partition('/')[0]}"
-    return domain.endswith((".k8s.aws", ".eks.amazonaws.com", ".karpenter.sh"))
+    gateways = (".k8s.aws.alb", ".k8s.aws.nlb")
+    return domain.endswith((".k8s.aws", *gateways, ".eks.amazonaws.com", ".karpenter.sh"))
 
 
 def _target_attributes(reader: AnnotationReader) -> dict[str, str]:

@@ -39,7 +39,7 @@ _OFFICIAL: Final = re.compile(
 )
 """The official manager's description of a load balancer's group; it cannot be changed."""
 _STACK: Final = "/stack"
-"""The end of the tag by which other controllers name the Service or Ingress of an object."""
+"""The end of the tag by which others name the Service, Ingress or Gateway of an object."""
 _GROUP: Final = "(group of Ingresses)"
 """What stands for the namespace of a group of Ingresses; no namespace has that name."""
 _CLUSTERS: Final = ("elbv2.k8s.aws/cluster", "eks:eks-cluster-name")
@@ -51,7 +51,8 @@ def owners_of(described: Described, cluster: ClusterTags) -> tuple[Owner, ...]:
 
     The official manager's tag of a cluster is a mark if its value is `owned`; this cluster's tag
     names no Service. Groups of that manager name their Service in the description. What the AWS
-    Load Balancer Controller or EKS Auto Mode has made names Service or Ingress, and the cluster.
+    Load Balancer Controller or EKS Auto Mode has made names Service, Ingress or Gateway, and the
+    cluster.
 
     Args:
         described: The object as EC2 describes it.
@@ -72,7 +73,7 @@ def owners_of(described: Described, cluster: ClusterTags) -> tuple[Owner, ...]:
 
 
 def _stack_in(tags: Mapping[str, str]) -> str:
-    """Return the Service or Ingress for which another controller has made an object; or "".
+    """Return the Service, Ingress or Gateway that another controller has made an object for; or "".
 
     A group of Ingresses has no namespace, but a name that one may have as well.
     """
