@@ -113,6 +113,28 @@ async def test_a_rule_that_a_refused_service_has_left_takes_no_port_from_others(
         assert await ensure(provider, nodes, guest) == {"web-2": [address]}
 
 
+async def test_nor_does_it_after_a_restart_for_who_names_the_address_in_its_spec(
+    azure: Emulator,
+) -> None:
+    """Nobody knows then what the one that shows the address has had."""
+    nodes, named = machines(azure), {"azure-pip-name": "shared"}
+    address = public_ip(azure, "shared")
+    both = [ServicePort(80, "http", node_port=30080), ServicePort(443, "https", node_port=30444)]
+    refused = {**named, "azure-pls-create": "true"}
+    inside: dict[str, Any] = {"external_ips": (address,), "namespace": "bank"}
+    first = service(1, named, both, namespace="bank")
+    guest = service(2, {**named, "port_443_no_lb_rule": "true"}, HTTPS)
+    services = Objects([first, guest])
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        await ensure(provider, nodes, first)
+        services.by_key["bank/web-1"] = service(1, refused, both[:1], **inside)
+        assert await ensure(provider, nodes, guest) == {"web-2": [address]}
+    guest = services.by_key["shop/web-2"] = showing(guest, [address])
+    services.by_key["bank/web-1"] = service(1, refused, both, **inside)
+    async with started(azure, context(nodes=nodes, services=services)) as provider:
+        assert await ensure(provider, nodes, guest) == {"web-2": [address]}
+
+
 async def test_ports_elsewhere_make_no_port_of_another_service_shared(azure: Emulator) -> None:
     """A Service of the tenant whose rule was left names the address, and has the port at its own."""
     nodes, named = machines(azure), {"azure-pip-name": "shared"}

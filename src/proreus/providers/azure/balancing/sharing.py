@@ -95,9 +95,11 @@ def _of_others(job: Job, address: str, scene: Scene, known: Index, *, is_shown: 
     """Return those ports that a Service asks for which others have at an address.
 
     Where it is new to the Service, they are those of rules, also of one that has failed since its
-    rule was made, and shows nothing.
+    rule was made, and shows nothing. At one that the Service shows, statuses tell who has them, and
+    what was had before: what a Service names in its spec its tenant writes.
     """
-    every, here = known.asked.get(address, ()), scene.claims.get(address, ())
+    every = known.asked.get(address, ())
+    here = [one for one in scene.claims.get(address, ()) if one.is_opened]
     own = {(one.protocol, one.port) for one in every if one.base == job.ref.name}
     opened = [one for one in every if one.base != job.ref.name]
     led = [one for found in scene.claims.values() for one in found] if opened else []
@@ -211,7 +213,7 @@ def gained(had: Mapping[str, Had], job: Job, addresses: Iterable[str]) -> dict[s
 
 def _kept(job: Job, claims: Iterable[Claim], scene: Scene) -> set[Port]:
     """Return the ports new to a Service that others had at its address, and still ask for."""
-    others = (one for one in claims if one.base != job.ref.name and one.is_opened)
+    others = (one for one in claims if one.base != job.ref.name)
     asked = {one.base: {*each_port(one.asked)} for one in others}
     theirs = (found & _had(base, scene) for base, found in asked.items())
     return _new(job, set[Port]().union(*theirs), scene)
