@@ -88,14 +88,14 @@ async def test_what_never_had_an_address_is_not_missing() -> None:
 async def test_what_was_missing_twice_is_gone_until_it_is_seen_again() -> None:
     missed, one = Missed(AGAIN), ref("192.0.2.1")
     for _ in range(2):
-        assert not missed.is_gone(one)
+        assert not missed.is_sure(one, is_there=False)
         with pytest.raises(Working):
             missed.check(one, is_there=False)
     await asyncio.sleep(AGAIN + 0.1)
     missed.check(one, is_there=False)
-    assert missed.is_gone(one)
+    assert missed.is_sure(one, is_there=False)
     missed.check(one, is_there=True)
-    assert not missed.is_gone(one)
+    assert not missed.is_sure(one, is_there=False)
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,6 @@ class Missed:
                 self.check(ref, is_there=False)
             raise
 
-    def is_gone(self, ref: LoadBalancerRef) -> bool:
-        """Tell whether a Service's load balancer was surely missing when it was looked for last."""
-        return self._twice.was_sure(ref.uid)
+    def is_sure(self, ref: LoadBalancerRef, *, is_there: bool) -> bool:
+        """Tell whether a Service's load balancer is surely missing; this is a look, too."""
+        return self._twice.is_sure(ref.uid, is_so=not is_there)

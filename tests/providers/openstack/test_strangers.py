@@ -20,7 +20,7 @@ from proreus.kube.objects import ServicePort
 
 from .balancing import INTERNAL, SUBNET, Balancing, P, balancing, by_id, known, lives, previewed
 from .octavia_wire import revise
-from .wire import Json, port, started, uuid
+from .wire import Json, context, port, started, uuid
 
 NAME = "kube_service_test_shop_web"
 VIP = "10.0.0.200"
@@ -278,6 +278,29 @@ async def test_a_floating_address_that_a_load_balancer_outside_has_by_now_is_sho
     assert isinstance(taken, InvalidRequest)
     assert taken.disowns
     assert f"{address}: load balancer {other} has it" in str(taken)
+
+
+@pytest.mark.parametrize("wrong", [{f"{P}subnet-id": uuid(999)}, {f"{P}timeout-client-data": "x"}])
+@pytest.mark.parametrize("is_here", [True, False])
+async def test_an_address_is_shown_no_more_also_where_no_place_for_the_next_one_is_found(
+    site: Balancing, wrong: dict[str, str], *, is_here: bool
+) -> None:
+    """Somebody has deleted the load balancer; or the credentials are another project's by now."""
+    given = context(nodes=site.nodes)
+    async with started(site.wire.config(), given, confirm=0.1) as provider:
+        own = await lives(site, provider, site.service({INTERNAL: "true"}))
+        (shown,) = own.status.load_balancer.ingress
+        site.octavia.remove(site.octavia.only("loadbalancers")["id"])
+        if not is_here:
+            site.wire.servers.clear()
+        refused = known(site.service({INTERNAL: "true", **wrong}), shown.ip)
+        first = await site.ensure(provider, refused)
+        await asyncio.sleep(0.15)
+        second = await site.ensure(provider, refused)
+    assert isinstance(first, InvalidRequest)
+    assert not first.disowns
+    assert isinstance(second, InvalidRequest)
+    assert second.disowns == is_here
 
 
 async def test_a_service_on_another_ones_load_balancer_shows_its_address_also_while_it_fails(

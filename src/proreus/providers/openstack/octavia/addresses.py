@@ -31,6 +31,9 @@ from proreus.providers.openstack.octavia.turns import Turn
 Find = Callable[[LoadBalancerRef], Awaitable[Sequence[Described]]]
 """Finds the load balancers of a Service."""
 
+Check = Callable[[], Awaitable[None]]
+"""Raises a CloudError where the project shows no machine of the cluster's nodes."""
+
 
 class Placed(msgspec.Struct, frozen=True):
     """The load balancer of a family as Octavia describes it, with the parts that are a Service's.
@@ -91,7 +94,9 @@ class Addresses:
         is_external = at.family == "IPv4" and not options.internal and floating is not None
         return str(floating["floating_ip_address"]) if is_external and floating else address
 
-    async def has_left(self, find: Find, missed: Missed, ref: LoadBalancerRef) -> bool:
+    async def has_left(
+        self, find: Find, missed: Missed, check: Check, ref: LoadBalancerRef
+    ) -> bool:
         """Tell whether the status shows an address that the Service has surely given up.
 
         Neutron gives it to whoever comes next. What only the status proves is not judged, nor
@@ -99,29 +104,43 @@ class Addresses:
 
         Args:
             find: Finds the load balancers of a Service.
-            missed: Knows which Services have none.
+            missed: Knows which Services have none; what is found counts as a look.
+            check: Raises a CloudError where what shows nothing may be another account.
             ref: The Service.
         """
         shown: dict[str, set[str]] = {}
         for ip in vip_addresses(ref.last_ingress):
             shown.setdefault(version_of(ip), set()).add(plain_address(ip))
-        gone = {family for family in shown if missed.is_gone(of_family(ref, family))}
-        return await attempt(self._lacks, ref, shown, find, gone) is True
+        if not shown:
+            return False
+
+        async def lacks() -> bool:
+            every = await find(ref)
+            there = {family: [one for one in every if family_of(one) == family] for family in shown}
+            if not all(there.values()):
+                await check()
+            gone = {
+                family
+                for family, found in there.items()
+                if missed.is_sure(of_family(ref, family), is_there=bool(found))
+            }
+            return await self._lacks(ref, shown, there, gone)
+
+        return await attempt(lacks) is True
 
     async def _lacks(
         self,
         ref: LoadBalancerRef,
         shown: Mapping[str, Collection[str]],
-        find: Find,
+        found: Mapping[str, Sequence[Described]],
         gone: Collection[str],
     ) -> bool:
         """Tell whether the Service has given up one of the addresses, by their families.
 
         Of the families in `gone` it surely has no load balancer where none is found.
         """
-        every = await find(ref) if shown else ()
         for family, addresses in shown.items():
-            there = [one for one in every if family_of(one) == family]
+            there = found[family]
             is_judged = bool(there) or family in gone
             if is_judged and all(owners.is_proven(one, ref) for one in there):
                 left = set(addresses) - {plain_address(str(one["vip_address"])) for one in there}

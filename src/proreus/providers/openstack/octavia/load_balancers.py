@@ -40,7 +40,7 @@ from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.octavia import owners
-from proreus.providers.openstack.octavia.addresses import Addresses, Placed
+from proreus.providers.openstack.octavia.addresses import Addresses, Check, Placed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options, read_options, selector
 from proreus.providers.openstack.octavia.cases import Cases, broken, is_needed
 from proreus.providers.openstack.octavia.desired import family_of, ingress_of, of_family
@@ -68,7 +68,7 @@ from proreus.providers.openstack.octavia.records import (
 )
 from proreus.providers.openstack.octavia.security_groups import SecurityGroups
 from proreus.providers.openstack.octavia.turns import Turn, Turns
-from proreus.providers.openstack.octavia.withdrawal import Check, Withdrawal
+from proreus.providers.openstack.octavia.withdrawal import Withdrawal
 
 _ID: Final = f"{PREFIX}load-balancer-id"
 _ADDRESS: Final = f"{PREFIX}load-balancer-address"
@@ -107,7 +107,7 @@ class OctaviaLoadBalancers:
         self._going: dict[str, set[str]] = {}
         self._waits = Waits(PACE)
         self._missed = Missed(confirm)
-        self._has_left = partial(self._addresses.has_left, self._cases.found, self._missed)
+        self._has_left = partial(self._addresses.has_left, self._cases.found, self._missed, check)
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Choose nodes by labels, if the Service or the cloud-config names any."""

@@ -6,23 +6,20 @@ the middle does not see what was there. So all that is to go gets our marks firs
 is withdrawn from the status, and marks alone tell what is left.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from proreus.cloudprovider.identity import marks
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
-from proreus.providers.openstack.octavia.addresses import is_to_be_kept
+from proreus.providers.openstack.octavia.addresses import Check, is_to_be_kept
 from proreus.providers.openstack.octavia.cases import broken, is_needed
 from proreus.providers.openstack.octavia.floating import goes_with, is_kept, is_proven
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia, is_immutable
 from proreus.providers.openstack.octavia.plan import ACTIVE, ERROR, Change
 from proreus.providers.openstack.octavia.turns import Turn
-
-Check = Callable[[], Awaitable[None]]
-"""Raises a CloudError where the project shows no machine of the cluster's nodes."""
 
 
 class Withdrawal:
