@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from proreus.cloudprovider import CloudError, Done, Ensured, LoadBalancer, LoadBalancerRef, Pending
+from proreus.cloudprovider import (
+    CloudError,
+    Done,
+    Ensured,
+    ImplementedElsewhere,
+    InvalidRequest,
+    LoadBalancer,
+    LoadBalancerRef,
+    Pending,
+)
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.kube.requests import SERVICES
 from proreus.testing.clock import virtual_time
@@ -28,16 +37,19 @@ class Leaving(Balancers):
     def __init__(self, server: MemoryApiServer) -> None:
         self._server = server
         self.answers: list[CloudError | Pending | Ensured] = []
+        self.further: CloudError | Pending | None = None
+        self.seconds = 0.0
         self.proofs: list[list[str]] = []
 
     def _answer(self, ref: LoadBalancerRef, otherwise: object) -> object:
         self.proofs.append([point.ip for point in ref.last_ingress])
         if not self.answers:
-            return otherwise
+            return self.further or otherwise
         self._server.inject(Fault(FaultMode.ERROR, "patch", SERVICES.plural))
         return self.answers.pop()
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
+        await asyncio.sleep(self.seconds)
         ip = NEXT if self.proofs else FIRST
         given = Ensured((LoadBalancerIngress(ip=ip),))
         return {lb.ref.uid: self._answer(lb.ref, given) for lb in desired}
@@ -60,6 +72,12 @@ class Stage:
 
     def delete(self) -> None:
         self.store.delete(SERVICES, self.store.get(SERVICES, "shop", "web"), {})
+
+    def show(self, ip: str) -> None:
+        found = self.store.get(SERVICES, "shop", "web")
+        balancer = {"ingress": [{"ip": ip, "ipMode": "VIP"}]}
+        status = {**found.body["status"], "loadBalancer": balancer}
+        self.store.update(SERVICES, found, {**found.body, "status": status}, status=True)
 
     def shown(self) -> list[str]:
         status = self.store.get(SERVICES, "shop", "web").body["status"]
@@ -124,4 +142,55 @@ async def test_an_address_that_is_given_while_the_cloud_works_is_the_service_s_o
         stage.edit(a="b")
         await asyncio.sleep(20)
         assert stage.balancers.proofs == [[], [FIRST], [], [NEXT]]
+        assert stage.shown() == [NEXT]
+
+
+@pytest.mark.parametrize(
+    "further", [CloudError("it fails"), Pending(30.0, "it works"), InvalidRequest("it is wrong")]
+)
+@pytest.mark.parametrize("answer", [LEAVING, MOVED], ids=["left", "moved"])
+@virtual_time
+async def test_an_address_whose_withdrawal_could_not_be_written_is_shown_no_more(
+    answer: Pending | Ensured, further: CloudError | Pending
+) -> None:
+    """Nothing says so again: the load balancer is asked about without it from then on."""
+    async with staged() as stage:
+        stage.balancers.answers, stage.balancers.further = [answer], further
+        stage.edit(a="b")
+        await asyncio.sleep(20)
+        assert stage.shown() == []
+
+
+@pytest.mark.parametrize("further", [CloudError("it fails"), Pending(30.0, "it works")])
+@virtual_time
+async def test_who_is_deleted_while_its_address_is_withdrawn_shows_it_no_more(
+    further: CloudError | Pending,
+) -> None:
+    """The answer to what was asked before says nothing of a Service that is being deleted."""
+    async with staged() as stage:
+        stage.balancers.seconds, stage.balancers.further = 20.0, LEAVING
+        stage.edit(a="b")
+        await asyncio.sleep(10)
+        stage.delete()
+        await asyncio.sleep(9)
+        stage.balancers.further = further
+        stage.balancers.answers = [LEAVING]
+        await asyncio.sleep(20)
+        assert stage.shown() == []
+
+
+@virtual_time
+async def test_an_address_that_another_controller_shows_is_not_withdrawn() -> None:
+    async with staged() as stage:
+        stage.balancers.further = Pending(30.0, "its address is withdrawn", withdrawn=True)
+        stage.edit(a="b")
+        await asyncio.sleep(20)
+        stage.balancers.further = ImplementedElsewhere("another controller is asked for")
+        stage.edit(a="a")
+        await asyncio.sleep(20)
+        assert stage.shown() == []
+        stage.show(NEXT)
+        stage.balancers.further = CloudError("it fails")
+        stage.edit(a="c")
+        await asyncio.sleep(60)
         assert stage.shown() == [NEXT]

@@ -24,7 +24,8 @@ Showing = Callable[[str, str], Iterable[Service]]
 """Returns the Services with a value in an index, such as those that show an address."""
 
 Contested = Callable[[Service], bool | None]
-"""Tells whether a Service that fails shows an address of which another one has its port."""
+"""Tells whether a Service that fails shows an address of which another one has its port, or that it
+has left."""
 
 
 def uncontested(_: Service) -> bool | None:
@@ -80,6 +81,18 @@ def _had(service: Service, memory: Mapping[str, Memory]) -> frozenset[Key] | Non
     return found.ports if found is not None and found.ref.uid == service.metadata.uid else None
 
 
+def _has_left(service: Service, memory: Memory | None) -> bool:
+    """Tell whether the status shows an address that the load balancer has left.
+
+    What another controller shows is that one's.
+    """
+    if memory is None or memory.ref.uid != service.metadata.uid or memory.condition == ELSEWHERE:
+        return False
+    return memory.withdrawn and not set(addresses(service)).issubset(
+        vip_addresses(memory.ref.last_ingress)
+    )
+
+
 class Holders:
     """The knowledge of who has which ports, of the controllers of all clouds together.
 
@@ -91,15 +104,22 @@ class Holders:
         self._showing = showing
         self._members: dict[str, tuple[dict[str, Memory], Callable[[str], None]]] = {}
 
-    def join(self, cloud: str, memory: dict[str, Memory], again: Callable[[str], None]) -> None:
+    def join(
+        self, cloud: str, memory: dict[str, Memory], again: Callable[[str], None]
+    ) -> Contested:
         """Add a cloud's controller, in the place of its predecessor.
 
         Args:
             cloud: The name of the cloud.
             memory: What it remembers of load balancers, by the keys of their Services.
             again: Has it look at a Service again, if that is its own.
+
+        Returns:
+            `gives_up` for its Services; true also of one that shows what its load balancer has
+            left, since that could not be written.
         """
         self._members[cloud] = memory, again
+        return lambda one: _has_left(one, memory.get(key(one))) or self.gives_up(one)
 
     def is_contested(self, service: Service) -> bool | None:
         """Tell what the function `is_contested` does, by the memory of all clouds."""

@@ -68,8 +68,7 @@ class ServiceController:
             self._queue.add(key, Priority.RESYNC)
         self._holders = env.shared.setdefault(CONTROLLER, contested.Holders(env.all_services.by))
         again = partial(self._queue.add, after=intake.QUIET_SECONDS)
-        self._holders.join(env.cloud, self._memory, again)
-        self._contested: contested.Contested = self._holders.gives_up
+        self._contested = self._holders.join(env.cloud, self._memory, again)
         self._nodes_changed = asyncio.Event()
         self._host_sets = HostSets()
         self._node_syncs = NodeSyncs()

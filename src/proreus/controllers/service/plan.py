@@ -216,7 +216,8 @@ def inherited(memory: Memory) -> Memory:
 
     What was asked of the cloud holds; that it was reached does not, for the cloud may be another.
     """
-    return msgspec.structs.replace(memory, last=None, condition=None, requested_hosts=None)
+    kept = memory.condition if memory.condition == ELSEWHERE else None
+    return msgspec.structs.replace(memory, last=None, condition=kept, requested_hosts=None)
 
 
 def before_call(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> Memory:
