@@ -188,6 +188,42 @@ async def test_a_machine_that_does_not_answer_while_its_node_is_ready_is_not_gon
 
 
 @virtual_time
+@pytest.mark.parametrize("is_heard_elsewhere", [False, True])
+async def test_a_machine_that_has_stopped_to_answer_while_its_node_was_ready_is_not_gone_later(
+    *, is_heard_elsewhere: bool
+) -> None:
+    """Such as one whose firewall drops the probes since, or that somebody has given another address.
+
+    Also if it has a second address, by a way that does not work when its kubelet fails.
+    """
+    routes = Routes()
+    routes.ways |= dict.fromkeys(("10.1.0.2", "10.1.0.3"), Routes.CABLE)
+    routes.right |= {"10.1.0.2": Routes.CABLE, "10.1.0.3": Routes.CABLE}
+    routes.ways["2001:db8::2"] = routes.right["2001:db8::2"] = Routes.ROUTER
+    instances, near = routes.instances(), node("near", "10.1.0.3")
+    addresses = ("10.1.0.2", *["2001:db8::2"] * is_heard_elsewhere)
+
+    async def said_of_rack(*, is_ready: bool) -> InstanceAnswer:
+        rack = node("rack", *addresses, is_ready=is_ready)
+        return (await instances.describe([rack, near]))["rack"]
+
+    await said_of_rack(is_ready=True)
+    del routes.right["10.1.0.2"]
+    for _ in range(2):
+        await said_of_rack(is_ready=True)
+        await asyncio.sleep(300)
+    del routes.right["2001:db8::2"]
+    for _ in range(3):
+        said = await said_of_rack(is_ready=False)
+        assert isinstance(said, Instance), said
+        assert said.state is InstanceState.UNKNOWN
+    routes.right["10.1.0.2"] = Routes.CABLE
+    assert isinstance(await said_of_rack(is_ready=True), Instance)
+    del routes.right["10.1.0.2"]
+    assert await said_of_rack(is_ready=False) == NotFound()
+
+
+@virtual_time
 @pytest.mark.parametrize(
     ("address", "uuid"), [("10.1.0.1", "next"), ("10.1.0.2", "former")], ids=["address", "machine"]
 )

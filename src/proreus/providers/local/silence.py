@@ -6,9 +6,9 @@ before: with an interface or a tunnel its routes are lost, and the default route
 the machines there; nodes beyond that router answer as ever.
 
 Nor does silence say anything at an address where the machine did not answer while its Node was
-Ready, such as one whose firewall drops the probes. So Ready nodes' machines are asked, too, until
-they have answered once, at an address that they still have. What the former machine of a Node's
-name has answered says nothing of the next one.
+Ready, such as one whose firewall drops the probes, though it may have answered before. So the
+machines of Ready nodes are asked each time, too. What the former machine of a Node's name has
+answered says nothing of the next one.
 """
 
 import asyncio
@@ -59,22 +59,17 @@ class Silence:
         """By the names of Nodes: the ways by which the addresses of their machines are reached."""
         self._unheard = Twice(MUTE)
         self._heard: dict[str, frozenset[str]] = {}
-        """By the names of Nodes: the addresses at which their machines have answered."""
+        """By the names of Nodes: the addresses at which their machines answer; none: nowhere."""
         self._machines: dict[str, Hashable] = {}
         """By the names of Nodes: which machine has answered there."""
-        self._mute: set[str] = set()
-        """The names of Nodes whose machines surely do not answer while they are Ready."""
 
     async def judged(
         self, nodes: Sequence[Node], answers: Mapping[str, InstanceAnswer]
     ) -> Mapping[str, InstanceAnswer]:
-        """Probe the machines of nodes that are not Ready; return their answers.
-
-        A Ready node that is reached by another way than before is asked, too: if it answers, that
-        is its way from now on. So is one of which nobody has heard yet at its addresses.
+        """Probe all machines that should run; return the answers of nodes that are not Ready.
 
         Raises:
-            CloudError: The kernel does not tell the ways.
+            CloudError: The kernel does not tell the ways, or nobody could be asked.
         """
         running = {
             node.metadata.name: answer
@@ -91,46 +86,50 @@ class Silence:
         for node in nodes:
             self._recognise(node)
         every = {address for one in running.values() for address in _ips(one)}
-        ways = await attempt(self._ways, every) if every else {}
-        if isinstance(ways, CloudError):
+        found = await attempt(self._look, every)
+        if isinstance(found, CloudError):
             if suspects:
-                raise ways
+                raise found
             return {}
-        moved = [name for name, one in ready.items() if self._has_moved(name, one, ways)]
-        for name, one in ready.items():
-            self._note(name, one, ways)
-        asked = witnesses(ready.values(), ways) if suspects else {}
-        new = [name for name in ready if not self._told(name, ready[name]) and name not in moved]
-        names = [*(node.metadata.name for node in suspects), *moved, *new]
-        places = [(name, address) for name in names for address in _ips(running[name])]
-        probed = (*([address] for _, address in places), *asked.values())
-        results = await asyncio.gather(*map(self._probe, probed))
-        answered = dict.fromkeys(names, frozenset[str]())
-        for (name, address), is_heard in zip(places, results, strict=False):
-            answered[name] |= {address} if is_heard else frozenset()
-        for name in (one for one in names if answered[one]):
-            self._note(name, running[name], ways, answered=answered[name])
-        self._listen(answered, ready)
-        proven = {way for (way, _), one in zip(asked, results[len(places) :], strict=True) if one}
+        ways, answering = found
+        for name, one in running.items():
+            if name in ready:
+                self._note(name, one, ways)
+            if answered := answering.intersection(_ips(one)):
+                self._note(name, one, ways, answered=answered)
+            self._listen(name, one, answering, is_ready=name in ready)
+        asked = witnesses(ready.values(), ways)
+        proven = {way for (way, _), one in asked.items() if not answering.isdisjoint(one)}
         return {
             name: self._judged(
                 node,
                 running[name],
-                lives=bool(answered[name]),
+                lives=not answering.isdisjoint(_ips(running[name])),
                 is_proof=not proven.isdisjoint(self._telling(name, running[name], ways)),
             )
             for node in suspects
             if (name := node.metadata.name)
         }
 
+    async def _look(self, addresses: Collection[str]) -> tuple[Mapping[str, Hop], frozenset[str]]:
+        """Return the ways to addresses, and those that answer.
+
+        Raises:
+            CloudError: The kernel does not tell the ways, or nobody could be asked.
+        """
+        ways = await self._ways(addresses) if addresses else {}
+        results = await asyncio.gather(*(self._probe([one]) for one in addresses))
+        heard = zip(addresses, results, strict=True)
+        return ways, frozenset(one for one, is_heard in heard if is_heard)
+
     def _telling(self, name: str, found: Instance, ways: Mapping[str, Hop]) -> Collection[Hop]:
         """Return the ways by which a machine would answer if it lived, as far as that is known.
 
-        One that has answered, but at none of its present addresses, may not have these yet.
+        One that has answered, but at none of its present addresses, may not have these yet. Nor is
+        anything known of one that has stopped to answer while its Node was Ready.
         """
         usual, told = self._usual(name, found, ways), self._told(name, found)
-        has_left = not told and name in self._heard
-        if name in self._mute or has_left:
+        if not told and name in self._heard:
             return ()
         return {way for one, way in usual.items() if not told or one in told}
 
@@ -142,8 +141,8 @@ class Silence:
         """Forget where another machine has answered that had the Node's name before."""
         name = node.metadata.name
         machine = node.metadata.uid, node.status.node_info.system_uuid
-        if self._machines.get(name, machine) != machine:
-            self._heard.pop(name, None)
+        if self._machines.get(name, machine) != machine and self._heard.get(name):
+            del self._heard[name]
         self._machines[name] = machine
 
     def _usual(self, name: str, found: Instance, ways: Mapping[str, Hop]) -> Mapping[str, Hop]:
@@ -151,9 +150,6 @@ class Silence:
         known = self._known.get(name, {})
         present = {one: ways[one] for one in _ips(found) if one in ways}
         return {one: way for one, way in present.items() if known.get(one, way) == way}
-
-    def _has_moved(self, name: str, found: Instance, ways: Mapping[str, Hop]) -> bool:
-        return len(self._usual(name, found, ways)) < sum(one in ways for one in _ips(found))
 
     def _note(
         self,
@@ -171,16 +167,18 @@ class Silence:
         self._known[name] = present | known | sure
 
     def _listen(
-        self, answered: Mapping[str, frozenset[str]], ready: Mapping[str, Instance]
+        self, name: str, found: Instance, answering: Collection[str], *, is_ready: bool
     ) -> None:
-        """Remember who has answered, and who surely does not although its Node is Ready."""
-        for name, addresses in answered.items():
-            if addresses:
-                self._heard[name] = self._heard.get(name, frozenset()) | addresses
-                self._mute.discard(name)
-            is_unheard = name in ready and not self._told(name, ready[name])
-            if self._unheard.is_sure(name, is_so=is_unheard):
-                self._mute.add(name)
+        """Remember where a machine answers, and where it does not while its Node is Ready."""
+        own = _ips(found)
+        heard = {one for one in own if one in answering}
+        lost = {
+            one
+            for one in own
+            if self._unheard.is_sure(f"{name} {one}", is_so=is_ready and one not in heard)
+        }
+        if heard or lost:
+            self._heard[name] = self._heard.get(name, frozenset()).union(heard) - lost
 
     def _judged(
         self, node: Node, found: Instance, *, lives: bool, is_proof: bool
