@@ -20,7 +20,7 @@ from proreus.kube.objects import ServicePort
 
 from .balancing import INTERNAL, SUBNET, Balancing, P, balancing, by_id, known, lives, previewed
 from .octavia_wire import revise
-from .wire import Json, context, port, started, uuid
+from .wire import Json, context, neutron, octavia, port, started, uuid
 
 NAME = "kube_service_test_shop_web"
 VIP = "10.0.0.200"
@@ -278,6 +278,48 @@ async def test_a_floating_address_that_a_load_balancer_outside_has_by_now_is_sho
     assert isinstance(taken, InvalidRequest)
     assert taken.disowns
     assert f"{address}: load balancer {other} has it" in str(taken)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "IP address {} already allocated in subnet s. Neutron server returns request_ids: ['r'].",
+        "Unable to complete operation for network n. The IP address {} is in use.",
+    ],
+)
+async def test_an_internal_address_that_neutron_refuses_as_taken_is_shown_no_more_though_it_is_named(
+    site: Balancing, text: str
+) -> None:
+    """Such as by another project's machine in a shared network, whose port it does not show."""
+    asked: dict[str, Any] = {"annotations": {INTERNAL: "true"}, "load_balancer_ip": VIP}
+    async with started(site.wire.config(), confirm=0.1) as provider:
+        own = await lives(site, provider, site.service(**asked))
+        site.octavia.remove(site.octavia.only("loadbalancers")["id"])
+        refusals = (octavia(409, text.format(address)) for address in (VIP, "10.0.0.20"))
+        site.wire.fail("loadbalancer_create", *refusals)
+        taken, other = await site.ensure(provider, own), await site.ensure(provider, own)
+    assert isinstance(taken, CloudError)
+    assert taken.disowns
+    assert VIP in str(taken)
+    assert isinstance(other, CloudError)
+    assert not other.disowns
+
+
+async def test_a_floating_address_that_neutron_refuses_as_taken_is_shown_no_more_though_it_is_named(
+    site: Balancing,
+) -> None:
+    """Somebody has deleted the floating IP, and another project has the address by now."""
+    address = "203.0.113.50"
+    given: Json = {"id": uuid(901), "floating_ip_address": address, "port_id": None}
+    site.octavia.of["floatingips"] = {uuid(901): given}
+    async with started(site.wire.config()) as provider:
+        own = await lives(site, provider, site.service(load_balancer_ip=address))
+        site.octavia.of["floatingips"].clear()
+        text = f"IP address {address} already allocated in subnet s"
+        site.wire.fail("floatingip_create", neutron(409, "IpAddressAlreadyAllocated", text))
+        taken = await site.ensure(provider, own)
+    assert isinstance(taken, CloudError)
+    assert taken.disowns
 
 
 @pytest.mark.parametrize("wrong", [{f"{P}subnet-id": uuid(999)}, {f"{P}timeout-client-data": "x"}])

@@ -16,6 +16,7 @@ from proreus.kube.objects import vip_addresses
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import INTERNAL, PREFIX, Options
+from proreus.providers.openstack.octavia.conflicts import is_taken
 from proreus.providers.openstack.octavia.desired import family_of, of_family, version_of
 from proreus.providers.openstack.octavia.floating import (
     description,
@@ -95,24 +96,33 @@ class Addresses:
         return str(floating["floating_ip_address"]) if is_external and floating else address
 
     async def has_left(
-        self, find: Find, missed: Missed, check: Check, ref: LoadBalancerRef
+        self,
+        find: Find,
+        missed: Missed,
+        check: Check,
+        ref: LoadBalancerRef,
+        error: CloudError | None = None,
     ) -> bool:
         """Tell whether the status shows an address that the Service has surely given up.
 
         Neutron gives it to whoever comes next. What only the status proves is not judged, nor
-        anything if Octavia or Neutron does not answer. What the Service names is not given up.
+        anything if Octavia or Neutron does not answer. What the Service names is not given up,
+        unless others have it.
 
         Args:
             find: Finds the load balancers of a Service.
             missed: Knows which Services have none; what is found counts as a look.
             check: Raises a CloudError where what shows nothing may be another account.
             ref: The Service.
+            error: Why its load balancer is not as desired; None while Octavia works on it.
         """
         shown: dict[str, set[str]] = {}
         for ip in vip_addresses(ref.last_ingress):
             shown.setdefault(version_of(ip), set()).add(plain_address(ip))
         if not shown:
             return False
+        if is_taken(error, set().union(*shown.values())):
+            return True
 
         async def lacks() -> bool:
             every = await find(ref)

@@ -10,10 +10,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from proreus.cloudprovider.addresses import parsed_address, parsed_network, plain_address
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import Host, LoadBalancerRef
 from proreus.cloudprovider.lookups import most_first, some_of
 from proreus.cloudprovider.ownership import cluster_ips
+from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.routes import node_of_pods, pods_by_cidr
 from proreus.kube.objects import KubeObject, Node, Service, key
 from proreus.providers.nova.machines import Described, id_of
@@ -27,6 +29,8 @@ Listers = Mapping[str, Lister[Any]]
 _SUBPORT: Final = "trunk:subport"
 _OF_MACHINES: Final = ("compute:", "baremetal:", _SUBPORT)
 """How Neutron's words begin for what has the port of a machine."""
+_TAKEN: Final = ("already allocated", "is in use")
+"""Neutron's words for an address that something has, since Newton and before."""
 
 
 async def lookalike(reader: Reader, listers: Listers, place: Described) -> str:
@@ -131,6 +135,21 @@ async def rival(api: Api, reader: Reader, ref: LoadBalancerRef, network: str, ad
         if str(one.get("vip_network_id")) == network and not is_own:
             return f"load balancer {id_of(one)} has it: give another one"
     return ""
+
+
+def is_taken(error: CloudError | None, addresses: Collection[str]) -> bool:
+    """Tell whether Neutron has refused one of these addresses, as something has it already.
+
+    It says so of what it does not show, too, such as another project's machine in a shared network.
+
+    Args:
+        error: The error of what was asked for, with Octavia's or Neutron's text.
+        addresses: The addresses, in the one form in which they are compared.
+    """
+    if not isinstance(error, Refused) or not any(words in error.text for words in _TAKEN):
+        return False
+    named = {plain_address(word.strip(".,")) for word in error.text.split()}
+    return not named.isdisjoint(addresses)
 
 
 def are_few(there: int, hosts: Sequence[Host], nodes: Iterable[KubeObject]) -> bool:

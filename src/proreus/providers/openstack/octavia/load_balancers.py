@@ -118,7 +118,7 @@ class OctaviaLoadBalancers:
         try:
             return await self._ensure(lb)
         except CloudError as error:
-            if not isinstance(error, RetryAfter) and await self._has_left(lb.ref):
+            if not isinstance(error, RetryAfter) and await self._has_left(lb.ref, error):
                 raise error.disowning() from error.__cause__
             raise
 
