@@ -322,10 +322,13 @@ async def test_a_floating_address_that_neutron_refuses_as_taken_is_shown_no_more
     assert taken.disowns
 
 
-@pytest.mark.parametrize("wrong", [{f"{P}subnet-id": uuid(999)}, {f"{P}timeout-client-data": "x"}])
+@pytest.mark.parametrize(
+    ("wrong", "asked"),
+    [({f"{P}subnet-id": uuid(999)}, ""), ({f"{P}timeout-client-data": "x"}, ""), ({}, "x")],
+)
 @pytest.mark.parametrize("is_here", [True, False])
 async def test_an_address_is_shown_no_more_also_where_no_place_for_the_next_one_is_found(
-    site: Balancing, wrong: dict[str, str], *, is_here: bool
+    site: Balancing, wrong: dict[str, str], asked: str, *, is_here: bool
 ) -> None:
     """Somebody has deleted the load balancer; or the credentials are another project's by now."""
     given = context(nodes=site.nodes)
@@ -335,7 +338,8 @@ async def test_an_address_is_shown_no_more_also_where_no_place_for_the_next_one_
         site.octavia.remove(site.octavia.only("loadbalancers")["id"])
         if not is_here:
             site.wire.servers.clear()
-        refused = known(site.service({INTERNAL: "true", **wrong}), shown.ip)
+        annotations = {INTERNAL: "true", **wrong}
+        refused = known(site.service(annotations, load_balancer_ip=asked), shown.ip)
         first = await site.ensure(provider, refused)
         await asyncio.sleep(0.15)
         second = await site.ensure(provider, refused)

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from proreus.cloudprovider.addresses import parsed_address, plain_address
+from proreus.cloudprovider.addresses import plain_address
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange
 from proreus.cloudprovider.lookups import attempt
@@ -17,7 +17,12 @@ from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import INTERNAL, PREFIX, Options
 from proreus.providers.openstack.octavia.conflicts import is_taken
-from proreus.providers.openstack.octavia.desired import family_of, of_family, version_of
+from proreus.providers.openstack.octavia.desired import (
+    family_of,
+    of_family,
+    requested_address,
+    version_of,
+)
 from proreus.providers.openstack.octavia.floating import (
     description,
     goes_with,
@@ -216,9 +221,7 @@ class Addresses:
             InvalidRequest: There is no such network, or what the Service asks for is no address.
             CloudError: Neutron does not answer.
         """
-        if (asked := lb.requested_address) and parsed_address(asked) is None:
-            # Nor does anything tell whose it is; a database may still find one by it.
-            raise InvalidRequest(f"spec.loadBalancerIP: {asked!r} is no IP address")
+        requested_address(lb)
         external = await self._networks.external()
         if at.described is not None:
             stands = str(at.described.get("vip_network_id"))

@@ -20,6 +20,7 @@ from proreus.providers.openstack.octavia.desired import (
     family_of,
     named_places,
     new_parts,
+    requested_address,
     version_of,
 )
 from proreus.providers.openstack.octavia.finding import Finder, written_id
@@ -278,7 +279,7 @@ class Cases:
         self, lb: LoadBalancer, options: Options, family: str, subnet: str
     ) -> dict[str, object]:
         """Return the fields that a load balancer gets at its creation, and keeps for ever."""
-        requested = lb.requested_address
+        requested = requested_address(lb)
         is_own = bool(requested) and version_of(requested) == family and options.internal
         found = {
             "provider": self._settings.lb_provider,

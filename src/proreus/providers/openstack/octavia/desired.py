@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.addresses import parsed_address
+from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress
@@ -157,6 +159,17 @@ def of_family(ref: LoadBalancerRef, family: str) -> LoadBalancerRef:
     """Return a Service as if it had one family; a host name may stand for either."""
     points = (one for one in ref.last_ingress if not one.ip or version_of(one.ip) == family)
     return msgspec.structs.replace(ref, uid=f"{ref.uid}/{family}", last_ingress=tuple(points))
+
+
+def requested_address(lb: LoadBalancer) -> str:
+    """Return the address that a Service asks for; "" for none.
+
+    Raises:
+        InvalidRequest: It is none: nothing tells whose it is, and a database may still find one.
+    """
+    if (asked := lb.requested_address) and parsed_address(asked) is None:
+        raise InvalidRequest(f"spec.loadBalancerIP: {asked!r} is no IP address")
+    return asked
 
 
 def version_of(address: str) -> str:
