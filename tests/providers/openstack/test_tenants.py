@@ -330,6 +330,34 @@ async def test_nodes_take_nothing_from_another_clusters_load_balancer_that_is_al
 # Across clusters
 
 
+@pytest.mark.parametrize("is_official", [True, False])
+async def test_nodes_take_nothing_from_another_cluster_for_the_owner_of_a_load_balancer(
+    site: Balancing, *, is_official: bool
+) -> None:
+    """Its Service shares the load balancer, and the owner's asks for a port of that one, in vain."""
+    ports = (ServicePort(80, "http", node_port=30080), ServicePort(8443, "x", node_port=30043))
+    async with started(site.wire.config()) as mine:
+        own = await lives(site, mine, site.service(name="a"))
+        made = site.octavia.only("loadbalancers")
+        if is_official:
+            part = {"protocol": "TCP", "protocol_port": 8443, "tags": ["kube_service_prod_x_api"]}
+            site.octavia.make("listeners", part, made["id"])
+            made["tags"] += part["tags"]
+        else:
+            config = site.wire.config(sections=f"[Tenants]\nallow = x={made['id']}\n")
+            async with started(config) as theirs:
+                there = {"name": "api", "namespace": "x", "ports": ports[1:]}
+                await lives(site, theirs, site.service(by_id(made["id"]), **there), OTHER)
+        asking = site.service(name="a", ports=ports)
+        shown = tuple(one.ip for one in own.status.load_balancer.ingress)
+        refused = await site.ensure(mine, known(asking, *shown))
+        again = await site.ensure(mine, own)
+    assert isinstance(refused, InvalidRequest)
+    assert "port 8443/TCP" in str(refused)
+    assert refused.disowns
+    assert [one.ip_mode for one in again.ingress] == ["Proxy"]
+
+
 @pytest.mark.parametrize("cluster", [OTHER, NAMESAKE])
 async def test_another_clusters_load_balancer_is_refused_and_is_no_leak_here(
     site: Balancing, cluster: ClusterIdentity

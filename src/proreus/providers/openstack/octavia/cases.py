@@ -10,7 +10,7 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import refusal
 from proreus.cloudprovider.ports import Ports
-from proreus.kube.objects import Service
+from proreus.kube.objects import Service, vip_addresses
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.octavia import owners
@@ -18,6 +18,7 @@ from proreus.providers.openstack.octavia.annotations import PREFIX, Options
 from proreus.providers.openstack.octavia.desired import (
     desired_balancer,
     family_of,
+    has_guests,
     named_places,
     new_parts,
     requested_address,
@@ -213,10 +214,16 @@ class Cases:
         if isinstance(step, Broken):
             raise broken(id_)
         if isinstance(step, Taken):
-            raise InvalidRequest(
+            error = InvalidRequest(
                 f"port {step.port}/{step.transport} of load balancer {id_} is taken by another"
                 " Service's listener: choose another port or another load balancer"
             )
+            # Of another cluster's nobody else knows. Unmarked, the status may be all that proves
+            # whose the load balancer is.
+            is_shared = observed is not None and has_guests(observed.others, lb.ref.cluster)
+            is_proven = case.found is not None and owners.is_proven(case.found, lb.ref)
+            leads = is_shared and is_proven and vip_addresses(lb.ref.last_ingress)
+            raise error.disowning() if leads else error
         if isinstance(step, MakeBalancer | MakeListener | MakePool | SetMembers | Change):
             await self._check_parts(lb, options, observed)
         return step, observed

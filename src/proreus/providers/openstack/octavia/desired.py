@@ -8,8 +8,9 @@ import msgspec
 
 from proreus.cloudprovider.addresses import parsed_address
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
-from proreus.cloudprovider.ownership import Tenants, refusal
+from proreus.cloudprovider.ownership import Tenants, is_of_another_cluster, refusal
 from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import LoadBalancer as LoadBalancerSection
@@ -133,13 +134,26 @@ def new_parts(options: Options, observed: Balancer | None) -> dict[str, str]:
     return {name: id_ for name, id_ in options.named.items() if name in _PARTS and id_ not in has}
 
 
+def has_guests(others: Iterable[str], cluster: ClusterIdentity) -> bool:
+    """Tell whether Services of another cluster are among those that the tags in `others` mean."""
+    tags = tuple(others)
+    named = (owner for tag in tags for owner in owners.makers({"name": tag}))
+    has_mark = bool(owners.values({"tags": tags}, MARK_CLUSTER_UID))
+    return has_mark or any(is_of_another_cluster(owner, cluster) for owner in named)
+
+
+def is_alone(described: Described, others: Iterable[str], cluster: ClusterIdentity) -> bool:
+    """Tell whether a load balancer was made for the cluster, and no other one's Services use it."""
+    return owners.is_made_in(described, cluster) and not has_guests(others, cluster)
+
+
 def ingress_of(
     options: Options, settings: LoadBalancerSection, address: str, *, is_ours: bool
 ) -> LoadBalancerIngress:
     """Return what the status shows of an address.
 
-    Nodes must not lead to pods what others have on a load balancer that is not the cluster's: made
-    by hand, whatever marks an operator has put on it, or for another cluster.
+    Nodes must not lead to pods what others have on a load balancer that is not the cluster's alone:
+    made by hand, whatever marks an operator has put on it, or for another cluster, or shared by it.
     """
     if options.hostname:
         return LoadBalancerIngress(hostname=options.hostname)

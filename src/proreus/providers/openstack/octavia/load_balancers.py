@@ -43,7 +43,7 @@ from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.addresses import Addresses, Check, Placed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options, read_options, selector
 from proreus.providers.openstack.octavia.cases import Cases, broken, is_needed
-from proreus.providers.openstack.octavia.desired import family_of, ingress_of, of_family
+from proreus.providers.openstack.octavia.desired import family_of, ingress_of, is_alone, of_family
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia, is_immutable
 from proreus.providers.openstack.octavia.parts import Balancer
@@ -329,7 +329,7 @@ class OctaviaLoadBalancers:
         record = self._record(lb.ref, case.found, observed, turn)
         placed = Placed(family, case.found, observed, case.subnet)
         address = await self._addresses.ensure(lb, options, placed, turn, record.clear)
-        is_ours = owners.is_made_in(case.found, lb.ref.cluster)
+        is_ours = is_alone(case.found, observed.others, lb.ref.cluster)
         return _Made(
             family,
             case.members,
