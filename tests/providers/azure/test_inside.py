@@ -4,12 +4,24 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import Ensured, InvalidRequest
-from proreus.kube.objects import Node, Service
+from proreus.kube.objects import Node, Service, ServicePort
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
-from .balancing import answers, balancer, everything, machines, service
+from .balancing import (
+    UID,
+    answers,
+    balancer,
+    delete,
+    ensure,
+    everything,
+    machines,
+    name_of,
+    service,
+)
 from .emulator.server import Emulator
 from .site import context, started
+from .test_additional import HTTPS
+from .test_shared_group import showing
 
 ADDRESS = "10.9.0.77"
 INSIDE = {
@@ -76,3 +88,29 @@ async def test_no_service_shows_a_cluster_ip_that_azure_gives_it(azure: Emulator
         assert f"{first}, which Azure has given, cannot be had" in str(found)
         beside = (await answers(provider, nodes, two))["web-2"]
         assert isinstance(beside, Ensured), beside
+
+
+@pytest.mark.parametrize(
+    "beside", ["port_80_no_lb_rule", "azure-load-balancer-enable-high-availability-ports", ""]
+)
+async def test_who_may_share_an_address_inside_gets_no_port_of_the_one_that_shows_it(
+    azure: Emulator, beside: str
+) -> None:
+    """No rule for the port need say whose it is: nodes go by statuses, also while all is gone."""
+    nodes, both = machines(azure), [*HTTPS, ServicePort(80, "http", node_port=30080)]
+    first = service(1, {**ASKING, beside: "true"} if beside else ASKING, both)
+    services = Objects([first])
+    tenants = {"allow": [f"bank={ADDRESS}", f"bank={name_of(UID.format(1))}-apps"]}
+    async with started(azure, context(nodes=nodes, services=services), tenants=tenants) as provider:
+        await ensure(provider, nodes, first, service(9, INSIDE))
+        if not beside:
+            await delete(provider, first)  # as somebody does it by hand
+        services.by_key["shop/web-1"] = showing(first, [ADDRESS])
+        asking = [ServicePort(80, "http", node_port=30081)]
+        guest = services.by_key["bank/web-2"] = service(2, ASKING, asking, namespace="bank")
+        refused = (await answers(provider, nodes, guest))["web-2"]
+        assert isinstance(refused, InvalidRequest), refused
+        assert f"port 80 of {ADDRESS} is that of a Service of the namespace shop" in str(refused)
+        asking = [ServicePort(81, "http", node_port=30081)]
+        guest = services.by_key["bank/web-2"] = service(2, ASKING, asking, namespace="bank")
+        assert await ensure(provider, nodes, guest) == {"web-2": [ADDRESS]}

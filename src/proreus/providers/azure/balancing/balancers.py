@@ -93,6 +93,7 @@ def spots(jobs: Sequence[Job], state: State, scene: Scene) -> Spots:
                 observed = state.balancers.get(job.balancer)
                 one = _inner_spot(job, name, family, scene, known, observed=observed)
                 asked = job.options.addresses.get(family, "")
+                check_ports(job, asked, scene)
             else:
                 chosen = choose(job.lb, job.options, family, scene.place, state.addresses)
                 address = part(state.addresses.get(chosen.id.lower(), {}), "ipAddress")

@@ -88,7 +88,7 @@ def check_given(job: Job, addresses: Iterable[str], scene: Scene) -> None:
 
 
 def check_ports(job: Job, address: str, scene: Scene) -> None:
-    """Refuse ports of a public IP that another namespace's Service has by its status and spec.
+    """Refuse ports of an address that another namespace's Service has by its status and spec.
 
     Those who share one have each their ports, also while the load balancer is made anew. Where both
     have the address already, Azure's rules tell whose the port is.
