@@ -236,7 +236,7 @@ async def test_an_address_inside_that_another_namespace_shows_is_shared_with_nob
     named = {**INSIDE, "azure-load-balancer-ipv4": address}
     first = service(1, {**named, "port_80_no_lb_rule": "true"}, ingress=[address])
     # Whom the cloud-config lets share it gets other ports there.
-    other = {"ports": HTTPS} if is_listed else {}
+    other: dict[str, Any] = {"ports": HTTPS} if is_listed else {}
     thief = service(2, named, namespace="bank", **other)
     tenants = {"tenants": {"allow": [f"bank={address}"]}} if is_listed else {}
     services = Objects()

@@ -346,7 +346,7 @@ async def test_nodes_take_nothing_from_another_cluster_for_the_owner_of_a_load_b
         else:
             config = site.wire.config(sections=f"[Tenants]\nallow = x={made['id']}\n")
             async with started(config) as theirs:
-                there = {"name": "api", "namespace": "x", "ports": ports[1:]}
+                there: dict[str, Any] = {"name": "api", "namespace": "x", "ports": ports[1:]}
                 await lives(site, theirs, site.service(by_id(made["id"]), **there), OTHER)
         asking = site.service(name="a", ports=ports)
         shown = tuple(one.ip for one in own.status.load_balancer.ingress)
