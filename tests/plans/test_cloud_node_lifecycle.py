@@ -1897,6 +1897,16 @@ def test_an_operators_word_ends_when_the_machine_lived_between_two_passes() -> N
     assert all(step.delete == () for step in found)  # even if nobody can write that
 
 
+def test_an_operators_word_that_the_machine_has_refuted_passes_no_breaker() -> None:
+    lost = fleet(6, 6)
+    lost.replace(changed(up("gone0"), annotations={ANNOTATION_GONE: "true"}))
+    lost.until(60)
+    lost.replace(sworn("gone0"))  # nobody could write that it is refuted
+    found = lost.until(300)
+    assert all(step.delete == () for step in found)
+    assert found[-1].held["gone0"].hold is Alert.BREAKER
+
+
 def test_the_declaration_about_a_machine_that_has_just_gone_stays() -> None:
     dying = changed(up("gone0"), annotations={ANNOTATION_GONE: "true"})
     one = Fleet(dying)

@@ -33,6 +33,11 @@ def is_refuted(node: Node, rules: Rules) -> bool:
     return bool(ready) and ready >= rules.policy.dying
 
 
+def is_believed_gone(node: Node, rules: Rules) -> bool:
+    """Tell whether an operator has declared that the machine is gone, and nothing refutes it."""
+    return is_declared_gone(node) and not is_refuted(node, rules)
+
+
 def refuted(nodes: Iterable[Node], rules: Rules) -> tuple[tuple[Node, Patch], ...]:
     """Make the patches that remove the declaration from the nodes that have refuted it."""
     return tuple(

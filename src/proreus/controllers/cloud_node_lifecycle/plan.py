@@ -20,7 +20,7 @@ import msgspec
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.controllers.cloud_node_lifecycle.alarms import Alarm, alarms_of, due, named
 from proreus.controllers.cloud_node_lifecycle.breaker import Gate, pace, proven, release
-from proreus.controllers.cloud_node_lifecycle.declared import is_declared_gone, refuted
+from proreus.controllers.cloud_node_lifecycle.declared import is_believed_gone, refuted
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence
 from proreus.controllers.cloud_node_lifecycle.memory import (
     Alert,
@@ -336,7 +336,7 @@ def _ruling(fleet: Fleet, key: Key, findings: Findings, rules: Rules) -> Verdict
     if answer is None or not isinstance(answer.value, NotFound):
         return Wait(None, "the cloud has to say once more that its instance is gone")
     breaker = findings.memory.breaker
-    is_held = breaker.since is not None and not is_exempt(node, evidence)
+    is_held = breaker.since is not None and not is_exempt(node, evidence, rules)
     if is_held and not proven(breaker, evidence, policy):
         until = release(breaker, evidence, policy)
         return Wait(until, "too many nodes look gone at once", Alert.BREAKER)
@@ -359,7 +359,7 @@ def _hold(
         return Wait(None, _NO_SCOPE, Alert.NO_SCOPE)
     if not rules.policy.witnesses:
         return None
-    has_word = is_declared_gone(node)  # from before the mark it is about the former machine
+    has_word = is_believed_gone(node, rules)  # from before the mark it is about the former machine
     if key_of(node) in fleet.outlived and not (has_word and is_marked_outlived(node)):
         return Wait(None, _OUTLIVED, Alert.OUTLIVED)
     if has_word or evidence.tombstone:

@@ -11,7 +11,7 @@ import msgspec
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound
 from proreus.containment.inventory import Observation
 from proreus.controllers.cloud_node_lifecycle.breaker import Breaker, judge
-from proreus.controllers.cloud_node_lifecycle.declared import is_declared_gone, is_refuted
+from proreus.controllers.cloud_node_lifecycle.declared import is_believed_gone
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence, doubted, proved, updated
 from proreus.controllers.cloud_node_lifecycle.memory import Scope, ScopeMemory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
@@ -162,7 +162,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
     proofs, waiting = settle(views, standing)
     if is_wrong or left:
         doubtful = [inf] if is_wrong else left
-        evidence |= dict(_doubted(evidence, fleet, known, doubtful))
+        evidence |= dict(_doubted(evidence, fleet, rules, doubtful))
     for view in (*proofs, *_declared_gone(fleet, answers, rules)):
         for key in view.absent & evidence.keys():
             decides = view.decides or not policy.witnesses
@@ -170,7 +170,7 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
     suspects = {
         key[0]: entry
         for key, entry in evidence.items()
-        if entry.proved is not None and not is_exempt(fleet.open[key], entry)
+        if entry.proved is not None and not is_exempt(fleet.open[key], entry, rules)
     }
     off = powered_off(fleet.open, ready, replies, memory, rules, is_wrong=is_wrong)
     suspects |= off.suspects(fleet.open)
@@ -191,9 +191,10 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
     )
 
 
-def is_exempt(node: Node, evidence: Evidence) -> bool:
+def is_exempt(node: Node, evidence: Evidence, rules: Rules) -> bool:
     """Tell whether the breaker ignores the node, because its deletion is surely no mistake."""
-    return evidence.tombstone or has_taint(node, TAINT_AUTOSCALER) or is_declared_gone(node)
+    is_certain = evidence.tombstone or has_taint(node, TAINT_AUTOSCALER)
+    return is_certain or is_believed_gone(node, rules)
 
 
 def is_marked(node: Node) -> bool:
@@ -232,7 +233,7 @@ def _strange(
 
 
 def _doubted(
-    evidence: Mapping[Key, Evidence], fleet: Fleet, known: Known, lost: Collection[float]
+    evidence: Mapping[Key, Evidence], fleet: Fleet, rules: Rules, lost: Collection[float]
 ) -> Iterator[tuple[Key, Evidence]]:
     """Drop what answers have proved that lacked other machines from `lost` on, wrongly it seems.
 
@@ -241,7 +242,8 @@ def _doubted(
     """
     for key, entry in evidence.items():
         node = fleet.open[key]
-        if not is_declared_gone(node) and not was_shown(known.sighting(node).shown, lost):
+        was_there = was_shown(rules.known.sighting(node).shown, lost)
+        if not was_there and not is_believed_gone(node, rules):
             yield key, doubted(entry)
 
 
@@ -365,8 +367,7 @@ def _declared_gone(fleet: Fleet, answers: Mapping[Key, Answer], rules: Rules) ->
     """Return the answers about nodes that operators declared gone, which need no witnesses."""
     for key, answer in answers.items():
         node = fleet.open[key]
-        is_declared = is_declared_gone(node) and not is_refuted(node, rules)
-        if is_declared and _is_absent(answer.observation):
+        if _is_absent(answer.observation) and is_believed_gone(node, rules):
             yield View(answer.observation.began, answer.ended, frozenset({key}), decides=True)
 
 
