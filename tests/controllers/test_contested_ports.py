@@ -89,6 +89,7 @@ class Stage:
         loop = asyncio.get_running_loop()
         self.store = Store(lambda: EPOCH + timedelta(seconds=loop.time()))
         self.balancers = OneAddress()
+        self.west = OneAddress()
         for namespace, port in (("shop", 80), ("bank", 443)):
             spec = {"type": "LoadBalancer", "ipFamilies": ["IPv4"], "ports": [{"port": port}]}
             self.store.create(SERVICES, namespace, {"metadata": {"name": "web"}, "spec": spec})
@@ -105,7 +106,7 @@ class Stage:
 
     @asynccontextmanager
     async def managed_with_another_cloud(self) -> AsyncIterator[None]:
-        clouds = Several({"east": Cloud(self.balancers), "west": Cloud(OneAddress())})
+        clouds = Several({"east": Cloud(self.balancers), "west": Cloud(self.west)})
         async with (
             MemoryApiServer(self.store) as server,
             leading(server.url, clouds, "service-lb-controller", cloud_provider=CLOUDS),
@@ -119,6 +120,13 @@ class Stage:
         spec = {**found.body["spec"], "ports": [{"port": port}]}
         meta = {**found.metadata, "annotations": dict(annotations)}
         self.store.update(SERVICES, found, {**found.body, "metadata": meta, "spec": spec})
+
+    def edit_alone(self, namespace: str, port: int, annotations: Mapping[str, str]) -> None:
+        """Edit a Service of which its owner takes our finalizer away."""
+        found = self.store.get(SERVICES, namespace, "web")
+        meta = {**found.metadata, "finalizers": []}
+        self.store.update(SERVICES, found, {**found.body, "metadata": meta})
+        self.edit(namespace, port, annotations)
 
     def delete(self, namespace: str) -> None:
         self.store.delete(SERVICES, self.store.get(SERVICES, namespace, "web"), {})
@@ -296,6 +304,22 @@ async def test_who_names_another_cloud_shows_no_address_beside_a_port_of_another
             kept = [ADDRESS] if cloud == "nowhere" else []
             assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], kept]
             stage.edit("shop", 8080, {"proreus.io/cloud-in-use": "east"})
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
+@virtual_time
+async def test_a_port_that_a_service_had_in_another_cloud_is_not_its_own_in_the_next() -> None:
+    """That cloud may take long to delete what it has, and nobody waits for it."""
+    stage = Stage()
+    stage.balancers.others["bank"] = "192.0.2.9"
+    stage.balancers.deletion = CloudError("the cloud is out")
+    stage.edit("shop", 443, {"proreus.io/cloud": "west"})
+    async with stage.managed_with_another_cloud():
+        assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], ["192.0.2.9"]]
+        stage.edit_alone("bank", 80, {"proreus.io/cloud": "west"})
+        await asyncio.sleep(10)
+        assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
+        stage.edit("bank", 443, {"proreus.io/cloud": "west", **WRONG})
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
 
 

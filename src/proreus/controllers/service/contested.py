@@ -7,13 +7,13 @@ address that it has left may be given to another one.
 """
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from proreus.cloudprovider.ports import Key, ports_of
 from proreus.controllers.service.conditions import ELSEWHERE
-from proreus.controllers.service.intake import TYPE_LOAD_BALANCER
+from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, cloud_in_status
 from proreus.controllers.service.plan import Memory, doubted, withdrawn
 from proreus.kube.objects import Service, key, vip_addresses
 
@@ -22,6 +22,9 @@ BY_ADDRESS = "address"
 
 Showing = Callable[[str, str], Iterable[Service]]
 """Returns the Services with a value in an index, such as those that show an address."""
+
+Known = Callable[[Service], Memory | None]
+"""Returns what is remembered of a Service's load balancer, or of a former one's of its name."""
 
 Contested = Callable[[Service], bool | None]
 """Tells whether a Service that fails shows an address of which another one has its port, or that it
@@ -38,7 +41,7 @@ def addresses(service: Service) -> tuple[str, ...]:
     return vip_addresses(service.status.load_balancer.ingress)
 
 
-def is_contested(service: Service, showing: Showing, memory: Mapping[str, Memory]) -> bool | None:
+def is_contested(service: Service, showing: Showing, known: Known) -> bool | None:
     """Tell whether a Service shows an address of another one, and asks for a port of that one.
 
     Who had the port when it was ensured last keeps it, and who only asks for it, too, takes nothing
@@ -47,9 +50,9 @@ def is_contested(service: Service, showing: Showing, memory: Mapping[str, Memory
     Args:
         service: The Service that is not given what it asks for.
         showing: Finds Services by an index.
-        memory: What is remembered of load balancers, by the keys of their Services.
+        known: Tells what is remembered of load balancers.
     """
-    had = _had(service, memory)
+    had = _had(service, known)
     wanted = ports_of(service) - (had or frozenset())
     every = _others(service.metadata.uid, addresses(service), showing)
     others = [
@@ -57,7 +60,7 @@ def is_contested(service: Service, showing: Showing, memory: Mapping[str, Memory
         for one in every
         if one.metadata.deletion_timestamp is None and not ports_of(one).isdisjoint(wanted)
     ]
-    theirs = [_had(one, memory) for one in others]
+    theirs = [_had(one, known) for one in others]
     if any(not wanted.isdisjoint(one) for one in theirs if one is not None):
         return True
     if None not in theirs:
@@ -75,9 +78,9 @@ def _others(uid: str, shown: Iterable[str], showing: Showing) -> list[Service]:
     ]
 
 
-def _had(service: Service, memory: Mapping[str, Memory]) -> frozenset[Key] | None:
+def _had(service: Service, known: Known) -> frozenset[Key] | None:
     """Return the ports that a Service had when it was ensured last; None if nobody knows."""
-    found = memory.get(key(service))
+    found = known(service)
     return found.ports if found is not None and found.ref.uid == service.metadata.uid else None
 
 
@@ -123,8 +126,16 @@ class Holders:
 
     def is_contested(self, service: Service) -> bool | None:
         """Tell what the function `is_contested` does, by the memory of all clouds."""
-        memory = ChainMap(*(known for known, _ in self._members.values()))
-        return is_contested(service, self._showing, memory)
+        return is_contested(service, self._showing, self._known)
+
+    def _known(self, service: Service) -> Memory | None:
+        """Return what the cloud knows that the Service's status names; else any cloud.
+
+        Another one may still have what it had before, with other ports.
+        """
+        member = self._members.get(cloud_in_status(service))
+        members = self._members.values() if member is None else (member,)
+        return ChainMap(*(memory for memory, _ in members)).get(key(service))
 
     def gives_up(self, service: Service) -> bool | None:
         """Tell the same where the address leaves the status if so.
