@@ -53,6 +53,22 @@ async def test_who_asks_for_a_port_of_another_one_shows_no_address_while_the_clo
 
 
 @virtual_time
+async def test_who_leaves_a_cloud_that_hangs_shows_no_address_beside_a_port_of_another_one() -> (
+    None
+):
+    """What it had is deleted there before the next cloud begins."""
+    stage = Stage()
+    stage.balancers = cloud = Hanging()
+    async with stage.managed_with_another_cloud():
+        cloud.seconds = 500.0
+        stage.edit("bank", 80, {"proreus.io/cloud": "west"})
+        await asyncio.sleep(5)
+        assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+        cloud.seconds = 0.0
+        await asyncio.sleep(600)
+
+
+@virtual_time
 async def test_who_asks_for_a_port_that_another_one_gives_up_goes_on_showing_the_address() -> None:
     stage = Stage()
     stage.balancers = cloud = Hanging()

@@ -10,7 +10,7 @@ from typing import Final
 from proreus.controllers.environment import Environment
 from proreus.controllers.service.answers import Change, status_patch
 from proreus.controllers.service.contested import Contested, Holders
-from proreus.controllers.service.intake import Classes, wants
+from proreus.controllers.service.intake import Classes, needs_cleanup, wants
 from proreus.controllers.service.writer import ServiceWriter
 from proreus.kube.objects import Service, key
 
@@ -34,7 +34,7 @@ async def run(env: Environment, writer: ServiceWriter, holders: Holders, classes
     def is_due(one: Service | None, tells: Contested = holders.is_contested) -> bool:
         if one is None or not one.status.load_balancer.ingress:
             return False
-        return wants(one, classes) and tells(one) is True
+        return (wants(one, classes) or needs_cleanup(one, classes)) and tells(one) is True
 
     def on_service(_: Service | None, new: Service | None) -> None:
         if new is not None and key(new) not in busy and is_due(new):
