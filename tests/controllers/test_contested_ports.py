@@ -323,6 +323,23 @@ async def test_a_port_that_a_service_had_in_another_cloud_is_not_its_own_in_the_
     assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
 
 
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["refused", "deleted"])
+@virtual_time
+async def test_an_address_of_the_cloud_that_a_service_has_left_is_shown_no_more(
+    *, is_deleted: bool
+) -> None:
+    """That one deletes what has it, and gives it to others; the next one may look at nothing."""
+    stage = Stage()
+    stage.west.deletion = CloudError("the cloud is out")
+    async with stage.managed_with_another_cloud():
+        stage.edit_alone("bank", 443, {"proreus.io/cloud": "west", **WRONG})
+        if is_deleted:
+            stage.delete_alone("bank", 443, {"proreus.io/cloud": "west", **WRONG})
+        await asyncio.sleep(30)
+        assert len(stage.balancers.deleted) == 1
+        assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
 @virtual_time
 async def test_who_asks_for_a_port_of_one_that_is_in_no_cloud_takes_nothing_from_it() -> None:
     stage = Stage()

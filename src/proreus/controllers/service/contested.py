@@ -91,9 +91,8 @@ def _has_left(service: Service, memory: Memory | None) -> bool:
     """
     if memory is None or memory.ref.uid != service.metadata.uid or memory.condition == ELSEWHERE:
         return False
-    return memory.withdrawn and not set(addresses(service)).issubset(
-        vip_addresses(memory.ref.last_ingress)
-    )
+    held = {point.ip for point in memory.ref.last_ingress}
+    return memory.withdrawn and not held.issuperset(addresses(service))
 
 
 class Holders:
@@ -119,10 +118,15 @@ class Holders:
 
         Returns:
             `gives_up` for its Services; true also of one that shows what its load balancer has
-            left, since that could not be written.
+            left, since that could not be written, or what another of the clouds gave it before.
         """
         self._members[cloud] = memory, again
-        return lambda one: _has_left(one, memory.get(key(one))) or self.gives_up(one)
+
+        def tells(one: Service) -> bool | None:
+            is_moved = cloud_in_status(one) in self._members.keys() - {cloud}
+            return is_moved or _has_left(one, memory.get(key(one))) or self.gives_up(one)
+
+        return tells
 
     def is_contested(self, service: Service) -> bool | None:
         """Tell what the function `is_contested` does, by the memory of all clouds."""
