@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proreus.app.clouds.plan import UNDECIDED
 from proreus.app.clouds.several import Several
 from proreus.cloudprovider import (
     CloudError,
@@ -21,7 +22,15 @@ from proreus.cloudprovider import (
     LoadBalancerRef,
     Pending,
 )
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.controllers.service.contested import Holders
+from proreus.controllers.service.intake import CONDITION_CLOUD
+from proreus.kube.objects import (
+    Condition,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Service,
+    ServiceStatus,
+)
 from proreus.kube.requests import SERVICES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
@@ -338,6 +347,18 @@ async def test_an_address_of_the_cloud_that_a_service_has_left_is_shown_no_more(
         await asyncio.sleep(30)
         assert len(stage.balancers.deleted) == 1
         assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+
+
+def test_an_address_is_left_to_its_cloud_while_no_cloud_can_be_chosen() -> None:
+    """Such as since that one has no load balancers any more, by its cloud-config."""
+    holders = Holders(lambda _, __: ())
+    tells = {
+        cloud: holders.join(cloud, {}, lambda _: None) for cloud in ("east", "west", UNDECIDED)
+    }
+    noted = Condition(CONDITION_CLOUD, "True", "Recorded", "east")
+    shown = LoadBalancerStatus((LoadBalancerIngress(ip=ADDRESS),))
+    service = Service(status=ServiceStatus(load_balancer=shown, conditions=(noted,)))
+    assert [cloud for cloud, tell in tells.items() if tell(service)] == ["west"]
 
 
 @virtual_time

@@ -13,7 +13,7 @@ import msgspec
 
 from proreus.cloudprovider.ports import Key, ports_of
 from proreus.controllers.service.conditions import ELSEWHERE
-from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, cloud_in_status
+from proreus.controllers.service.intake import NO_CLOUD, TYPE_LOAD_BALANCER, cloud_in_status
 from proreus.controllers.service.plan import Memory, doubted, withdrawn
 from proreus.kube.objects import Service, key, vip_addresses
 
@@ -123,7 +123,9 @@ class Holders:
         self._members[cloud] = memory, again
 
         def tells(one: Service) -> bool | None:
-            is_moved = cloud_in_status(one) in self._members.keys() - {cloud}
+            # What no cloud can be chosen for is left to the one that has it.
+            is_elsewhere = cloud_in_status(one) in self._members.keys() - {cloud}
+            is_moved = is_elsewhere and cloud != NO_CLOUD
             return is_moved or _has_left(one, memory.get(key(one))) or self.gives_up(one)
 
         return tells
