@@ -14,7 +14,7 @@ import pytest
 from proreus.cloudprovider import CloudError, ClusterIdentity, Context, Ensured, LoadBalancer
 from proreus.cloudprovider.calls import CallHooks
 from proreus.cloudprovider.desired import desired_load_balancer
-from proreus.kube.objects import LoadBalancerIngress, Service, ServicePort
+from proreus.kube.objects import Condition, LoadBalancerIngress, Service, ServicePort
 from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig
 from proreus.providers.local.kernel import Kernel
 from proreus.providers.local.load_balancers import LocalLoadBalancers
@@ -261,3 +261,39 @@ async def test_a_gateway_that_knows_nobody_moves_no_service_for_the_port_of_a_yo
         await gateway.close()
     shown = {uid: one.ingress[0].ip for uid, one in answers.items() if isinstance(one, Ensured)}
     assert shown == {first.ref.uid: "10.9.255.0", thief.ref.uid: "10.9.255.1"}
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+async def test_a_gateway_that_let_nothing_pass_moves_no_service_for_the_port_of_a_younger_one(
+    *, is_first: bool
+) -> None:
+    """It was booted, and forwards nothing yet: all are refused, and one changes its port then."""
+    key = {"annotations": {ANNOTATION_SHARING_KEY: "k"}}
+    waits = (Condition("LoadBalancerReady", "False", reason="CloudError"),)
+    first, thief = (
+        web(
+            balancers(CLUSTER),
+            CLUSTER,
+            name,
+            "10.9.255.0",
+            namespace=name,
+            creation_timestamp=datetime(year, 1, 1, tzinfo=UTC),
+            conditions=waits,
+            **key,
+        )
+        for name, year in (("first", 2025), ("thief", 2026))
+    )
+    gateway = balancers(CLUSTER, services=[first.service, thief.service], config=SHARED)
+    asked = [first, thief] if is_first else [thief, first]
+    await gateway.start()
+    try:
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
+        failed = await gateway.ensure(asked)
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+        answers = await gateway.ensure(asked)
+    finally:
+        await gateway.close()
+    disowned = {one for one, why in failed.items() if isinstance(why, CloudError) and why.disowns}
+    shown = {uid: one.ingress[0].ip for uid, one in answers.items() if isinstance(one, Ensured)}
+    assert shown == {first.ref.uid: "10.9.255.0", thief.ref.uid: "10.9.255.1"}
+    assert disowned == {thief.ref.uid}

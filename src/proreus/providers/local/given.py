@@ -83,4 +83,7 @@ def _shows_port_of_others(lb: LoadBalancer, occupied: Occupied) -> bool:
     shown, ports = (parse(point.ip) for point in lb.ref.last_ingress), ports_of(lb.service)
     every = (one for at in shown if at is not None for one in occupied.by_others(at, lb.ref.uid))
     others = (one for one in every if not occupied.is_younger(one.uid, lb.ref.uid))
-    return any(not ports.isdisjoint(one.ports) and not one.is_refused for one in others)
+    # One that was refused asks for a port in vain; but where both were, it may have had that.
+    was_refused = any(one.is_refused for one in occupied.of(lb.ref.uid))
+    counts = (one for one in others if was_refused or not one.is_refused)
+    return any(not ports.isdisjoint(one.ports) for one in counts)

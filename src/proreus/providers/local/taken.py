@@ -103,19 +103,18 @@ class Occupied:
         """Return with whom the Service with this uid has to agree to have an address.
 
         Who has it, and asks for no other port or key than before, keeps it whatever those ask for
-        that were refused. So does the older one of two that say so, as far as ages are known.
+        that were refused. So does the older one of two that say so, as far as ages are known; and
+        of two that were both refused, such as by a gateway that lets no traffic pass.
         """
-        keeps = any(
-            parse(own.address) == address
-            and not own.is_refused
-            and (ports <= own.ports and key == own.sharing_key)
-            for own in self.of(uid)
-        )
-        others = self.by_others(address, uid)
+        own = [one for one in self.of(uid) if parse(one.address) == address]
+        keeps = any(ports <= one.ports and key == one.sharing_key for one in own)
+        is_refused = any(one.is_refused for one in own)
         return [
             one
-            for one in others
-            if not (keeps and (one.is_refused or self.is_younger(one.uid, uid)))
+            for one in self.by_others(address, uid)
+            if not keeps
+            or (is_refused, self.is_younger(uid, one.uid))
+            >= (one.is_refused, self.is_younger(one.uid, uid))
         ]
 
     def is_younger(self, uid: str, other: str) -> bool:
