@@ -1000,6 +1000,44 @@ async def test_marks_on_networks_subnets_and_ports_are_respected(
 
 
 @pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize(
+    ("kind", "at"),
+    [
+        ("subnet-id", "network"),
+        ("member-subnet-id", "network"),
+        ("port-id", "network"),
+        ("port-id", "subnet"),
+    ],
+)
+async def test_marks_on_a_network_are_respected_for_what_is_in_it(
+    site: Balancing, kind: str, at: str, name: str
+) -> None:
+    """But what is in it may be reserved for somebody else."""
+    tags, is_usable = MARKED[name]
+    id_, network = uuid(510), uuid(511)
+    site.wire.networks[network] = "lan"
+    place = {"id": id_, "ip_version": 4, "network_id": network}
+    site.octavia.subnets[id_] = place
+    free = {**site.wire.ports[0], "id": uuid(802), "device_id": "", "device_owner": "",
+            "network_id": network, "fixed_ips": [{"subnet_id": id_, "ip_address": "10.0.9.9"}]}  # fmt: skip
+    site.wire.ports.append(free)
+    if at == "network":
+        site.wire.network_tags[network] = tags
+    else:
+        place["tags"] = tags
+    named = site.service({f"{P}{kind}": free["id"] if kind == "port-id" else id_})
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, named)
+        if not is_usable:
+            assert f"annotation {P}{kind}: it belongs to" in str(answer)
+            assert not any(site.octavia.of.values())
+            for one in (place, free):
+                one["tags"] = ["proreus/service=shop/any"]
+            assert isinstance(await site.ensure(provider, named), Ensured)
+    assert isinstance(answer, Ensured if is_usable else InvalidRequest), answer
+
+
+@pytest.mark.parametrize("name", MARKED)
 @pytest.mark.parametrize("kind", ["floating-network-id", "floating-subnet-id"])
 async def test_marks_are_respected_where_a_floating_address_comes_later(
     site: Balancing, kind: str, name: str

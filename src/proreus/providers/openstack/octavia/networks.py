@@ -26,6 +26,7 @@ from proreus.providers.openstack.octavia.floating import (
     owner,
 )
 from proreus.providers.openstack.octavia.owners import reserved_for
+from proreus.providers.openstack.octavia.reservations import reserved_at
 from proreus.providers.openstack.octavia.subnets import matching
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
@@ -242,7 +243,7 @@ class Networks:
             problem = f"this project shows nothing with the id {id_}: give another id"
             if described is not None:
                 is_listed = self._tenants.lists(lb.ref.namespace, (id_,))
-                owners = reserved_for(described)
+                owners = await reserved_at(name, described, self._described)
                 problem = refusal(owners, lb.ref, self._tenants, (id_,))
                 if not problem and not is_listed:
                     problem = await self._foreign(name, described)
@@ -320,10 +321,8 @@ class Networks:
     async def _described(self, annotation: str, id_: str) -> Described | None:
         """Read a network, a subnet or a port that an annotation names."""
         if annotation in _NETWORKS:
-            desired = {"id": id_, "fields": ("id", "name", "tags", "project_id", *_FOR_ALL)}
-            found = await self._api.listed(
-                "neutron", "network_list", "networks", "networks", desired
-            )
+            query = {"id": id_, "fields": ("id", "name", "tags", "project_id", *_FOR_ALL)}
+            found = await self._api.listed("neutron", "network_list", "networks", "networks", query)
             return found[0] if found else None
         kind = "port" if annotation == "port-id" else "subnet"
         return await self._api.find("neutron", f"{kind}_get", f"{kind}s/{id_}", kind)
