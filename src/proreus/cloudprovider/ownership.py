@@ -17,8 +17,9 @@ stricter, and may let single namespaces name single objects.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from ipaddress import ip_network
 from typing import Final
 
 import msgspec
@@ -28,6 +29,7 @@ from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.cloudprovider.routes import node_of_pods
 from proreus.kube.objects import KubeObject, Service
 
 EVERY_NAMESPACE: Final = "*"
@@ -257,13 +259,59 @@ def shown_by_others(
     Of a Service whose status shows a host name only its spec tells the address. What goes to a
     cluster IP no cloud sees, but nodes go by one for it and for addresses of load balancers.
     """
+    return _having(address, ref, services, lambda one: (*shown_addresses(one), *cluster_ips(one)))
+
+
+def inside_refusal(
+    address: str,
+    ref: LoadBalancerRef,
+    tenants: Tenants,
+    services: Iterable[KubeObject],
+    pods: Mapping[str, str],
+) -> str:
+    """Return why a Service may not show an address of a network; "" if it may, or does already.
+
+    A subnet may have the addresses of cluster IPs and pods, of which the cloud knows nothing.
+
+    Args:
+        address: The address, whether the Service asks for it or the cloud gives it.
+        ref: The Service.
+        tenants: The section [Tenants] of the cloud-config.
+        services: The cluster's Services.
+        pods: The names of nodes by their pod CIDRs.
+    """
+    found = _having(address, ref, services, cluster_ips)
+    reason = refusal(found, ref, tenants, (address,)) if found else ""
+    return reason or pods_refusal(address, ref, tenants, pods)
+
+
+def pods_refusal(
+    address: str, ref: LoadBalancerRef, tenants: Tenants, pods: Mapping[str, str]
+) -> str:
+    """Return why a Service may not show an address that pods may have, as of `inside_refusal`."""
+    is_shown = any(
+        parsed_address(point.ip) == parsed_address(address) for point in ref.last_ingress
+    )
+    if is_shown or tenants.lists(ref.namespace, (address,)):
+        return ""
+    node = node_of_pods(ip_network(address), pods)
+    return f"it is of the pods of the node {node}" if node else ""
+
+
+def _having(
+    address: str,
+    ref: LoadBalancerRef,
+    services: Iterable[KubeObject],
+    addresses: Callable[[Service], Iterable[str]],
+) -> list[Owner]:
+    """Return the Services of other namespaces that have an address; none if ours shows it."""
     wanted = parsed_address(address)
     if wanted is None or any(parsed_address(point.ip) == wanted for point in ref.last_ingress):
         return []
     return [
         owner
         for owner, one in _of_others(ref, services)
-        if wanted in map(parsed_address, (*shown_addresses(one), *cluster_ips(one)))
+        if wanted in map(parsed_address, addresses(one))
     ]
 
 

@@ -114,3 +114,15 @@ async def test_who_may_share_an_address_inside_gets_no_port_of_the_one_that_show
         asking = [ServicePort(81, "http", node_port=30081)]
         guest = services.by_key["bank/web-2"] = service(2, ASKING, asking, namespace="bank")
         assert await ensure(provider, nodes, guest) == {"web-2": [ADDRESS]}
+
+
+async def test_no_service_shows_an_address_of_pods_that_azure_gives_it(azure: Emulator) -> None:
+    nodes = with_pods(machines(azure), "10.9.0.0/24")
+    one = service(1, INSIDE)
+    known = context(nodes=nodes, services=Objects([one]))
+    async with started(azure, known) as provider:
+        found = (await answers(provider, nodes, one))["web-1"]
+        assert isinstance(found, InvalidRequest), found
+        assert "it is of the pods of the node node-1: name a subnet" in str(found)
+    async with started(azure, known, tenants={"allow": ["shop=10.9.0.4"]}) as provider:
+        assert await ensure(provider, nodes, one) == {"web-1": ["10.9.0.4"]}

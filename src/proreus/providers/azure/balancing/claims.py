@@ -4,13 +4,12 @@ Nodes send what comes for an address in a Service's spec or status to that Servi
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 
 from proreus.cloudprovider.addresses import family_of, plain_address
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import default_load_balancer_name
-from proreus.cloudprovider.ownership import Owner, cluster_ips, refusal
-from proreus.cloudprovider.routes import node_of_pods
+from proreus.cloudprovider.ownership import Owner, cluster_ips, pods_refusal, refusal
 from proreus.kube.objects import KubeObject, LoadBalancerIngress, ObjectMeta, Service
 from proreus.providers.azure.balancing.annotations import PREFIX, additional_in
 from proreus.providers.azure.balancing.desired import (
@@ -57,12 +56,7 @@ def check_shown(job: Job, address: str, scene: Scene, what: str) -> None:
     Raises:
         InvalidRequest: Another one has it; `what` says for what the Service asks for it.
     """
-    reason = shown_refusal(job, address, scene)
-    if not reason and not _is_shown(job, address):
-        node = node_of_pods(ip_network(address), scene.pods)
-        is_listed = scene.place.config.tenants.lists(job.ref.namespace, (address,))
-        reason = f"it is of the pods of the node {node}" if node and not is_listed else ""
-    if reason:
+    if reason := shown_refusal(job, address, scene) or _pods_refusal(job, address, scene):
         raise InvalidRequest(f"{what} cannot be had: {reason}")
 
 
@@ -73,17 +67,17 @@ def shown_refusal(job: Job, address: str, scene: Scene) -> str:
 
 
 def check_given(job: Job, addresses: Iterable[str], scene: Scene) -> None:
-    """Refuse the cluster IP of another namespace's Service, which Azure has given by itself.
+    """Refuse another namespace's cluster IP, or a pod's address, which Azure has given by itself.
 
     Raises:
         InvalidRequest: Another one has it; names the remedy.
     """
     for address in map(plain_address, addresses if job.options.internal else ()):
         found = [one for one in _of_others(job, address, scene) if one.is_inside]
-        if reason := _refusal(job, address, scene, found):
+        if reason := _refusal(job, address, scene, found) or _pods_refusal(job, address, scene):
             raise InvalidRequest(
                 f"{address}, which Azure has given, cannot be had: {reason}: name a subnet with"
-                " addresses that Services do not have inside the cluster"
+                " addresses that nothing has inside the cluster"
             )
 
 
@@ -137,6 +131,10 @@ def _refusal(job: Job, address: str, scene: Scene, found: Iterable[Claim]) -> st
     owners = [Owner(job.ref.cluster.uid, namespace=one.namespace) for one in found]
     tenants = scene.place.config.tenants
     return refusal(owners, job.ref, tenants, (address,)) if owners else ""
+
+
+def _pods_refusal(job: Job, address: str, scene: Scene) -> str:
+    return pods_refusal(address, job.ref, scene.place.config.tenants, scene.pods)
 
 
 def shown_beside(points: Iterable[LoadBalancerIngress], families: Collection[str]) -> set[str]:

@@ -6,9 +6,16 @@ from typing import Final
 from proreus.cloudprovider.addresses import family_of
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.cloudprovider.ownership import Tenants, kept_by_name, refusal, shown_by_others
+from proreus.cloudprovider.ownership import (
+    Tenants,
+    inside_refusal,
+    kept_by_name,
+    pods_refusal,
+    refusal,
+    shown_by_others,
+)
 from proreus.cloudprovider.refused import Refused
-from proreus.kube.objects import KubeObject
+from proreus.kube.objects import KubeObject, LoadBalancerIngress
 from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.annotations import SUBNET
 from proreus.providers.gce.balancing.desired import Desired
@@ -64,8 +71,40 @@ def check(
     else:
         owners = [one for one in (naming.owner_in(reserved.description),) if one is not None]
         problem = refusal([*owners, *shown], ref, tenants, (asked, reserved.name))
+    if desired.internal:
+        problem = problem or pods_refusal(asked, ref, tenants, desired.pods)
     if problem:
         raise InvalidRequest(f"spec.loadBalancerIP: {asked}: {problem}")
+
+
+def shown_of(
+    desired: Desired,
+    observed: Observed,
+    ref: LoadBalancerRef,
+    tenants: Tenants,
+    services: Iterable[KubeObject],
+) -> tuple[LoadBalancerIngress, ...]:
+    """Return what a Service shows: the addresses of its forwarding rules.
+
+    Args:
+        desired: The desired state.
+        observed: The observed state.
+        ref: The Service.
+        tenants: The section [Tenants] of the cloud-config.
+        services: The cluster's Services.
+
+    Raises:
+        InvalidRequest: Google has given one that others have inside the cluster; names the remedy.
+    """
+    rules = filter(None, (observed.rule(one.name) for one in desired.rules))
+    found, services = list(dict.fromkeys(one.ip for one in rules)), tuple(services)
+    for ip in found if desired.internal else ():
+        if why := inside_refusal(ip, ref, tenants, services, desired.pods):
+            raise InvalidRequest(
+                f"{ip}, which Google has given, cannot be had: {why}: name a subnetwork with"
+                " addresses that nothing has inside the cluster"
+            )
+    return tuple(LoadBalancerIngress(ip=ip) for ip in found)
 
 
 def check_subnetworks(

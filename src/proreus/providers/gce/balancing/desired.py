@@ -75,6 +75,7 @@ class Desired(msgspec.Struct, frozen=True):
         group: The name of the groups of a backend service.
         subset: The inputs of a subset of the nodes, if the load balancer has one.
         cluster_uid: The UID of the cluster.
+        pods: The names of nodes by their pod CIDRs.
     """
 
     form: Form
@@ -93,6 +94,7 @@ class Desired(msgspec.Struct, frozen=True):
     group: str = ""
     subset: "Subset | None" = None
     cluster_uid: str = ""
+    pods: Mapping[str, str] = {}
 
     @property
     def name(self) -> str:

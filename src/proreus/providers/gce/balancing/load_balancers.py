@@ -30,6 +30,7 @@ from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.mark_forms import LABELS
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.routes import pods_by_cidr
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.gce import errors
@@ -40,6 +41,7 @@ from proreus.providers.gce.balancing.addresses import (
     check_other_scheme,
     check_subnetworks,
     is_taken,
+    shown_of,
 )
 from proreus.providers.gce.balancing.annotations import (
     Options,
@@ -194,8 +196,7 @@ class GCELoadBalancers:
             raise CloudError(f"{desired.name} was deleted while it was being made")
         if leaves_shared or left is not None:
             await self._shared.sweep(left or desired.form, names_of(lb.ref))
-        rules = filter(None, (observed.rule(one.name) for one in desired.rules))
-        ingress = tuple(LoadBalancerIngress(ip=ip) for ip in dict.fromkeys(r.ip for r in rules))
+        ingress = shown_of(desired, observed, lb.ref, self._config.tenants, self._services.all())
         refused = {
             node: observed.refused[machine]
             for node, machine in machines_of(lb.hosts, self._place)[0].items()
@@ -352,7 +353,8 @@ class GCELoadBalancers:
             made = subset_parts(lb, options, setting, machines, chosen)
         else:
             made = desired_parts(lb, options, setting, machines, chosen, form=form)
-        made = msgspec.structs.replace(made, strange=frozenset(nodes[one] for one in strange))
+        them = frozenset(nodes[one] for one in strange)
+        made = msgspec.structs.replace(made, strange=them, pods=pods_by_cidr(every))
         return made, {**rejected, **missing}
 
     async def _closed(
