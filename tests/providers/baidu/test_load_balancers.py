@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from proreus.cloudprovider import Done, Ensured, InvalidRequest, LoadBalancer, Pending
 from proreus.cloudprovider.errors import CloudError
-from proreus.kube.objects import ClientIPConfig, SessionAffinityConfig
+from proreus.kube.objects import ClientIPConfig, NodeSpec, SessionAffinityConfig
 from proreus.providers.baidu.balancing.annotations import ADDED_EIP, ADDED_ID
+from proreus.testing import objects
 from proreus.testing.clock import virtual_time
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
@@ -142,6 +144,29 @@ async def test_an_internal_service_has_no_public_address(emulator: Emulator) -> 
         assert ADDED_EIP not in answer.annotations
         await site.made(site.desired())
         assert len(emulator.world.eips) == 1
+
+
+@pytest.mark.parametrize("of", ["Service", "pod"])
+async def test_no_service_shows_an_address_that_is_another_one_s_inside(
+    emulator: Emulator, of: str
+) -> None:
+    """A VPC may have a subnet with the same addresses; nodes would go by both."""
+    ip = "10.1.0.1"
+    dns = objects.service("dns", namespace="bank", cluster_ip=ip, cluster_ips=(ip,))
+    pods = NodeSpec(provider_id="cce://i-9", pod_cidr="10.1.0.0/24", pod_cidrs=("10.1.0.0/24",))
+    known = Objects([dns] if of == "Service" else [])
+    nodes = [] if of == "Service" else [replace(node("node-9"), spec=pods)]
+    inside = {"load-balancer-internal-vpc": "true"}
+    async with lb_site(emulator, services=known, nodes=nodes) as site:
+        refused = await site.settled(site.desired(asked=inside))
+        assert isinstance(refused, InvalidRequest), refused
+        assert f"{ip}, which the load balancer" in str(refused)
+        assert not refused.disowns
+        assert (await site.made(site.desired())).ingress[0].ip != ip
+        left = await site.settled(site.desired(asked=inside, shown="100.64.0.9"))
+        assert isinstance(left, InvalidRequest), left
+        assert left.disowns
+        assert (await site.made(site.desired(asked=inside, shown=ip))).ingress[0].ip == ip
 
 
 async def test_at_most_so_many_back_ends_and_those_that_are_there_stay(

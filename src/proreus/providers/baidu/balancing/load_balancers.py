@@ -27,7 +27,9 @@ from proreus.cloudprovider.load_balancers import (
 )
 from proreus.cloudprovider.lookups import Recent, check_nodes_shown
 from proreus.cloudprovider.mark_forms import owned_object
+from proreus.cloudprovider.ownership import inside_refusal
 from proreus.cloudprovider.recorded import Record, desired_digest
+from proreus.cloudprovider.routes import pods_by_cidr
 from proreus.cloudprovider.steps import converge, preview_plan, take_round
 from proreus.cloudprovider.waits import Missed, Twice, Working, has_left, showing_only
 from proreus.kube.objects import IP_MODE_PROXY, KubeObject, LoadBalancerIngress, Service
@@ -95,6 +97,7 @@ class BaiduLoadBalancers:
         """
         self._machines = machines
         self._nodes = nodes
+        self._services = services
         self._config = config
         self._inputs = (config.cluster_id, config.subnet_id, config.vpc_id, config.tenants)
         self._reader = Reader(api, config, services)
@@ -187,11 +190,30 @@ class BaiduLoadBalancers:
             node: observed.refused[one] for node, one in ids.items() if one in observed.refused
         }
         answer = _answer(options, balancer, observed, {**case.place.rejected, **refused})
+        with showing_only(lb.ref, observed.held):
+            self._check_inside(lb.ref, balancer, answer.ingress)
         made_from = desired_digest(lb, options, self._inputs, ingress=answer.ingress)
         shown = documents.visible(_as_listed(balancer, observed))
         await record.keep(f"{made_from}.{shown}", functools.partial(self._write, uid, balancer))
         self._work.done(uid)
         return answer
+
+    def _check_inside(
+        self, ref: LoadBalancerRef, balancer: Balancer, ingress: Sequence[LoadBalancerIngress]
+    ) -> None:
+        """Refuse a private address that others have inside the cluster.
+
+        Raises:
+            InvalidRequest: Another one has it; names the remedy.
+        """
+        pods = pods_by_cidr(self._nodes.all())
+        services, tenants = tuple(self._services.all()), self._config.tenants
+        for ip in (point.ip for point in ingress if point.ip == balancer.address):
+            if why := inside_refusal(ip, ref, tenants, services, pods):
+                raise InvalidRequest(
+                    f"{ip}, which the {balancer.title} has, cannot be had: {why}: name a subnet"
+                    " with addresses that nothing has inside the cluster, and make the Service anew"
+                )
 
     async def _claim(self, lb: LoadBalancer, options: Options) -> None:
         """Mark a load balancer that a Service names, unless another one has done so meanwhile.
