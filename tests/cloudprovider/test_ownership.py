@@ -10,7 +10,15 @@ from proreus.cloudprovider import (
     marks,
 )
 from proreus.cloudprovider.config import ConfigSection, read
-from proreus.cloudprovider.ownership import Naming, Owner, Standing, Tenants, refusal, standing
+from proreus.cloudprovider.ownership import (
+    Naming,
+    Owner,
+    Standing,
+    Tenants,
+    pods_refusal,
+    refusal,
+    standing,
+)
 
 CLUSTER = ClusterIdentity("prod", "uid-prod")
 REF = LoadBalancerRef(CLUSTER, "shop", "web", "uid-web", "a")
@@ -125,3 +133,15 @@ def test_the_section_is_read_and_what_is_wrong_is_reported() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             read(f"[Tenants]\n{wrong}\n", _File, source="c")
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"), [("10.9.0.4", "it is of the pods of the node one"), ("10.8.0.4", "")]
+)
+def test_an_address_of_pods_is_refused_and_a_text_that_is_none_is_not(
+    address: str, reason: str
+) -> None:
+    pods = {"10.9.0.0/24": "one", "": "two"}
+    assert pods_refusal(address, REF, Tenants(), pods) == reason
+    assert not pods_refusal("", REF, Tenants(), pods)
+    assert not pods_refusal(address, REF, Tenants(allow=(f"shop={address}",)), pods)

@@ -19,12 +19,11 @@ stricter, and may let single namespaces name single objects.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from ipaddress import ip_network
 from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.addresses import parsed_address
+from proreus.cloudprovider.addresses import parsed_address, parsed_network
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
@@ -289,12 +288,11 @@ def pods_refusal(
     address: str, ref: LoadBalancerRef, tenants: Tenants, pods: Mapping[str, str]
 ) -> str:
     """Return why a Service may not show an address that pods may have, as of `inside_refusal`."""
-    is_shown = any(
-        parsed_address(point.ip) == parsed_address(address) for point in ref.last_ingress
-    )
-    if is_shown or tenants.lists(ref.namespace, (address,)):
+    shown = {parsed_address(point.ip) for point in ref.last_ingress}
+    within, is_shown = parsed_network(address), parsed_address(address) in shown
+    if within is None or is_shown or tenants.lists(ref.namespace, (address,)):
         return ""
-    node = node_of_pods(ip_network(address), pods)
+    node = node_of_pods(within, pods)
     return f"it is of the pods of the node {node}" if node else ""
 
 
