@@ -1038,6 +1038,29 @@ async def test_marks_on_a_network_are_respected_for_what_is_in_it(
 
 
 @pytest.mark.parametrize("name", MARKED)
+async def test_marks_on_a_subnet_are_respected_where_octavia_chooses_it(
+    site: Balancing, name: str
+) -> None:
+    """It does so where the Service names only the network, whosesoever that is."""
+    tags, is_usable = MARKED[name]
+    reserved, free, network = uuid(510), uuid(512), uuid(511)
+    site.wire.networks[network] = "lan"
+    site.wire.network_tags[network] = ["proreus/service=shop/any"]
+    place = {"ip_version": 4, "network_id": network}
+    site.octavia.subnets[reserved] = {**place, "id": reserved, "tags": tags}
+    site.octavia.subnets[free] = {**place, "id": free}
+    asked = {INTERNAL: "true", f"{P}network-id": network}
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, site.service(asked))
+        if not is_usable:
+            assert f"annotation {P}network-id: Octavia may choose" in str(answer)
+            assert not any(site.octavia.of.values())
+            named = site.service({**asked, f"{P}subnet-id": free})
+            assert isinstance(await site.ensure(provider, named), Ensured)
+    assert isinstance(answer, Ensured if is_usable else InvalidRequest), answer
+
+
+@pytest.mark.parametrize("name", MARKED)
 @pytest.mark.parametrize("kind", ["floating-network-id", "floating-subnet-id"])
 async def test_marks_are_respected_where_a_floating_address_comes_later(
     site: Balancing, kind: str, name: str

@@ -26,7 +26,7 @@ from proreus.providers.openstack.octavia.floating import (
     owner,
 )
 from proreus.providers.openstack.octavia.owners import reserved_for
-from proreus.providers.openstack.octavia.reservations import reserved_at
+from proreus.providers.openstack.octavia.reservations import refused_inside, reserved_at
 from proreus.providers.openstack.octavia.subnets import matching
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
@@ -99,10 +99,8 @@ class Networks:
 
     async def external(self) -> dict[str, str]:
         """Return the names of the external networks by id."""
-        parameters = {"router:external": "true", "fields": ("id", "name")}
-        found = await self._api.listed(
-            "neutron", "network_list", "networks", "networks", parameters
-        )
+        query = {"router:external": "true", "fields": ("id", "name")}
+        found = await self._api.listed("neutron", "network_list", "networks", "networks", query)
         return {id_of(network): str(network["name"]) for network in found}
 
     async def at_port(self, port: str) -> Described | None:
@@ -245,6 +243,9 @@ class Networks:
                 is_listed = self._tenants.lists(lb.ref.namespace, (id_,))
                 owners = await reserved_at(name, described, self._described)
                 problem = refusal(owners, lb.ref, self._tenants, (id_,))
+                problem = problem or await refused_inside(
+                    name, named, lb.ref, self._tenants, self._api
+                )
                 if not problem and not is_listed:
                     problem = await self._foreign(name, described)
                 if not problem and is_in_use(described):
