@@ -49,8 +49,8 @@ class Balancing:
             objects.node(name, f"gce://{PROJECT}/{zone}/{name}") for name, zone in NODES.items()
         ]
 
+    @staticmethod
     def service(
-        self,
         *ports: tuple[int, str],
         name: str = "web",
         uid: str = UID,

@@ -33,7 +33,7 @@ def inside(of: str) -> dict[str, Any]:
     if of == "pod":
         return {"nodes": Objects([with_pods("10.9.3.0/24")]), "services": Objects()}
     made: dict[str, Any] = {"cluster_ip": GIVEN, "cluster_ips": (GIVEN,)}
-    dns = of_bank(Balancing.service(None, name="dns", uid=SECOND["uid"], **made))
+    dns = of_bank(Balancing.service(name="dns", uid=SECOND["uid"], **made))
     return {"services": Objects([dns])}
 
 
