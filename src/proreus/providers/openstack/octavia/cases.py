@@ -8,9 +8,9 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
-from proreus.cloudprovider.ownership import refusal
+from proreus.cloudprovider.ownership import refusal, shown_by_others
 from proreus.cloudprovider.ports import Ports
-from proreus.kube.objects import Service, vip_addresses
+from proreus.kube.objects import LoadBalancerIngress, Service, vip_addresses
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.octavia import owners
@@ -227,6 +227,33 @@ class Cases:
         if isinstance(step, MakeBalancer | MakeListener | MakePool | SetMembers | Change):
             await self._check_parts(lb, options, observed)
         return step, observed
+
+    async def check_given(
+        self, lb: LoadBalancer, found: Described, point: LoadBalancerIngress
+    ) -> None:
+        """Refuse to show an address that another namespace's Service has in a network apart.
+
+        Networks may have the same addresses, and Neutron gives each of them once in each.
+
+        Raises:
+            InvalidRequest: Another one has it; names the remedy.
+            CloudError: Octavia or Neutron gives no usable answer.
+        """
+        for address in vip_addresses((point,)):
+            shown = shown_by_others(address, lb.ref, self._networks.services.all())
+            problem = refusal(shown, lb.ref, self._tenants, (address,)) if shown else ""
+            if problem and await self._is_elsewhere(address, found):
+                raise InvalidRequest(
+                    f"{address}, which Neutron has given, cannot be had: {problem}, in another"
+                    " network: name a network with addresses that no other Service has"
+                )
+
+    async def _is_elsewhere(self, address: str, found: Described) -> bool:
+        """Tell whether an address is that of another load balancer or its floating IP, too."""
+        every = await self._octavia.balancers({"vip_address": address})
+        floating = await self._networks.floating({"floating_ip_address": address})
+        ports = {str(one.get("port_id") or "") for one in floating} - {"", found["vip_port_id"]}
+        return bool(ports) or any(id_of(one) != id_of(found) for one in every)
 
     async def surplus(self, found: Sequence[Described], ref: LoadBalancerRef) -> list[Balancer]:
         """Return duplicates of a family's load balancer, made by requests without an answer.

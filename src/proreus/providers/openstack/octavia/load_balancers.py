@@ -330,13 +330,9 @@ class OctaviaLoadBalancers:
         placed = Placed(family, case.found, observed, case.subnet)
         address = await self._addresses.ensure(lb, options, placed, turn, record.clear)
         is_ours = is_alone(case.found, observed.others, lb.ref.cluster)
-        return _Made(
-            family,
-            case.members,
-            ingress_of(options, self._settings, address, is_ours=is_ours),
-            {_ID: id_, _ADDRESS: address},
-            record,
-        )
+        point = ingress_of(options, self._settings, address, is_ours=is_ours)
+        await self._cases.check_given(lb, case.found, point)
+        return _Made(family, case.members, point, {_ID: id_, _ADDRESS: address}, record)
 
     def _record(
         self, ref: LoadBalancerRef, described: Described, observed: Balancer, turn: Turn

@@ -1,0 +1,68 @@
+"""Networks apart may have the same addresses: no Service shows one that another one has elsewhere."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from proreus.cloudprovider import Ensured, InvalidRequest
+
+from .balancing import INTERNAL, Balancing, P, balancing, known
+from .test_tenants import EXTERNAL
+from .wire import context, started, uuid
+
+NETWORK, SUBNET = uuid(700), uuid(701)
+NEXT = "10.0.0.201"
+"""What Neutron gives the second load balancer."""
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Balancing]:
+    async with balancing() as made:
+        made.wire.good_tokens = {f"token-{number}" for number in range(10)}
+        made.wire.networks[NETWORK] = "of another cluster"
+        subnet = {"id": SUBNET, "ip_version": 4, "network_id": NETWORK, "cidr": "10.9.0.0/24"}
+        made.octavia.subnets[SUBNET] = subnet
+        yield made
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize("has", ["virtual address", "floating IP"])
+@pytest.mark.parametrize("by", ["subnet-id", "network-id"])
+async def test_no_service_shows_an_address_that_another_one_has_in_a_network_apart(
+    site: Balancing, by: str, has: str, *, is_listed: bool
+) -> None:
+    """Nodes would lead that one's clients to it; whoever makes enough Services gets any address."""
+    first = site.service({INTERNAL: "true"}, name="api", namespace="bank")
+    async with started(site.wire.config(), context(nodes=site.nodes)) as provider:
+        assert isinstance(await site.ensure(provider, first), Ensured)
+    made = site.octavia.only("loadbalancers")
+    if has == "virtual address":
+        made["vip_address"] = NEXT
+    else:
+        there = {"floating_ip_address": NEXT, "floating_network_id": EXTERNAL}
+        site.octavia.of["floatingips"]["f"] = {"id": "f", "port_id": made["vip_port_id"], **there}
+    sections = f"[Tenants]\nallow = shop={NEXT}\n" if is_listed else ""
+    seen = context(nodes=site.nodes, services=[known(first, NEXT)])
+    named = {"subnet-id": SUBNET, "network-id": NETWORK}[by]
+    service = site.service({INTERNAL: "true", f"{P}{by}": named})
+    async with started(site.wire.config(sections=sections), seen) as provider:
+        answer = await site.ensure(provider, service)
+        if is_listed:
+            assert isinstance(answer, Ensured), answer
+            return
+        assert isinstance(answer, InvalidRequest), answer
+        assert f"{NEXT}, which Neutron has given, cannot be had" in str(answer)
+        assert "it belongs to the Service bank/api" in str(answer)
+        assert isinstance(await site.ensure(provider, known(service, NEXT)), Ensured)
+
+
+async def test_a_service_shows_an_address_that_another_one_s_load_balancer_has_left(
+    site: Balancing,
+) -> None:
+    """Somebody has deleted that, and nothing has looked at the other Service since."""
+    first = known(site.service({INTERNAL: "true"}, name="api", namespace="bank"), "10.0.0.200")
+    service = site.service({INTERNAL: "true"})
+    async with started(site.wire.config(), context(nodes=site.nodes, services=[first])) as provider:
+        answer = await site.ensure(provider, service)
+    assert isinstance(answer, Ensured), answer
+    assert [one.ip for one in answer.ingress] == ["10.0.0.200"]
