@@ -186,6 +186,13 @@ def test_after_a_standstill_of_this_process_all_have_the_grace_anew(
     assert len(play.passes(5).silent) == 2
 
 
+def test_nobody_is_silent_for_what_could_not_be_said_while_the_api_server_was_away() -> None:
+    memory = Memory({"uid-n": 0.0}, at=195.0)
+    for deaf, silent in ((100.0, 1), (151.0, 0)):
+        told = plan([node("n")], {}, memory, POLICY, now=NOW, at=200.0, deaf=deaf)
+        assert len(told.silent) == silent
+
+
 # Zones
 
 

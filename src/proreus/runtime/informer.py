@@ -11,6 +11,7 @@ change of a later version, it has delivered ours too.
 import asyncio
 import heapq
 import itertools
+import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, ValuesView
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -108,6 +109,8 @@ class Informer(Generic[T]):
         self.resource = resource
         self.generation = 0
         """How many changes the cache has seen."""
+        self.failed = -math.inf
+        """When lists or watches failed last, two or more in a row, on the event loop's clock."""
         self._client = client
         self._namespace = namespace
         self._field_selector = field_selector
@@ -219,7 +222,7 @@ class Informer(Generic[T]):
             each=self._texts.shared,
             check=self._check,
             begins=self._ahead.clear,
-            backoff=self._backoff.delay,
+            backoff=self._pause,
             on_error=self._on_error,
         )
         try:
@@ -336,6 +339,12 @@ class Informer(Generic[T]):
             _, _, future = heapq.heappop(self._waiters)
             if not future.done():
                 future.set_result(None)
+
+    def _pause(self, failures: int) -> float:
+        """Return the seconds to wait after one more failure; a watch alone may just be cut off."""
+        if failures:
+            self.failed = asyncio.get_running_loop().time()
+        return self._backoff.delay(failures)
 
     def _on_error(self, exc: Exception) -> None:
         metrics.INFORMER_ERRORS.labels(self.resource.plural, "watch").inc()

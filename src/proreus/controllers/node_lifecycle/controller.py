@@ -26,6 +26,7 @@ from proreus.kube.pods import NodeLease, Pod, Pulse
 from proreus.kube.requests import NODE_LEASES, NODES, PODS, PULSES
 from proreus.kube.watch import get_checked
 from proreus.runtime import klog, node_collector
+from proreus.runtime.backoff import Backoff
 from proreus.runtime.controller import contained
 from proreus.runtime.events import ObjectReference, ref_of
 from proreus.runtime.informer import Informer
@@ -40,6 +41,8 @@ TICK: Final = 0.1
 """Seconds between two looks at who may be tainted, and which pods are due."""
 SLOTS: Final = 8
 """Writes about nodes, and deletions of pods, at the same time."""
+BACKOFF: Final = Backoff(first=0.5, cap=5.0, jitter=0.5)
+"""The pause between two tries to watch leases, with each of which all have the grace anew."""
 
 _BY_NODE: Final = "node"
 
@@ -56,7 +59,7 @@ class NodeLifecycleController:
         # Of no use to others, and no rights of the manager's own account.
         self._pulses: Informer[Pulse] = Informer(env.client, PULSES, check=env.check)
         self._leases: Informer[NodeLease] = Informer(
-            env.client, NODE_LEASES, namespace=NAMESPACE, check=env.check
+            env.client, NODE_LEASES, namespace=NAMESPACE, backoff=BACKOFF, check=env.check
         )
         self._pods: Informer[Pod] = Informer(
             env.client,
@@ -156,6 +159,7 @@ class NodeLifecycleController:
             self._policy,
             now=self._env.now(),
             at=self._clock(),
+            deaf=self._leases.failed,
         )
         self._memory, self._zones = decided.memory, dict(decided.zones)
         self._disrupted = decided.stopped
@@ -219,6 +223,7 @@ class NodeLifecycleController:
             return False
         except KubeError as error:
             klog.error(log, "The lease of a silent node could not be read", node=name, err=error)
+            self._heard[uid] = self._clock()  # nor, perhaps, could its kubelet renew it
             return True
         known = self._leases.get(f"{NAMESPACE}/{name}")
         if not health.has_renewed(known, lease):

@@ -3,13 +3,14 @@
     heard of? ─► conditions ─► zones: how disrupted? ─► taints at once, or at a rate
 
 The rules and flags are those of kube-controller-manager's controllers of node lifecycle and taint
-eviction (`policy`), with more care: after a standstill of this process all begins anew, and some
-seconds pass in which another controller of this kind would show itself (`rivals`). Everything is a
-value.
+eviction (`policy`), with more care: after a standstill of this process, or while the API server is
+away, all begins anew, and some seconds pass in which another controller of this kind would show
+itself (`rivals`). Everything is a value.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from math import inf
 
 import msgspec
 
@@ -67,6 +68,7 @@ def plan(
     *,
     now: datetime,
     at: float,
+    deaf: float = -inf,
 ) -> Pass:
     """Decide for all nodes of the cluster.
 
@@ -77,6 +79,7 @@ def plan(
         policy: The settings: shares, counts and durations.
         now: Wall-clock time, for what is written.
         at: The time.
+        deaf: The time until which the API server was away, so that no kubelet could report.
     """
     zones = counted(nodes)
     states = {name: zone.state(policy.threshold) for name, zone in zones.items()}
@@ -84,7 +87,7 @@ def plan(
     stopped = _is_stopped(states)
     before = memory.heard
     known = {
-        uid: max(heard.get(uid, before.get(uid, at)), before.get(uid, 0.0))
+        uid: max(heard.get(uid, before.get(uid, at)), before.get(uid, 0.0), deaf)
         for uid in (node.metadata.uid for node in nodes)
     }
     if is_late(memory, policy, at):
@@ -111,9 +114,7 @@ def plan(
             states,
             queued,
             {
-                name: memory.buckets.get(name, Bucket(at=at)).filled(
-                    _rate(memory, name, zones, policy), at
-                )
+                name: _bucket(memory, name, at).filled(_rate(memory, name, zones, policy), at)
                 for name in zones
             },
             at,
@@ -128,7 +129,7 @@ def take(
     taken: list[str] = []
     queued, buckets = dict(memory.queued), dict(memory.buckets)
     for name, waiting in memory.queued.items():
-        bucket = buckets.get(name, Bucket(at=at)).filled(_rate(memory, name, zones, policy), at)
+        bucket = _bucket(memory, name, at).filled(_rate(memory, name, zones, policy), at)
         buckets[name] = bucket
         after = bucket.taken()
         is_open = _rate(memory, name, zones, policy) > 0
@@ -151,6 +152,10 @@ def no_execute(node: Node, now: datetime) -> Patch | None:
 def is_late(memory: Memory, policy: Policy, at: float) -> bool:
     """Tell whether this process stood still since the last pass: it has heard nothing then."""
     return memory.at is not None and at - memory.at > policy.grace / 2
+
+
+def _bucket(memory: Memory, name: str, at: float) -> Bucket:
+    return memory.buckets.get(name, Bucket(at=at))
 
 
 def _is_stopped(states: Mapping[str, State]) -> bool:
