@@ -50,10 +50,8 @@ from proreus.kube.requests import (
     LEASES,
     NODES,
     PERSISTENT_VOLUMES,
-    PODS,
     SECRETS,
     SERVICES,
-    Resource,
 )
 from proreus.runtime.informer import Informer
 from proreus.serving.health import Health
@@ -517,12 +515,8 @@ class Patched(MemoryApiServer):
 
 
 @virtual_time
-async def test_no_node_is_silent_because_another_cluster_has_no_lease_of_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_no_node_is_silent_because_another_cluster_has_no_lease_of_it() -> None:
     """No watch goes on then, and a connection that is kept for writes leads to this cluster."""
-    none = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=PODS.type)
-    monkeypatch.setattr("proreus.controllers.node_lifecycle.controller.PODS", none)
     store = Store(lambda: EPOCH)
     for name in ("n1", "n2"):
         join(store, name)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from proreus.kube.requests import LEASES, NODES, PODS, Resource
+from proreus.kube.requests import LEASES, NODES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 
@@ -76,12 +76,6 @@ async def followed() -> AsyncIterator[Site]:
         assert site.unknown == set()
         yield site
         living.cancel()
-
-
-@pytest.fixture(autouse=True)
-def without_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    none = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=PODS.type)
-    monkeypatch.setattr("proreus.controllers.node_lifecycle.controller.PODS", none)
 
 
 @pytest.mark.parametrize("seconds", [50, 55, 60, 65, 90, 118, 125, 180, 1800])

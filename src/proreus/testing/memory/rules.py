@@ -15,6 +15,7 @@ from proreus.kube.requests import (
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUMES,
+    PODS,
     SECRETS,
     SERVICES,
     Resource,
@@ -34,6 +35,7 @@ RESOURCES: Final[Mapping[tuple[str, str, str], Resource[Any]]] = {
         EVENTS,
         LEASES,
         PERSISTENT_VOLUMES,
+        PODS,
     )
 }
 WITH_STATUS: Final = frozenset({"nodes", "services", "namespaces"})
