@@ -1,7 +1,7 @@
 """A Service asks for another one's port at their address while the cloud does not answer."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -24,6 +24,13 @@ class Hanging(OneAddress):
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
         await asyncio.sleep(self.seconds)
         return await super().delete(gone)
+
+
+class OneGroup(Hanging):
+    """A cloud that works on one load balancer at a time."""
+
+    def group(self, lb: LoadBalancerRef) -> Hashable:
+        return "all"
 
 
 @pytest.mark.parametrize("is_deleted", [False, True], ids=["edited", "deleted"])
@@ -66,6 +73,25 @@ async def test_who_leaves_a_cloud_that_hangs_shows_no_address_beside_a_port_of_a
         assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
         cloud.seconds = 0.0
         await asyncio.sleep(600)
+
+
+@virtual_time
+async def test_an_address_of_another_cloud_is_shown_no_more_while_the_next_one_hangs() -> None:
+    """Clouds work on one load balancer of a group at a time; the first has deleted its own."""
+    stage = Stage()
+    stage.west = west = OneGroup()
+    stage.edit("shop", 80, {"proreus.io/cloud": "west"})
+    async with stage.managed_with_another_cloud():
+        west.seconds = 500.0
+        stage.edit("shop", 8080, {"proreus.io/cloud": "west"})
+        await asyncio.sleep(5)
+        stage.edit_alone("bank", 443, {"proreus.io/cloud": "west"})
+        await asyncio.sleep(5)
+        assert len(stage.balancers.deleted) == 1
+        assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
+        west.seconds = 0.0
+        await asyncio.sleep(1000)
+    assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
 
 
 @virtual_time

@@ -123,12 +123,17 @@ class Holders:
         self._members[cloud] = memory, again
 
         def tells(one: Service) -> bool | None:
-            # What no cloud can be chosen for is left to the one that has it.
-            is_elsewhere = cloud_in_status(one) in self._members.keys() - {cloud}
-            is_moved = is_elsewhere and cloud != NO_CLOUD
-            return is_moved or _has_left(one, memory.get(key(one))) or self.gives_up(one)
+            has_left = self.is_moved(one, cloud) or _has_left(one, memory.get(key(one)))
+            return has_left or self.gives_up(one)
 
         return tells
+
+    def is_moved(self, service: Service, cloud: str) -> bool:
+        """Tell whether a Service of this cloud shows what another of the clouds gave it before.
+
+        What no cloud can be chosen for is left to the one that has it.
+        """
+        return cloud != NO_CLOUD and cloud_in_status(service) in self._members.keys() - {cloud}
 
     def is_contested(self, service: Service) -> bool | None:
         """Tell what the function `is_contested` does, by the memory of all clouds."""

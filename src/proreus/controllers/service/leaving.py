@@ -1,7 +1,8 @@
 """Take the address from a Service that asks for another one's port there, whatever goes on for it.
 
-Its load balancer may be worked on for minutes, such as while the cloud does not answer, and nothing
-is decided for it meanwhile.
+Its load balancer, or another one of its group, may be worked on for minutes, such as while the
+cloud does not answer, and nothing is decided for it meanwhile. So it is with an address that
+another of the clouds gave it before.
 """
 
 import asyncio
@@ -34,7 +35,8 @@ async def run(env: Environment, writer: ServiceWriter, holders: Holders, classes
     def is_due(one: Service | None, tells: Contested = holders.is_contested) -> bool:
         if one is None or not one.status.load_balancer.ingress:
             return False
-        return (wants(one, classes) or needs_cleanup(one, classes)) and tells(one) is True
+        is_ours = wants(one, classes) or needs_cleanup(one, classes)
+        return is_ours and (holders.is_moved(one, env.cloud) or tells(one) is True)
 
     def on_service(_: Service | None, new: Service | None) -> None:
         if new is not None and key(new) not in busy and is_due(new):
