@@ -39,6 +39,8 @@ class Leaving(Balancers):
         self.answers: list[CloudError | Pending | Ensured] = []
         self.further: CloudError | Pending | None = None
         self.seconds = 0.0
+        self.deletion_takes = 0.0
+        self.given: Pending | Ensured | None = None
         self.proofs: list[list[str]] = []
 
     def _answer(self, ref: LoadBalancerRef, otherwise: object) -> object:
@@ -51,10 +53,11 @@ class Leaving(Balancers):
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
         await asyncio.sleep(self.seconds)
         ip = NEXT if self.proofs else FIRST
-        given = Ensured((LoadBalancerIngress(ip=ip),))
+        given = self.given or Ensured((LoadBalancerIngress(ip=ip),))
         return {lb.ref.uid: self._answer(lb.ref, given) for lb in desired}
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
+        await asyncio.sleep(self.deletion_takes)
         return {ref.uid: self._answer(ref, Done()) for ref in gone}
 
 
@@ -177,6 +180,22 @@ async def test_who_is_deleted_while_its_address_is_withdrawn_shows_it_no_more(
         stage.balancers.answers = [LEAVING]
         await asyncio.sleep(20)
         assert stage.shown() == []
+
+
+@pytest.mark.parametrize("answer", [LEAVING, MOVED], ids=["left", "moved"])
+@virtual_time
+async def test_who_is_deleted_while_it_leaves_an_address_shows_that_no_more_while_the_cloud_hangs(
+    answer: Pending | Ensured,
+) -> None:
+    async with staged() as stage:
+        stage.balancers.seconds, stage.balancers.deletion_takes = 20.0, 500.0
+        stage.edit(a="b")
+        await asyncio.sleep(10)
+        stage.delete()
+        stage.balancers.given = answer
+        await asyncio.sleep(20)
+        assert stage.shown() == []
+        await asyncio.sleep(1000)
 
 
 @virtual_time

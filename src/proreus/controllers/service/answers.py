@@ -133,13 +133,15 @@ def after_ensure(
 ) -> Change:
     """Return the change after an answer to `ensure` or `update_hosts`.
 
-    Nothing is written to a Service that meanwhile is gone, new, or wants no load balancer: its key
-    is planned again for that reason, and the load balancer deleted.
+    A Service that meanwhile is gone, new, or wants no load balancer is planned again for that
+    reason, and the load balancer deleted: only an address that is left leaves the status at once.
     """
     if service is None or service.metadata.uid != verb.desired.ref.uid:
         return Change()
     if not is_to_have(service, classes):
-        return Change()
+        is_left = service.status.load_balancer.ingress and contested(service)
+        is_ours = not is_of_others(service, classes)
+        return Change(status=status_patch(service, ingress=() if is_left and is_ours else None))
     if isinstance(answer, Ensured):
         return _ensured(service, answer, now, verb)
     if isinstance(answer, RetryAfter):
@@ -323,11 +325,9 @@ def _deleted(service: Service, now: datetime, classes: Classes, *, was_found: bo
     event = PlannedEvent("Normal", "DeletedLoadBalancer", "Deleted load balancer")
     has_ingress = bool(service.status.load_balancer.ingress)
     if is_to_have(service, classes):
-        condition = condition_to_write(
-            service, ConditionState("False", Reason.PROVISIONING, _ENSURING), now
-        )
-        ingress = () if has_ingress else None
-        status = status_patch(service, condition=condition, ingress=ingress)
+        state = ConditionState("False", Reason.PROVISIONING, _ENSURING)
+        condition = condition_to_write(service, state, now)
+        status = status_patch(service, condition=condition, ingress=() if has_ingress else None)
         return Change(status=status, events=(event,))
     finalizers = (FINALIZER_LOAD_BALANCER, *classes.left_finalizers)
     is_going = service.metadata.deletion_timestamp is not None
