@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from proreus.kube.requests import LEASES, NODES
+from proreus.controllers.node_lifecycle.evictions import REASON, TARGET
+from proreus.kube.requests import LEASES, NODES, PODS
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 
@@ -52,6 +53,29 @@ class Site:
         await asyncio.sleep(seconds)
         await self.server.start()
         self.is_up = True
+
+    def report(self, name: str) -> None:
+        """Let a kubelet say that it is well."""
+        found = self.store.get(NODES, "", name)
+        at = (EPOCH + timedelta(seconds=asyncio.get_running_loop().time())).isoformat()
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": at}
+        status = {"conditions": [ready]}
+        self.store.update(NODES, found, {**found.body, "status": status}, status=True)
+
+    def run_pod(self, name: str, seconds: int) -> None:
+        """Run a pod on a node that tolerates for a while that this is silent."""
+        toleration = {"operator": "Exists", "tolerationSeconds": seconds}
+        pod = {
+            "metadata": {"name": "pod"},
+            "spec": {"nodeName": name, "tolerations": [toleration]},
+            "status": {"conditions": [{"type": TARGET, "status": "True", "reason": REASON}]},
+        }
+        self.store.create(PODS, "default", pod)
+
+    @property
+    def pods(self) -> int:
+        """The number of pods."""
+        return self.store.count(PODS)
 
     @property
     def unknown(self) -> set[str]:
@@ -103,3 +127,31 @@ async def test_a_node_that_has_died_while_the_api_server_was_away_is_silent_afte
         assert site.unknown == set()
         await asyncio.sleep(40)
         assert site.unknown == {"n3"}
+
+
+@virtual_time
+async def test_pods_stay_on_a_node_that_came_back_while_the_api_server_was_away() -> None:
+    async with followed() as site:
+        site.run_pod("n3", seconds=300)
+        site.dead = {"n3"}
+        await asyncio.sleep(100)
+        assert site.unknown == {"n3"}
+        site.dead = set()
+        await site.away(600)
+        await asyncio.sleep(5)  # kubelets report every ten seconds
+        site.report("n3")
+        await asyncio.sleep(600)
+        assert (site.pods, site.unknown) == (1, set())
+
+
+@virtual_time
+async def test_pods_leave_a_node_that_is_silent_after_the_api_server_was_away_too() -> None:
+    async with followed() as site:
+        site.run_pod("n3", seconds=300)
+        site.dead = {"n3"}
+        await asyncio.sleep(100)
+        await site.away(600)
+        await asyncio.sleep(270)
+        assert site.pods == 1
+        await asyncio.sleep(60)
+        assert site.pods == 0

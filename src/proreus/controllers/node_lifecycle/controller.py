@@ -152,6 +152,8 @@ class NodeLifecycleController:
     # What is done
 
     async def _monitor(self) -> None:
+        if self._leases.failed > (self._memory.at or 0.0):
+            self._due.clear()  # no node could say that it is back
         decided = plan.plan(
             tuple(self._env.nodes.all()),
             self._heard,

@@ -38,7 +38,7 @@ RESOURCES: Final[Mapping[tuple[str, str, str], Resource[Any]]] = {
         PODS,
     )
 }
-WITH_STATUS: Final = frozenset({"nodes", "services", "namespaces"})
+WITH_STATUS: Final = frozenset({"nodes", "services", "namespaces", "pods"})
 FIRST_NODE_PORT: Final = 30000
 NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
