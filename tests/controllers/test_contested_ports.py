@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from proreus.app.clouds.plan import UNDECIDED
 from proreus.app.clouds.several import Several
 from proreus.cloudprovider import (
     CloudError,
@@ -23,7 +22,7 @@ from proreus.cloudprovider import (
     Pending,
 )
 from proreus.controllers.service.contested import Holders
-from proreus.controllers.service.intake import CONDITION_CLOUD
+from proreus.controllers.service.intake import CONDITION_CLOUD, UNDECIDED
 from proreus.kube.objects import (
     Condition,
     LoadBalancerIngress,

@@ -15,7 +15,6 @@ from proreus.app.board import LeaseBoard
 from proreus.app.caches import Caches
 from proreus.app.clients import Clients
 from proreus.app.clouds.config import rules_of
-from proreus.app.clouds.plan import UNDECIDED
 from proreus.app.clouds.registry import Registry
 from proreus.app.clouds.several import members_of
 from proreus.app.clouds.undecided import UndecidedCloud
@@ -29,6 +28,7 @@ from proreus.containment.faults import Faults, Kind
 from proreus.containment.holders import of_any
 from proreus.controllers.last_ready import following
 from proreus.controllers.service.contested import BY_ADDRESS, addresses
+from proreus.controllers.service.intake import UNDECIDED
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.client import Client

@@ -17,7 +17,6 @@ from proreus.app.caches import Caches, config_maps, needed
 from proreus.app.clients import Clients
 from proreus.app.cloud import Cloud
 from proreus.app.clouds.config import origin_of_member
-from proreus.app.clouds.plan import UNDECIDED
 from proreus.app.clouds.registry import Registry, alone
 from proreus.app.clouds.several import flags_of, names_of
 from proreus.app.election import Election
@@ -38,6 +37,7 @@ from proreus.containment.faults import Faults, Kind
 from proreus.containment.inventory import Inventory
 from proreus.controllers.environment import Environment, Runnable
 from proreus.controllers.last_ready import LastReady
+from proreus.controllers.service.intake import UNDECIDED
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, Sees
 from proreus.kube.errors import KubeError

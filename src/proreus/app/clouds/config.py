@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from proreus.app.clouds.plan import UNDECIDED, Rules
+from proreus.app.clouds.plan import Rules
 from proreus.app.clouds.several import Several
 from proreus.app.options import Options
 from proreus.app.reload import DerivedOrigin, FileOrigin, Origin
@@ -28,6 +28,7 @@ from proreus.cloudprovider import (
     with_config,
 )
 from proreus.controllers.node_ipam.plan import Mode
+from proreus.controllers.service.intake import UNDECIDED
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 

@@ -7,7 +7,6 @@ import msgspec
 
 from proreus.app import readonly
 from proreus.app.clouds.config import rules_of
-from proreus.app.clouds.plan import UNDECIDED
 from proreus.app.clouds.registry import Clouds, alone
 from proreus.app.clouds.several import flags_of, members_of, names_of
 from proreus.app.clouds.undecided import UndecidedCloud
@@ -19,6 +18,7 @@ from proreus.cloudprovider import (
     Lister,
     Ownership,
 )
+from proreus.controllers.service.intake import UNDECIDED
 from proreus.kube.objects import KubeObject, Node, Service
 
 

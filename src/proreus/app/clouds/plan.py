@@ -20,15 +20,11 @@ from proreus.cloudprovider.instances import (
 )
 from proreus.controllers.service.intake import (
     ANNOTATION_CLOUD_IN_USE,
-    NO_CLOUD,
     TYPE_LOAD_BALANCER,
     cloud_in_status,
     has_finalizer,
 )
 from proreus.kube.objects import Node, Service
-
-UNDECIDED: Final = NO_CLOUD
-"""The name of what answers for nodes and Services that no single cloud is responsible for."""
 
 LABEL_CLOUD: Final = "proreus.io/cloud"
 """The label of a Node that names its cloud; set by its cloud's controllers where it is missing."""

@@ -9,7 +9,6 @@ import msgspec
 
 from proreus.app.clouds.plan import (
     LABEL_CLOUD,
-    UNDECIDED,
     Belonging,
     Decided,
     Foreign,
@@ -32,7 +31,7 @@ from proreus.cloudprovider import (
     scope_of,
 )
 from proreus.containment.holders import MachineHolders, MachineOf
-from proreus.controllers.service.intake import cloud_in_status, has_finalizer
+from proreus.controllers.service.intake import UNDECIDED, cloud_in_status, has_finalizer
 from proreus.kube.objects import Node, Service
 from proreus.runtime.informer import Cache
 from proreus.runtime.view import View

@@ -10,7 +10,6 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from proreus.app.clouds.plan import (
-    UNDECIDED,
     Contested,
     Decided,
     Foreign,
@@ -39,6 +38,7 @@ from proreus.cloudprovider import (
 )
 from proreus.cloudprovider.lookups import system_uuids
 from proreus.containment.inventory import Inventory
+from proreus.controllers.service.intake import UNDECIDED
 from proreus.kube.objects import Node, Service
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import msgspec
 
 from proreus.app import readonly
 from proreus.app.clouds.looking import Look, looks
-from proreus.app.clouds.plan import UNDECIDED
 from proreus.app.cluster_identity import read_identity
 from proreus.app.leader import settings_of
 from proreus.app.options import Options
@@ -44,7 +43,7 @@ from proreus.controllers.node_ipam.cidrset import Blocks
 from proreus.controllers.node_ipam.plan import Mode, ranges
 from proreus.controllers.persistent_volume_label.plan import askable
 from proreus.controllers.service.hosts import candidates
-from proreus.controllers.service.intake import classes_of
+from proreus.controllers.service.intake import UNDECIDED, classes_of
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.client import Client

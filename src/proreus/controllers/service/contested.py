@@ -13,7 +13,7 @@ import msgspec
 
 from proreus.cloudprovider.ports import Key, ports_of
 from proreus.controllers.service.conditions import ELSEWHERE
-from proreus.controllers.service.intake import NO_CLOUD, TYPE_LOAD_BALANCER, cloud_in_status
+from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, UNDECIDED, cloud_in_status
 from proreus.controllers.service.plan import Memory, doubted, withdrawn
 from proreus.kube.objects import Service, key, vip_addresses
 
@@ -133,7 +133,7 @@ class Holders:
 
         What no cloud can be chosen for is left to the one that has it.
         """
-        return cloud != NO_CLOUD and cloud_in_status(service) in self._members.keys() - {cloud}
+        return cloud != UNDECIDED and cloud_in_status(service) in self._members.keys() - {cloud}
 
     def is_contested(self, service: Service) -> bool | None:
         """Tell what the function `is_contested` does, by the memory of all clouds."""

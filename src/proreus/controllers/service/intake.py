@@ -33,8 +33,8 @@ ANNOTATION_CLOUD_IN_USE: Final = "proreus.io/cloud-in-use"
 It is set before the finalizer, and goes after it.
 """
 
-NO_CLOUD: Final = "undecided"
-"""The name of what answers for Services of which no single cloud is responsible."""
+UNDECIDED: Final = "undecided"
+"""The name of what answers for nodes and Services that no single cloud is responsible for."""
 
 CONDITION_CLOUD: Final = "LoadBalancerCloud"
 """The condition of a Service whose message names that cloud, too."""
