@@ -93,11 +93,10 @@ class Silence:
             return {}
         ways, answering = found
         for name, one in running.items():
-            if name in ready:
-                self._note(name, one, ways)
-            if answered := answering.intersection(_ips(one)):
-                self._note(name, one, ways, answered=answered)
-            self._listen(name, one, answering, is_ready=name in ready)
+            answered = answering.intersection(_ips(one))
+            if name in ready or answered:
+                self._note(name, one, ways, answered)
+            self._listen(name, one, answered, is_ready=name in ready)
         asked = witnesses(ready.values(), ways)
         proven = {way for (way, _), one in asked.items() if not answering.isdisjoint(one)}
         return {
@@ -156,8 +155,7 @@ class Silence:
         name: str,
         found: Instance,
         ways: Mapping[str, Hop],
-        *,
-        answered: Collection[str] = (),
+        answered: Collection[str],
     ) -> None:
         """Remember the ways to a machine; where it has `answered`, they are the right ones."""
         own = _ips(found)
@@ -167,18 +165,16 @@ class Silence:
         self._known[name] = present | known | sure
 
     def _listen(
-        self, name: str, found: Instance, answering: Collection[str], *, is_ready: bool
+        self, name: str, found: Instance, answered: frozenset[str], *, is_ready: bool
     ) -> None:
         """Remember where a machine answers, and where it does not while its Node is Ready."""
-        own = _ips(found)
-        heard = {one for one in own if one in answering}
         lost = {
             one
-            for one in own
-            if self._unheard.is_sure(f"{name} {one}", is_so=is_ready and one not in heard)
+            for one in _ips(found)
+            if self._unheard.is_sure(f"{name} {one}", is_so=is_ready and one not in answered)
         }
-        if heard or lost:
-            self._heard[name] = self._heard.get(name, frozenset()).union(heard) - lost
+        if answered or lost:
+            self._heard[name] = (self._heard.get(name, frozenset()) | answered) - lost
 
     def _judged(
         self, node: Node, found: Instance, *, lives: bool, is_proof: bool
