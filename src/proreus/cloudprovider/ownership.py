@@ -288,12 +288,21 @@ def pods_refusal(
     address: str, ref: LoadBalancerRef, tenants: Tenants, pods: Mapping[str, str]
 ) -> str:
     """Return why a Service may not show an address that pods may have, as of `inside_refusal`."""
-    shown = {parsed_address(point.ip) for point in ref.last_ingress}
-    within, is_shown = parsed_network(address), parsed_address(address) in shown
-    if within is None or is_shown or tenants.lists(ref.namespace, (address,)):
+    if _is_shown(address, ref) or tenants.lists(ref.namespace, (address,)):
         return ""
-    node = node_of_pods(within, pods)
+    return of_pods(address, pods)
+
+
+def of_pods(address: str, pods: Mapping[str, str]) -> str:
+    """Return whose pods may have an address, by their node's pod CIDR; "" if there are none."""
+    within = parsed_network(address)
+    node = node_of_pods(within, pods) if within is not None else ""
     return f"it is of the pods of the node {node}" if node else ""
+
+
+def _is_shown(address: str, ref: LoadBalancerRef) -> bool:
+    wanted = parsed_address(address)
+    return any(parsed_address(point.ip) == wanted for point in ref.last_ingress)
 
 
 def _having(
@@ -304,7 +313,7 @@ def _having(
 ) -> list[Owner]:
     """Return the Services of other namespaces that have an address; none if ours shows it."""
     wanted = parsed_address(address)
-    if wanted is None or any(parsed_address(point.ip) == wanted for point in ref.last_ingress):
+    if wanted is None or _is_shown(address, ref):
         return []
     return [
         owner

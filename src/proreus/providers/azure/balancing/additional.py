@@ -12,8 +12,7 @@ from typing import Final
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.names import default_load_balancer_name
-from proreus.cloudprovider.ownership import Owner, Tenants, refusal
-from proreus.cloudprovider.routes import node_of_pods
+from proreus.cloudprovider.ownership import Owner, Tenants, of_pods, refusal
 from proreus.providers.azure.balancing.addresses import owners_of, user_elsewhere
 from proreus.providers.azure.balancing.annotations import ANNOTATION_ADDITIONAL, FAMILIES
 from proreus.providers.azure.balancing.balancers import listed
@@ -125,8 +124,7 @@ def _unfit(job: Job, address: str, scene: Scene) -> str:
     found = ip_address(address)
     if any(found in one for one in _NOT_PUBLIC):
         return "it is no public address"
-    node = node_of_pods(ip_network(found), scene.pods)
-    return f"it is of the pods of the node {node}" if node else ""
+    return of_pods(address, scene.pods)
 
 
 def by_hand_at(address: str, known: Index, scene: Scene) -> list[Opened]:
