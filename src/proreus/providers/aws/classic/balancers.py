@@ -23,12 +23,13 @@ from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.cloudprovider.waits import Twice
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
+from proreus.providers.aws.access import Access, classic_access
 from proreus.providers.aws.annotations import Options
 from proreus.providers.aws.classic import plan
 from proreus.providers.aws.classic.apply import take
 from proreus.providers.aws.classic.observe import observe
 from proreus.providers.aws.classic.parts import Attributes, Balancer, Desired, Observed
-from proreus.providers.aws.groups import Access, HostGroups, classic_access
+from proreus.providers.aws.groups import HostGroups
 from proreus.providers.aws.identity import TAG_SERVICE, Place, pairs_of
 from proreus.providers.aws.listeners import classic_health_check, classic_listeners
 from proreus.providers.aws.names import targets_of

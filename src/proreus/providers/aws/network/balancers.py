@@ -23,9 +23,10 @@ from proreus.cloudprovider.recorded import MadeFrom, Record
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
+from proreus.providers.aws.access import Access, network_access
 from proreus.providers.aws.annotations import PREFIX, Options
 from proreus.providers.aws.config import SecurityGroupMode
-from proreus.providers.aws.groups import Access, HostGroups, network_access
+from proreus.providers.aws.groups import HostGroups
 from proreus.providers.aws.identity import TAG_SERVICE, Place, owning_clusters, pairs_of
 from proreus.providers.aws.listeners import port_mappings
 from proreus.providers.aws.names import targets_of
