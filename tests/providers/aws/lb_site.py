@@ -34,6 +34,7 @@ class LBSite:
     def __init__(self, aws: StrictAWS, kind: str = "nlb") -> None:
         self.aws = aws
         self.kind = kind
+        self.cluster = CLUSTER
         self.network = network = Network(aws)
         self.elb = aws.client("elbv2")
         self.ec2 = network.ec2
@@ -69,7 +70,7 @@ class LBSite:
         )
         nodes: list[Node] = [node_of(id_) for id_ in ids]
         policy = self.balancers.host_policy(service)
-        return desired_load_balancer(service, nodes, policy, CLUSTER)
+        return desired_load_balancer(service, nodes, policy, self.cluster)
 
     async def ensure(self, desired: LoadBalancer) -> Any:
         return (await self.balancers.ensure([desired]))[desired.ref.uid]
@@ -82,6 +83,10 @@ class LBSite:
             answer = await self.ensure(desired)
         assert isinstance(answer, Ensured), answer
         return answer
+
+    async def previewed(self, desired: LoadBalancer) -> Any:
+        preview = self.balancers.preview  # type: ignore[attr-defined]
+        return (await preview([desired]))[desired.ref.uid]
 
     async def delete(self, desired: LoadBalancer) -> Any:
         return (await self.balancers.delete([desired.ref]))[desired.ref.uid]

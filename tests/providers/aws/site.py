@@ -109,10 +109,12 @@ def context(
     events: Events | None = None,
     clock: Clock | None = None,
     services: Objects | None = None,
+    *,
+    cluster: ClusterIdentity = CLUSTER,
 ) -> Context:
     clock = clock or Clock()
     return Context(
-        CLUSTER,
+        cluster,
         now=clock,
         uptime=clock.uptime,
         events=events or Events(),

@@ -1,7 +1,6 @@
 """What load balancers of AWS were made from is recorded on them, and what would be done is told."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
 import pytest
@@ -32,11 +31,6 @@ async def is_shown(site: LBSite, desired: LoadBalancer) -> bool:
     expected = site.balancers.fingerprint(desired)
     owned = await site.balancers.list_owned(CLUSTER)
     return expected in {one.fingerprint for one in owned if one.recorded}
-
-
-async def previewed(site: LBSite, desired: LoadBalancer) -> Any:
-    preview = site.balancers.preview  # type: ignore[attr-defined]
-    return (await preview([desired]))[desired.ref.uid]
 
 
 async def test_a_record_costs_a_creation_one_call_a_change_two_and_a_listing_none(
@@ -82,7 +76,7 @@ async def test_a_wrong_annotation_has_no_fingerprint_and_the_preview_shows_why(
     service = msgspec.structs.replace(desired.service, metadata=wrong)
     asked = msgspec.structs.replace(desired, service=service)
     assert site.balancers.fingerprint(asked) == ""
-    assert isinstance(await previewed(site, asked), InvalidRequest)
+    assert isinstance(await site.previewed(asked), InvalidRequest)
     assert isinstance(await site.ensure(asked), InvalidRequest)
 
 
@@ -92,14 +86,14 @@ async def test_a_preview_shows_listeners_targets_and_rules_and_writes_nothing(
     ids = site.machines(2)
     desired = site.desired(ids[:1])
     site.aws.calls()
-    new = await previewed(site, desired)
+    new = await site.previewed(desired)
     assert {one.action for one in new} <= {"create", "change"}
     assert {one.part.split()[0] for one in new} >= {"load", "listener", "target", "rule"}
     assert site.writes() == []
     await site.made(desired)
-    assert await previewed(site, desired) == []
+    assert await site.previewed(desired) == []
     site.aws.calls()
-    changed = await previewed(site, site.desired(ids[1:], HTTP, MORE))
+    changed = await site.previewed(site.desired(ids[1:], HTTP, MORE))
     assert site.writes() == []
     shown = {(one.action, one.part) for one in changed}
     assert {

@@ -11,9 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from proreus.cloudprovider.firewalls import RuleRefusal, change_rules
+from proreus.cloudprovider.load_balancers import PartChange
 from proreus.cloudprovider.steps import nothing
 from proreus.cloudprovider.waits import Twice
 from proreus.providers.aws.access import Access, host_group, is_new, of_strangers
+from proreus.providers.aws.heirs import Heirs, find_heirs, hand_over, heirs_part_changes
 from proreus.providers.aws.identity import TAG_LEGACY, ClusterTags, Described, Place, tags_of
 from proreus.providers.aws.memberships import Memberships
 from proreus.providers.aws.residents import Residents
@@ -26,6 +28,7 @@ from proreus.providers.aws.rules import (
     of_hosts,
     permissions_of,
     rules_of,
+    rules_part_changes,
     sparing,
 )
 
@@ -74,22 +77,40 @@ class HostGroups:
         """
         async with self._turn:
             self._idle.pop(access.given, None)  # a look before this one was made says nothing
-            changes, refused = await self.foresee(access)
-            if changes:
+            changes, heirs, refused = await self._decide(access)
+            if changes or heirs:
                 await before()
+            await hand_over(self._api, heirs)
             await asyncio.gather(
                 *(apply_change(self._api, id_, change) for id_, change in changes.items())
             )
         return refused
 
-    async def foresee(self, access: Access) -> tuple[dict[str, Change], dict[str, str]]:
-        """Return what `allow` would change, by the ids of groups, and what it would return.
+    async def preview(self, access: Access) -> list[PartChange]:
+        """Return what `allow` would change.
 
         Raises:
             CloudError: AWS does not answer.
         """
+        changes, heirs, _ = await self._decide(access)
+        return [*rules_part_changes(changes), *heirs_part_changes(heirs)]
+
+    async def _decide(self, access: Access) -> tuple[dict[str, Change], Heirs, dict[str, str]]:
+        """Return the changes by group, which rules are handed over, and what `allow` returns."""
         groups, homes, refused = await self._read_groups(access)
-        changes = {id_: access.change(observed, id_ in homes) for id_, observed in groups.items()}
+
+        def compare() -> dict[str, Change]:
+            return {id_: access.change(now, id_ in homes) for id_, now in groups.items()}
+
+        changes = compare()
+        revoked = {id_: change.revoke for id_, change in changes.items()}
+        heirs = await find_heirs(self._api, self._vpc, self._memberships, access.name, revoked)
+        if heirs:
+            groups |= {
+                id_: groups[id_] - handed.keys() | {*handed.values()}
+                for id_, handed in heirs.items()
+            }
+            changes = compare()
         doubtful = frozenset[str]().union(*(in_doubt(one.revoke) for one in changes.values()))
         if doubtful and access.living is not None:
             living = await access.living(doubtful - {"", access.name})
@@ -98,7 +119,7 @@ class HostGroups:
                 id_: sparing(access.name, groups[id_], change, living, theirs)
                 for id_, change in changes.items()
             }
-        return {id_: change for id_, change in changes.items() if change}, refused
+        return {id_: change for id_, change in changes.items() if change}, heirs, refused
 
     async def forget_own(self, group: str, is_unused: Callable[[], bool]) -> bool:
         """Revoke every rule that names a load balancer's group, which is to be deleted.

@@ -17,9 +17,12 @@ FARGATE = "fargate-"
 _REGION = r"[a-z]{2,}(-[a-z]+)+-[0-9]+"
 NETWORK_HOST = re.compile(rf"(internal-)?(?P<name>[0-9A-Za-z-]{{1,32}})-[^.-]+\.elb\.{_REGION}\..+")
 """The host names of network load balancers; each partition of AWS has a domain of its own."""
+BALANCER = re.compile(r"a[0-9A-Za-z]{1,31}")
+"""The form of the names that load balancers of Services have."""
 CLASSIC_HOST = re.compile(rf".*\.{_REGION}\.elb\..+")
 """The host names of classic load balancers."""
 
+_NETWORK_ARN = re.compile(r"arn:.*:loadbalancer/net/(?P<name>[^/]+)/[^/]+")
 _ID = re.compile(r"i-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")
 _PROVIDER_ID = re.compile(r"aws://(?P<path>[^/]*/.*)")
 _FARGATE_ADDRESS = re.compile(r"ip-(\d+-\d+-\d+-\d+)(?:\..*)?")
@@ -45,6 +48,12 @@ class Target(msgspec.Struct, frozen=True):
 def provider_id(zone: str, id_: str) -> str:
     """Return the provider id of an instance."""
     return f"{PREFIX}/{zone}/{id_}"
+
+
+def service_balancer(arn: str) -> str:
+    """Return the name of a Service's network load balancer by its ARN; "" if it is another."""
+    match = _NETWORK_ARN.fullmatch(arn)
+    return match["name"] if match and BALANCER.fullmatch(match["name"]) else ""
 
 
 def ids_in(text: str) -> frozenset[str]:

@@ -61,7 +61,7 @@ OPERATIONS: Final[Mapping[Use, frozenset[str]]] = {
         Use.LISTEN: "elbv2.CreateListener elbv2.DeleteListener elbv2.ModifyListener",
         Use.GROUPS: """
             ec2.AuthorizeSecurityGroupIngress ec2.CreateTags ec2.DeleteSecurityGroup
-            ec2.RevokeSecurityGroupIngress
+            ec2.RevokeSecurityGroupIngress ec2.UpdateSecurityGroupRuleDescriptionsIngress
         """,
         Use.NEW_GROUP: "ec2.CreateSecurityGroup",
         Use.ROUTES: """

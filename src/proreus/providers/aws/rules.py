@@ -102,7 +102,7 @@ def changed(observed: frozenset[Rule], desired: frozenset[Rule], ours: frozenset
 
 def rule_part_changes(group: str, change: Change) -> Iterator[PartChange]:
     """Return the changes of a group's rules for `proreus plan`."""
-    return change.lines(f"rule of security group {group}", _text, _text)
+    return change.lines(f"rule of security group {group}", rule_text, rule_text)
 
 
 def rules_part_changes(changes: Mapping[str, Change]) -> Iterator[PartChange]:
@@ -111,7 +111,8 @@ def rules_part_changes(changes: Mapping[str, Change]) -> Iterator[PartChange]:
         yield from rule_part_changes(group, change)
 
 
-def _text(rule: Rule) -> str:
+def rule_text(rule: Rule) -> str:
+    """Return a rule in words."""
     if rule.protocol == ALL:
         return f"everything from {rule.source}"
     first, last = rule.from_port, rule.to_port
@@ -139,7 +140,7 @@ def of_managed(mappings: Iterable[PortMapping], ranges: Iterable[str]) -> frozen
     ports = [
         (protocol, mapping.port)
         for mapping in mappings
-        for protocol in _transports(mapping.protocol)
+        for protocol in transports(mapping.protocol)
     ]
     return _of_ports(ports, ranges)
 
@@ -185,7 +186,7 @@ def of_network(
     clients = frozenset(
         (protocol, mapping.target_port)
         for mapping in mappings
-        for protocol in _transports(mapping.target_protocol)
+        for protocol in transports(mapping.target_protocol)
     )
     checked = {_health_port(mapping) for mapping in mappings}
     found = {
@@ -205,7 +206,8 @@ def of_network(
     return frozenset(found)
 
 
-def _transports(protocol: str) -> tuple[str, ...]:
+def transports(protocol: str) -> tuple[str, ...]:
+    """Return the protocols of rules that a listener or target group needs, by its protocol."""
     if protocol == "TCP_UDP":
         return ("tcp", "udp")
     return ("udp",) if protocol == "UDP" else ("tcp",)
@@ -220,6 +222,16 @@ def made_for(name: str, rules: Iterable[Rule]) -> frozenset[Rule]:
     """Return those of a group's rules that were made for a network load balancer."""
     own = {f"{CLIENT_RULE}={name}", f"{HEALTH_RULE}={name}"}
     return frozenset(rule for rule in rules if rule.description in own)
+
+
+def clients_of(name: str, rules: Iterable[Rule]) -> frozenset[Rule]:
+    """Return those rules that let a network load balancer's clients in and bear its name."""
+    return frozenset(rule for rule in rules if rule.description == f"{CLIENT_RULE}={name}")
+
+
+def handed_to(name: str, rule: Rule) -> Rule:
+    """Return a rule as it is when it lets another load balancer's clients in."""
+    return msgspec.structs.replace(rule, description=f"{CLIENT_RULE}={name}")
 
 
 def shared_health(name: str, observed: frozenset[Rule]) -> frozenset[Rule]:

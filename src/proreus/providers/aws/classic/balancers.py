@@ -129,7 +129,7 @@ class ClassicBalancers:
         found = list(lines)
         groups = plan.groups_of(desired, expected)
         if self._hosts is not None:
-            found += rules_part_changes((await self._hosts.foresee(_access(desired, expected)))[0])
+            found += await self._hosts.preview(_access(desired, expected))
             given = _given(_former(before, groups), expected)
             if former := given - (await users_of_groups(self._api, desired.name)).keys():
                 found += rules_part_changes(await self._hosts.naming(former, HOST_RULE))

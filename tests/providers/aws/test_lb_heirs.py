@@ -1,0 +1,128 @@
+"""A rule for clients that several load balancers need goes with the last of them."""
+
+import copy
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from proreus.cloudprovider import PartChange
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.kube.objects import ServicePort
+from proreus.providers.aws.heirs import users
+
+from .lb_site import ANYWHERE, HTTP, NAME, LBSite, placed
+from .site import config_text, context, started
+from .strict.process import StrictAWS
+
+OTHER = ClusterIdentity("prod", "0b5e3a1c-0000-4000-8000-000000000002")
+UID = "5e000000-0000-4000-8000-0000000000b2"
+THEIRS = default_load_balancer_name(UID)
+RULE = ("tcp", 30080, ANYWHERE)
+
+
+@asynccontextmanager
+async def another_cluster(site: LBSite) -> AsyncIterator[LBSite]:
+    """A cluster whose nodes are in the same VPC; the group is tagged for both."""
+    pairs = [{"Key": f"kubernetes.io/cluster/{OTHER.name}", "Value": "shared"}]
+    site.ec2.create_tags(Resources=[site.group, *site.network.subnets], Tags=pairs)
+    text = config_text(site.aws, site.network.vpc)
+    text = text.replace("KubernetesClusterID = test", f"KubernetesClusterID = {OTHER.name}")
+    async with started(text, context(cluster=OTHER)) as provider:
+        other = copy.copy(site)
+        other.provider, other.cluster = provider, OTHER
+        yield other
+
+
+def theirs(site: LBSite, group: str) -> list[str]:
+    tags = {f"kubernetes.io/cluster/{OTHER.name}": "owned"}
+    return site.network.run(2, tags=tags, SecurityGroupIds=[group])
+
+
+def described(site: LBSite) -> str:
+    """The description of the rule for clients."""
+    (group,) = site.ec2.describe_security_groups(GroupIds=[site.group])["SecurityGroups"]
+    (found,) = (
+        source["Description"]
+        for one in group["IpPermissions"]
+        for source in one["IpRanges"]
+        if (one["IpProtocol"], one["FromPort"], source["CidrIp"]) == RULE
+    )
+    return str(found)
+
+
+async def test_the_rule_that_two_clusters_need_goes_with_the_last_load_balancer(
+    aws: StrictAWS,
+) -> None:
+    async with placed(aws) as site, another_cluster(site) as other:
+        first = site.desired(site.machines(2))
+        second = other.desired(theirs(site, site.group), uid=UID)
+        await site.made(first)
+        await other.made(second)
+        before = site.rules()
+        assert described(site).endswith(f"={NAME}")
+        await site.deleted(first)
+        assert site.rules() == before
+        assert described(site).endswith(f"={THEIRS}")
+        await other.deleted(second)
+        assert site.rules() == set()
+
+
+async def test_a_node_port_that_another_service_has_now_stays_open(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        ids = site.machines(2)
+        await site.made(site.desired(ids))
+        await site.made(site.desired(ids, uid=UID, name="shop"))
+        moved = site.desired(ids, ServicePort(80, "http", node_port=30081))
+        lines = await site.previewed(moved)
+        detail = f"tcp 30080 from {ANYWHERE}, described as kubernetes.io/rule/nlb/client={THEIRS}"
+        assert PartChange("change", f"rule of security group {site.group}", detail) in lines
+        await site.made(moved)
+        assert described(site).endswith(f"={THEIRS}")
+        assert {RULE, ("tcp", 30081, ANYWHERE)} <= site.rules()
+
+
+@pytest.mark.parametrize("case", ["other group", "other port", "other protocol"])
+async def test_a_rule_that_no_other_load_balancer_needs_goes(aws: StrictAWS, case: str) -> None:
+    async with placed(aws) as site, another_cluster(site) as other:
+        first = site.desired(site.machines(2))
+        group = site.group
+        port = {
+            "other group": HTTP,
+            "other port": ServicePort(80, "http", node_port=30081),
+            "other protocol": ServicePort(80, "http", protocol="UDP", node_port=30080),
+        }[case]
+        if case == "other group":
+            made = site.ec2.create_security_group(
+                GroupName="others", Description="others", VpcId=site.network.vpc
+            )
+            group = made["GroupId"]
+            pairs = [{"Key": f"kubernetes.io/cluster/{OTHER.name}", "Value": "owned"}]
+            site.ec2.create_tags(Resources=[group], Tags=pairs)
+        await site.made(first)
+        await other.made(other.desired(theirs(site, group), port, uid=UID))
+        await site.deleted(first)
+        assert RULE not in site.rules()
+
+
+def test_only_network_load_balancers_of_services_in_the_vpc_use_a_port() -> None:
+    arn = "arn:aws:elasticloadbalancing:us-east-1:1:loadbalancer"
+    one = {
+        "TargetGroupArn": "arn:1",
+        "VpcId": "vpc-1",
+        "TargetType": "instance",
+        "Protocol": "TCP_UDP",
+        "Port": 30080,
+        "LoadBalancerArns": [f"{arn}/net/{NAME}/0a"],
+    }
+    ports = frozenset({("tcp", 30080), ("udp", 30080)})
+    others = [
+        {**one, "VpcId": "vpc-2"},
+        {**one, "TargetType": "ip"},
+        {**one, "LoadBalancerArns": []},
+        {**one, "LoadBalancerArns": [f"{arn}/app/{NAME}/0a"]},
+        {**one, "LoadBalancerArns": [f"{arn}/net/by-hand/0a"]},
+    ]
+    assert list(users([one, *others], "vpc-1", THEIRS)) == [(NAME, ports, "arn:1")]
+    assert list(users([one], "vpc-1", NAME)) == []
