@@ -335,6 +335,44 @@ async def test_an_address_that_somebody_else_has_by_now_is_shown_no_more_by_who_
         assert answer.disowns
 
 
+@pytest.mark.parametrize("name", ["api", "CCE/SVC/cce-other/bank/web"])
+@pytest.mark.parametrize("by", ["loadBalancerIP", "load-balancer-id"])
+@virtual_time
+async def test_nor_is_one_that_somebody_has_bound_to_another_load_balancer(
+    by: str, name: str
+) -> None:
+    """Whether the Service names the address, or who has it by now, to keep it in its status."""
+    async with served() as emulator, lb_site(emulator) as site:
+        mine = emulator.world.add_eip("mine")
+        await site.made(site.desired(load_balancer_ip=mine))
+        theirs = emulator.world.add_balancer(site.subnet, name)
+        emulator.world.listeners[theirs]["TCP", 6443] = {
+            "listenerType": "TCP", "listenerPort": 6443, "backendPort": 6443,
+        }  # fmt: skip
+        emulator.world.let_go(mine)
+        emulator.world.hold(mine, theirs)
+        named: Any = {"load_balancer_ip": mine}
+        if by == "load-balancer-id":
+            named = {"asked": {by: theirs}}
+        *waits, left = await site.answers(site.desired(shown=mine, **named))
+        assert not any(one.withdrawn for one in waits)
+        assert isinstance(left, InvalidRequest)
+        assert left.disowns
+        assert set(site.ports(theirs)) == {("TCP", 6443)}
+
+
+@virtual_time
+async def test_one_that_is_bound_to_what_the_official_manager_may_have_made_stays() -> None:
+    """Of a load balancer with a name that an annotation gave, only an annotation tells that."""
+    async with served() as emulator, lb_site(emulator) as site:
+        made = emulator.world.add_balancer(site.subnet, "shop")
+        ip = emulator.world.add_eip("mine", made)
+        asked = {"load-balancer-cce-add-id": made}
+        kept = await site.settled(site.desired(asked=asked, load_balancer_ip=ip, shown=ip))
+        assert isinstance(kept, InvalidRequest)
+        assert not kept.disowns
+
+
 @pytest.mark.parametrize("verb", ["made", "deleted"])
 async def test_an_address_that_somebody_binds_elsewhere_at_that_very_moment_stays_there(
     verb: str, emulator: Emulator

@@ -268,7 +268,10 @@ class BaiduLoadBalancers:
             found = check_given(balancer, desired, home) if is_new else ""
             is_sure = self._unused.is_sure(f"{uid}/{balancer.id}", is_so=bool(is_new and not found))
             if found:
-                raise InvalidRequest(found)
+                # One that serves something else holds no address for the Service.
+                rest = replace(case.observed, balancer=None)
+                error = InvalidRequest(found)
+                raise error.disowning() if has_left(lb.ref, rest.held) else error
             if options.given:
                 check_private(balancer, desired, nodes)
             doubt = balancer.title if is_new and not is_sure else ""

@@ -1,7 +1,7 @@
 """Observe what the cloud has for a Service: load balancers, listeners, back ends, addresses."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -15,7 +15,7 @@ from proreus.cloudprovider.waits import showing_only
 from proreus.kube.objects import KubeObject, vip_addresses
 from proreus.providers.baidu.api import Api, Described
 from proreus.providers.baidu.balancing import documents, owners
-from proreus.providers.baidu.balancing.annotations import PREFIX
+from proreus.providers.baidu.balancing.annotations import ADDED_ID, PREFIX
 from proreus.providers.baidu.balancing.parts import Balancer, Eip, Mark, Observed
 from proreus.providers.baidu.config import BaiduConfig
 
@@ -96,7 +96,12 @@ class Reader:
         listed, addresses = await asyncio.gather(self.balancers(), self.eips())
         verdicts = self._verdicts(listed, ref)
         ours = [one for one in listed if verdicts[str(one["blbId"])].is_ours]
-        about = [one for one in listed if one in ours or one.get("blbId") == wish.balancer]
+        about = [
+            one
+            for one in listed
+            if one in ours
+            or (one.get("blbId") == wish.balancer and not self._foreign(ref, one, verdicts))
+        ]
         eips = self._eips(addresses, about, ref, wish.address, made)
         there = Observed(spare=tuple(map(documents.balancer, about)), eips=tuple(eips))
         with showing_only(ref, there.held):
@@ -104,7 +109,11 @@ class Reader:
         if wish.address:
             # One that the Service names no more keeps the address of its owner.
             own = [one for one in about if one is kept or _mark(one).own != wish.address]
-            self._check_address(ref, wish.address, addresses, own)
+            elsewhere = {str(one["blbId"]) for one in listed if one not in about}
+            if not ours and ref.service is not None:
+                # The official manager may have made this one, under another name.
+                elsewhere.discard(ref.service.metadata.annotations.get(ADDED_ID, "").strip())
+            self._check_address(ref, wish.address, addresses, own, elsewhere)
         spare = [one for one in ours if one is not kept]
         observed = Observed(
             balancer=await self._whole(kept) if kept is not None else None,
@@ -182,21 +191,29 @@ class Reader:
             raise InvalidRequest(f"{annotation}: there is no load balancer {id_} in this region")
         if verdicts[id_].is_ours:
             return found
-        mark = _mark(found)
-        whose = owners.owners_of(found, ref, self._config.cluster_id)
-        if why := refusal(whose, ref, self._config.tenants, (id_,)):
+        if why := self._foreign(ref, found, verdicts):
             raise InvalidRequest(f"{annotation}: {id_} cannot be used: {why}")
-        if mark.cluster_uid:
-            raise InvalidRequest(
-                f"{annotation}: {id_} cannot be used: it is another Service's, and all back ends"
-                " of a load balancer serve all its ports"
-            )
-        if not owners.has_room(replace(mark, service="")):
+        if not owners.has_room(replace(_mark(found), service="")):
             raise InvalidRequest(
                 f"{annotation}: {id_} cannot be used: its description is too long for our mark:"
                 " shorten it to 250 bytes"
             )
         return found
+
+    def _foreign(
+        self, ref: LoadBalancerRef, described: Described, verdicts: Mapping[str, Verdict]
+    ) -> str:
+        """Return why a Service may not name a load balancer; "" if it may."""
+        id_ = str(described["blbId"])
+        if verdicts[id_].is_ours:
+            return ""
+        whose = owners.owners_of(described, ref, self._config.cluster_id)
+        why = refusal(whose, ref, self._config.tenants, (id_,))
+        if not why and _mark(described).cluster_uid:
+            why = (
+                "it is another Service's, and all back ends of a load balancer serve all its ports"
+            )
+        return why
 
     def _check_address(
         self,
@@ -204,6 +221,7 @@ class Reader:
         ip: str,
         addresses: Iterable[Described],
         balancers: Iterable[Described],
+        elsewhere: Collection[str],
     ) -> None:
         found = next((one for one in addresses if one.get("eip") == ip), None)
         held = {str(one.get(field)) for one in balancers for field in ("address", "publicIp")}
@@ -224,9 +242,10 @@ class Reader:
         if why or holder:
             why = why or f"it {_IN_USE.format(holder=holder)}"
             error = InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
-            # A list may lack the Service's own load balancer.
+            # A list may lack the Service's own load balancer: one that it shows is another's.
             is_machines = bool(holder) and str(found.get("instanceType") or _BLB) != _BLB
-            raise error.disowning() if is_left and is_machines else error
+            is_others = is_machines or holder in elsewhere
+            raise error.disowning() if is_left and is_others else error
 
     async def _whole(self, described: Described) -> Balancer:
         """Read a load balancer with its listeners and back ends, once it is there."""
