@@ -35,6 +35,7 @@ from proreus.providers.mesos.plan import (
     Sightings,
     Unlisted,
     absence,
+    hidden,
     match,
     others,
     resolved,
@@ -226,6 +227,28 @@ def test_an_unreachable_agent_does_not_initialise_a_node(unreachable: Proof) -> 
 
 
 @pytest.mark.parametrize(
+    ("proof", "remembered", "is_gone"),
+    [
+        (Proof(LEADER, (), Registry(MASTER)), LATER, True),
+        (Proof(LEADER, (), Registry(MASTER)), None, True),
+        (Proof(LEADER, (), Registry(MASTER, gone=marked("a-S0"))), LATER, True),
+        (Proof(LEADER, (), Registry(MASTER, unreachable=marked("a-S0"))), LATER, False),
+        (Proof(LEADER, (), Registry(MASTER, unreachable=marked("a-S0"))), None, False),
+        (Proof(LEADER, (), Registry(MASTER, unreachable=marked("a-S7"))), LATER, False),
+        (Proof(LEADER, (), Registry()), None, False),
+        (Proof(MasterInfo("m-2", version="1.11.0"), (), Registry(MASTER)), None, False),
+        (Proof(MasterInfo("m-1", version="1.0.4"), (), Registry(MASTER)), None, False),
+    ],
+)
+def test_no_agent_of_a_host_is_listed_that_may_have_one(
+    proof: Proof, remembered: float | None, *, is_gone: bool
+) -> None:
+    seen = seen_until(remembered)
+    known = structs.replace(proof, running=others(proof, seen))
+    assert (hidden(objects.node("n1"), known, seen, NOW) is None) is is_gone
+
+
+@pytest.mark.parametrize(
     ("remembered", "expected"), [(LATER, NotFound), (NOW, CloudError), (None, CloudError)]
 )
 def test_what_mesos_may_have_forgotten_is_not_gone(
@@ -288,9 +311,12 @@ def test_how_long_mesos_remembers() -> None:
     assert sightings.until("a-S0") == NOW + 7 * DAY
     # How long it is still remembered then another clock would tell; where it was is known.
     sightings.unreachable([Marked(Id("a-S0"))])
-    sightings.listed([agent("a-S1")], NOW + 8 * DAY)
+    sightings.listed([agent("a-S1", "n2")], NOW + 8 * DAY)
     assert (sightings.until("a-S0"), sightings.place("a-S0")) == (None, Place("n1"))
+    # What is forgotten, and was not shut down, may run there until another one does.
     sightings.unreachable([])
+    sightings.listed([agent("a-S1", "n2")], NOW + 8 * DAY)
+    assert (sightings.until("a-S0"), sightings.place("a-S0")) == (None, Place("n1"))
     sightings.listed([agent("a-S1")], NOW + 8 * DAY)
     assert (sightings.until("a-S0"), sightings.place("a-S0")) == (None, None)
     assert sightings.until("a-S1") == NOW + 15 * DAY

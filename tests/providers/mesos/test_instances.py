@@ -484,13 +484,55 @@ async def test_no_kubelet_gets_a_certificate_by_the_id_of_an_unreachable_agent(
     assert "the cloud calls the machine" in decided.refusal
 
 
+@pytest.mark.parametrize("status", [Status.UNREACHABLE, Status.REMOVED])
+async def test_a_node_without_a_provider_id_is_not_gone_while_an_agent_is_unreachable(
+    mesos: Cluster, status: Status
+) -> None:
+    """Masters list none that they do not reach; with `--delete-nodes-by-name` its Node went."""
+    agent = mesos.world.add("N1")
+    mesos.world.add("n2")
+    found = []
+    async with started(mesos.config()) as provider:
+        await one(provider, node("n1"))
+        agent.status = status
+        found.append(await one(provider, node("n1")))
+    async with started(mesos.config()) as provider:
+        found.append(await one(provider, node("n1")))
+        agent.status = Status.UNREACHABLE
+        found.append(await one(provider, node("n1")))
+    expected = CloudError if status is Status.UNREACHABLE else NotFound
+    assert [type(answer) for answer in found] == [expected, expected, CloudError]
+
+
+async def test_nor_is_one_whose_machine_is_down_for_maintenance_or_has_just_been(
+    mesos: Cluster,
+) -> None:
+    agent = mesos.world.add("n1")
+    async with started(mesos.config()) as provider:
+        await one(provider, node("n1"))
+        mesos.world.take_down(agent, 3600)
+        assert "maintenance" in str(await one(provider, node("n1")))
+        async with started(mesos.config()) as another:
+            assert "maintenance" in str(await one(another, node("n1")))
+        mesos.world.maintenance.clear()
+        for _ in range(2):
+            assert "may still run" in str(await one(provider, node("n1")))
+        agent.status = Status.CONNECTED
+        await one(provider, node("n1"))
+        agent.status = Status.REMOVED
+        assert await one(provider, node("n1")) == NotFound()
+        mesos.fail("registry", 503)
+        assert isinstance(await one(provider, node("n1")), CloudError)
+
+
 async def test_a_new_node_waits_for_its_agent(mesos: Cluster) -> None:
+    new = objects.node("n1", taints=(Taint(TAINT_UNINITIALIZED, "NoSchedule"),))
     async with started(mesos.config()) as provider:
         mesos.forget_calls()
-        assert await one(provider, node("n1")) == NotFound()
+        assert await one(provider, new) == NotFound()
         assert mesos.calls == {"GET_AGENTS": 1}
         agent = mesos.world.add("n1")
-        found = await one(provider, node("n1"))
+        found = await one(provider, new)
     assert isinstance(found, Instance)
     assert found.provider_id == f"mesos://{agent.id}"
 

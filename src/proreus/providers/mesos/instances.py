@@ -21,6 +21,7 @@ from proreus.providers.mesos.plan import (
     Sightings,
     Unlisted,
     absence,
+    hidden,
     is_resting,
     match,
     others,
@@ -117,11 +118,18 @@ class MesosInstances:
     ) -> Mapping[str, InstanceAnswer]:
         """Ask the leader and its registry about agents that are not listed, if there are any."""
         missing = {name: one.id for name, one in found.items() if isinstance(one, Unlisted)}
-        if not missing:
+        # One that waits to be initialised may have no agent yet.
+        nameless = [
+            node
+            for node in nodes
+            if isinstance(found[node.metadata.name], NotFound)
+            and not has_taint(node, TAINT_UNINITIALIZED)
+        ]
+        if not (missing or nameless):
             return {}
         proof = await attempt(self._api.prove)
         if isinstance(proof, CloudError):
-            return dict.fromkeys(missing, proof)
+            return dict.fromkeys((*missing, *(one.metadata.name for one in nameless)), proof)
         seen = self._sightings
         self._marks = proof.master.marks_unreachable
         if not self._marks:
@@ -136,10 +144,17 @@ class MesosInstances:
             id_ for name, id_ in missing.items() if is_resting(by_name[name], id_, proof, seen)
         }
         seen.forget(resting | seen.on(proof.registry.resting))
-        known = await each(proof.agents, _id, self._addresses.every, LOOKUPS)
-        proof = structs.replace(proof, running=resolved(others(proof, seen), known))
+        running = others(proof, seen)
+        if missing or any(map(seen.of_host, nameless)):
+            known = await each(proof.agents, _id, self._addresses.every, LOOKUPS)
+            running = resolved(running, known)
+        proof = structs.replace(proof, running=running)
         return {
             name: absence(by_name[name], id_, proof, seen, now) for name, id_ in missing.items()
+        } | {
+            one.metadata.name: problem
+            for one in nameless
+            if (problem := hidden(one, proof, seen, now)) is not None
         }
 
     async def _described(self, matched: tuple[Node, Agent]) -> Instance | CloudError:

@@ -110,7 +110,7 @@ class Sightings:
     and looks then like one that was shut down orderly. When it was marked, masters say by their own
     clocks, and these, or ours, may be wrong. So it is remembered for so long since it was listed
     here, by a clock that does not jump; and one that was seen to be unreachable not at all, until
-    it is listed again.
+    it is listed again. Where that one was is known until it, or another one there, is listed.
     """
 
     def __init__(self, max_age: timedelta) -> None:
@@ -118,6 +118,7 @@ class Sightings:
         self._max_age = max_age.total_seconds()
         self._until: dict[str, float] = {}
         self._unreachable: frozenset[str] = frozenset()
+        self._lost: frozenset[str] = frozenset()
         self._places: dict[str, Place] = {}
 
     def place(self, id_: str) -> Place | None:
@@ -138,7 +139,11 @@ class Sightings:
         places = {agent.id: place_of(agent) for agent in agents}
         kept = {id_: until for id_, until in self._until.items() if until > now}
         self._until = kept | dict.fromkeys(places, now + self._max_age)
-        of_use = kept.keys() | self._unreachable
+        hosts = {place.host for place in places.values()}
+        self._lost = frozenset(
+            id_ for id_ in self._lost - places.keys() if self._places[id_].host not in hosts
+        )
+        of_use = kept.keys() | self._unreachable | self._lost
         known = {id_: place for id_, place in self._places.items() if id_ in of_use}
         # An agent that has not come back since a failover is where it was.
         new = {id_: one for id_, one in places.items() if one.addresses or id_ not in known}
@@ -147,8 +152,7 @@ class Sightings:
     def unreachable(self, marked: Iterable[Marked]) -> None:
         """Note which agents are unreachable: each comes back, or is forgotten some day."""
         self._unreachable = frozenset(one.id.value for one in marked)
-        rest = self._until.keys() - self._unreachable
-        self._until = {id_: self._until[id_] for id_ in rest}
+        self.forget(self._unreachable)
 
     def forget(self, ids: Collection[str] | None = None) -> None:
         """Drop until when agents, all or these, cannot be forgotten: Mesos forgets them at once.
@@ -156,12 +160,18 @@ class Sightings:
         They may come back, and until then look as if they had been shut down orderly.
         """
         kept = () if ids is None else self._until.keys() - set(ids)
+        self._lost |= self._until.keys() - kept
         self._until = {id_: self._until[id_] for id_ in kept}
 
     def on(self, machines: Iterable[MachineId]) -> frozenset[str]:
         """Return the agents that were seen on these machines last."""
         known = tuple(machines)
         return frozenset(id_ for id_, one in self._places.items() if _is_on(one, known))
+
+    def of_host(self, node: Node) -> list[str]:
+        """Return the agents that were seen last on the host that has a Node's name."""
+        host = place_of_node(node).host
+        return sorted(id_ for id_, one in self._places.items() if one.host == host)
 
     def named(self, id_: str, node: Node) -> None:
         """Note the Node of an agent that is not listed: of one never seen it says where it is."""
@@ -238,6 +248,37 @@ def absence(
     if conflict := _conflict(node, id_, proof.running, seen):
         return conflict
     return NotFound(tombstone=True) if is_marked else _unknown(node, id_, proof, seen, now)
+
+
+def hidden(node: Node, proof: Proof, seen: Sightings, now: float) -> CloudError | None:
+    """Return why a machine may run though no agent is listed that has a Node's name as host name.
+
+    Masters list no agent that is unreachable, nor one that is down for maintenance.
+
+    Args:
+        node: The Node, which has no provider id.
+        proof: The leading master's answers, read after the agent was missed.
+        seen: The sightings of agents before.
+        now: The seconds of the clock of `seen`.
+    """
+    answers = [absence(node, id_, proof, seen, now) for id_ in seen.of_host(node)]
+    if failed := [one for one in answers if isinstance(one, CloudError)]:
+        return failed[0]
+    registry = proof.registry
+    is_known = (
+        registry.master is not None
+        and registry.master.info.id == proof.master.id
+        and proof.master.marks_unreachable
+        and None not in proof.running.values()
+        and not _is_on(place_of_node(node), registry.resting)
+        and all(isinstance(one, NotFound) for one in answers)
+    )
+    if is_known:
+        return None
+    return CloudError(
+        f"Mesos lists no agent on the host {node.metadata.name}, but may have one there that is"
+        " unreachable or down for maintenance, and runs; delete the Node object if it is gone"
+    )
 
 
 def is_resting(node: Node, id_: str, proof: Proof, seen: Sightings) -> bool:
