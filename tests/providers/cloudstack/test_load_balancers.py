@@ -439,6 +439,26 @@ async def test_an_address_that_is_another_accounts_by_now_is_shown_no_more_by_wh
         assert answer.disowns
 
 
+async def test_nor_is_one_that_somebody_has_acquired_anew_and_has_the_port_there(
+    emulator: Emulator,
+) -> None:
+    """Such as for the API server: it is the account's again, and has no mark of the Service."""
+    async with lb_site(emulator) as site:
+        ip = "203.0.113.7"
+        await site.made(site.desired(load_balancer_ip=ip))
+        site.world.release(site.address(ip)["id"])
+        theirs = site.official_rule(site.give(ip), "api", 80, 30443)
+        named = site.desired(shown=ip, load_balancer_ip=ip)
+        *waits, left = await site.answers(named)
+        assert waits
+        assert not any(one.withdrawn for one in waits)
+        assert isinstance(left, CloudError)
+        assert left.disowns
+        site.world.remove("rules", theirs)
+        (point,) = (await site.made(site.desired(load_balancer_ip=ip))).ingress
+        assert (point.ip, point.ip_mode) == (ip, "Proxy")
+
+
 async def test_an_address_that_two_services_share_goes_with_the_last_one(
     emulator: Emulator,
 ) -> None:

@@ -319,7 +319,20 @@ def _ref(cluster: ClusterIdentity, uid: str) -> LoadBalancerRef:
 def _is_there(lb: LoadBalancer, observed: Observed) -> bool:
     """Tell whether a Service has rules, or an address that it gets again."""
     has_address = observed.address is not None and observed.address.is_ours
-    return bool(observed.rules) or has_address or bool(lb.requested_address)
+    is_named = bool(lb.requested_address) and not _is_others(lb.ref, observed)
+    return bool(observed.rules) or has_address or is_named
+
+
+def _is_others(ref: LoadBalancerRef, observed: Observed) -> bool:
+    """Tell whether somebody else has by now what the status shows as the Service's own address.
+
+    It has neither marks nor rules of the Service, and others have ports there.
+    """
+    own = observed.address
+    if own is None or not own.id or own.is_ours or observed.rules:
+        return False
+    is_claimed = observed.claim == own.ip and not own.is_shared
+    return not is_claimed and own.ip in vip_addresses(ref.last_ingress)
 
 
 def _held(ref: LoadBalancerRef, observed: Observed) -> set[str]:
@@ -330,7 +343,8 @@ def _held(ref: LoadBalancerRef, observed: Observed) -> set[str]:
     own = observed.address or Address("")
     if any(one.address != own.id for one in observed.rules):
         return {point.ip for point in ref.last_ingress}
-    return {own.ip, *(one.ip for one in observed.spare if not one.is_shared)}
+    kept = set[str]() if _is_others(ref, observed) else {own.ip}
+    return kept | {one.ip for one in observed.spare if not one.is_shared}
 
 
 def _ingress(options: Options, address: Address) -> LoadBalancerIngress:
