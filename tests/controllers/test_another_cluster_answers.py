@@ -409,6 +409,37 @@ async def test_no_list_counts_from_before_it_was_known_which_cluster_it_is() -> 
     assert (list(cloud.hosts), cloud.deleted) == (["default/others"], [])
 
 
+class Issuing(MemoryApiServer):
+    """An API server that gives tokens to controllers' accounts."""
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/token"):
+            status = {"token": "of-an-account", "expirationTimestamp": "2130-01-01T00:00:00Z"}
+            return web.json_response({"status": status}, status=201)
+        return await super()._handle(request)
+
+
+@virtual_time
+async def test_an_account_of_its_own_labels_no_volume_of_another_cluster() -> None:
+    """The name is moved as the manager starts, whose own connections lead to this cluster still."""
+    another = another_cluster()
+    keep(another)
+    another.forget()
+    async with (
+        Issuing(Store(lambda: EPOCH)) as ours,
+        Issuing(another) as theirs,
+        Name(ours, ours, ours, ours, theirs) as name,
+        leading(
+            name.url,
+            Zoned(Kept()),
+            "persistentvolume-label-controller",
+            use_service_account_credentials=True,
+        ),
+    ):
+        await asyncio.sleep(600)
+        assert zone(another) is None
+
+
 class Electing(MemoryApiServer):
     """An API server that calls a function as soon as somebody has won a lease."""
 

@@ -42,16 +42,15 @@ class SameCluster:
 
         Args:
             by: Whose answers are to be believed. It is asked by its own connection, unless it is of
-                another account, which need not have the right.
+                another account that lacks the right.
 
         Raises:
             AnotherCluster: It is another one.
             KubeError: The API server gives no usable answer.
         """
         await self._known.wait()
-        asked = by if by.credentials is self._client.credentials else self._client
         try:
-            found = (await read_identity(asked, "")).uid
+            found = await self._read(by)
         except Forbidden:
             return  # the right may have been taken away since; nothing was refused for that
         except NotFound:
@@ -61,6 +60,14 @@ class SameCluster:
                 f"the API server of another cluster answers: its namespace kube-system has the UID"
                 f" {found}, and not {self._uid}; if this manager is to serve that one, restart it"
             )
+
+    async def _read(self, by: Client) -> str:
+        try:
+            return (await read_identity(by, "")).uid
+        except Forbidden:
+            if by.credentials is self._client.credentials:
+                raise
+            return (await read_identity(self._client, "")).uid
 
 
 async def read_identity(client: Client, cluster_name: str) -> ClusterIdentity:

@@ -81,6 +81,8 @@ class Descriptor(msgspec.Struct, frozen=True):
 
 _EVENTS = Rule("", "events", ("create", "patch"))
 _WATCH = ("list", "watch")
+_CLUSTER = Rule("", "namespaces", ("get",), ("kube-system",))
+"""The right that a cache of a controller's own needs: its UID tells which cluster answers."""
 _CERTIFICATES = "certificates.k8s.io"
 
 
@@ -201,6 +203,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
             Rule("", "pods", (*_WATCH, "delete")),
             Rule("", "pods/status", ("patch",)),
             Rule("coordination.k8s.io", "leases", ("get", *_WATCH)),
+            _CLUSTER,
             _EVENTS,
         ),
         needed=_never,
@@ -219,6 +222,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
             Rule(_CERTIFICATES, "certificatesigningrequests", ("get", *_WATCH)),
             Rule(_CERTIFICATES, "certificatesigningrequests/approval", ("patch",)),
             Rule(_CERTIFICATES, "signers", ("approve",), ("kubernetes.io/kubelet-serving",)),
+            _CLUSTER,
             _EVENTS,
         ),
         opt_in=True,
@@ -230,7 +234,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
         capability="volumes",
         create=PersistentVolumeLabelController,
         account="pvl-controller",
-        rules=(Rule("", "persistentvolumes", ("get", *_WATCH, "patch")), _EVENTS),
+        rules=(Rule("", "persistentvolumes", ("get", *_WATCH, "patch")), _CLUSTER, _EVENTS),
         opt_in=True,
     ),
     Descriptor(
