@@ -57,6 +57,9 @@ NAME: Final = "cloud-controller-manager"
 WRONG_CONFIG_SECONDS: Final = 60.0
 """Seconds until a cloud whose config is wrong is started again, where there are others."""
 
+LOOK_SECONDS: Final = 30.0
+"""Seconds for which a cloud waits for its config to be read anew, before it is first started."""
+
 Flag = Callable[[Exception | None], None]
 
 
@@ -122,6 +125,7 @@ class Member:
         self._changing = asyncio.Lock()
         self._environments: Mapping[Sees, Environment] = {}
         self._context: Context | None = None
+        self._reloader: Reloader | None = None
         self._cloud = Cloud(
             provider,
             self._faults,
@@ -145,6 +149,7 @@ class Member:
             ConfigError: The only cloud's config is wrong.
         """
         with self.logged():
+            await self._look()
             while True:
                 try:
                     context = self._context = await self._new_context(cluster)
@@ -193,7 +198,19 @@ class Member:
             text = f"{self.name}: {message}" if self.name else message
             events.source(NAME).event(about, type_, reason, text)
 
-        return Reloader(origin, self._provider, self.replace, record, cloud=self.name)
+        args = origin, self._provider, self.replace, record
+        self._reloader = Reloader(*args, cloud=self.name)
+        return self._reloader
+
+    async def _look(self) -> None:
+        """Let the config be read anew: it may have changed since this replica has begun to wait."""
+        if self._reloader is None:
+            return
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._reloader.looked.wait()
+        except TimeoutError:
+            klog.warning(log, "The cloud-config cannot be read anew; it is used as read last")
 
     def stop(self) -> None:
         """Let the controllers begin no more work."""

@@ -45,7 +45,6 @@ PAUSE_SECONDS: Final = 2.0
 RETRY: Final = Backoff(first=1.0, cap=60.0, jitter=0.5)
 """The pause between two starts of a provider that the cloud refuses."""
 
-
 CONFIG: Final = ""
 Digests = dict[str, str]
 """The digest of each watched file by its path, of the config by CONFIG; changes show here."""
@@ -89,12 +88,7 @@ class FileOrigin:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Do nothing: no file is open."""
 
     def read(self) -> str:
@@ -272,7 +266,11 @@ async def _get(client: Client, namespace: str, name: str) -> Secret | None:
 
 
 class Reloader:
-    """A task that makes a new provider whenever its config or files have changed."""
+    """A task that makes a new provider whenever its config or files have changed.
+
+    Attributes:
+        looked: Set once the config has been read by `run`, and taken over if it is another one.
+    """
 
     def __init__(
         self,
@@ -293,6 +291,7 @@ class Reloader:
             record_event: Records an event: its type, reason and message.
             cloud: The cloud's name, where there are several.
         """
+        self.looked = asyncio.Event()
         self._cloud = cloud
         self._origin = origin
         self._current = current
@@ -319,6 +318,7 @@ class Reloader:
                     if is_new:
                         self._failures = 0
                     await self._follow(digests)
+                self.looked.set()
                 await self._origin.changed(PAUSE_SECONDS)
 
     def _digests(self) -> Digests:
