@@ -186,7 +186,8 @@ FORMER = Ref("VirtualMachine", "vm-9")
         (OFF, Seen("a", OFF.ref), (), ("lost",), Lone),
         # Another one was seen, here or elsewhere.
         (OFF, Seen("a", FORMER, is_sure=True), (), (), Replaced),
-        (OFF, Seen("b", OFF.ref), (), (), Replaced),
+        (OFF, Seen("b", OFF.ref), ("b",), (), CloudError),
+        (OFF, Seen("a", OFF.ref, is_sure=True), ("a", "b"), (), Match),
         (ON, Seen("b", FORMER), (), (), Replaced),
         # None was seen: the label tells where it is, and it may be one that nobody can read.
         (OFF, None, (), (), Lone),

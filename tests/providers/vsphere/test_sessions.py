@@ -223,6 +223,40 @@ async def test_a_replica_in_another_vcenter_does_not_stand_in_for_a_hidden_machi
             assert (await one(provider, node("a", id_, **labels))).powered_off
 
 
+async def test_a_replica_in_another_vcenter_does_not_stand_in_for_a_machine_that_looks_gone(
+    vcenter: Site, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """East lacks the machine, which may live: its vCenter was restored from an older backup.
+
+    Nodes of west could not vouch for that; nor is a Node of east a witness by its replica there.
+    """
+    async with site(tmp_path_factory.mktemp("b"), Authority()) as other:
+        await vcenter.simulator.create("a")
+        known, uuid = node("a", vcenter.id("a")), vcenter.simulator.uuids["a"]
+        await other.simulator.create("a", uuid=uuid, power="poweredOff")
+        async with started(two(vcenter, other)) as provider:
+            assert provider.instances is not None
+            assert (await one(provider, known)).state is InstanceState.RUNNING
+            await vcenter.simulator.destroy("a")
+            for _ in range(2):
+                found = await one(provider, known)
+                assert isinstance(found, CloudError), found
+                assert "replica" in str(found)
+                assert scope_of(provider.instances, known) == "east"
+            # It may have been moved there: then it is gone only if it is gone there, too.
+            await other.simulator.destroy("a")
+            other.gateway.fail(Fault("RetrievePropertiesEx", skipped=1, name="NoPermission"))
+            assert isinstance(await one(provider, known), CloudError)
+            assert not other.gateway.unspent()
+            await other.simulator.create("a", uuid=uuid, power="poweredOff")
+            assert isinstance(await one(provider, known), CloudError)
+            # Once it has run there, it is the machine.
+            for power in ("poweredOn", "poweredOff"):
+                await other.simulator.change("a", power=power)
+                assert (await one(provider, known)).powered_off is (power == "poweredOff")
+                assert scope_of(provider.instances, known) == "west"
+
+
 async def test_a_vcenter_that_left_the_cloud_config_keeps_its_nodes(
     vcenter: Site, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

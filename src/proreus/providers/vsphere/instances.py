@@ -181,6 +181,9 @@ class VSphereInstances:
                 former[name] = self._former.get(key := _key(node), ())
                 seen = (*former[name], self._seen[key]) if key in self._seen else ()
                 sure[name] = trusted(one, name, seen, self._told(node), every)
+                if isinstance(sure[name], CloudError):
+                    known = (*self._indexed.get(key, ()), Seen(one.vcenter, one.machine.ref))
+                    self._indexed[key] = tuple(dict.fromkeys(known))
         others = {name: one for name, one in sure.items() if isinstance(one, Replaced)}
         last = await each(
             others, str, lambda at: self._before([others[at].former], former[at]), _AT_ONCE

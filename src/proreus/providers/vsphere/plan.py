@@ -204,20 +204,26 @@ def trusted(
 
     Replicas and restored backups have the UUID of what they were made from, and are off. Each is
     the only one with it while the machine itself cannot be read, is hidden by a lost right, or is
-    in a datacenter that is not configured.
+    in a datacenter that is not configured. In another vCenter than the machine was in it counts for
+    nothing: nodes there cannot vouch for it that the machine is gone.
 
     Args:
         one: The only machine with the UUID.
         node: The Node's name.
         seen: The machines that were the Node's, the last one last: that a copy is off, which has
             run in another one's place, says nothing of that one.
-        told: The name of the vCenter that the Node's label names, if it names one.
+        told: As for `match`.
         unreadable: The vCenters and names of machines whose configuration cannot be read.
     """
     told = tuple(told)
     if _runs_as(one, node):
         return one
-    is_on = one.machine.power == _ON
+    is_on, home = one.machine.power == _ON, next(iter(told), one.vcenter)
+    if not is_on and home != one.vcenter:
+        return CloudError(
+            f"{described(one.machine)} in vCenter {one.vcenter} is not running, and may be a"
+            f" replica: the machine of this node was in vCenter {home}, which does not show it"
+        )
     others = [it for it in seen if (it.vcenter, it.ref) != (one.vcenter, one.machine.ref)]
     if others and (others[-1] is seen[-1] or not is_on):
         return Replaced(one, others[-1])
@@ -226,12 +232,6 @@ def trusted(
     lone = Lone(one, (one.vcenter,) if told else ())
     if seen:
         return lone
-    home = next(iter(told), one.vcenter)
-    if home != one.vcenter:
-        return CloudError(
-            f"{described(one.machine)} in vCenter {one.vcenter} is not running, and may be a"
-            f" replica: the Node's label names vCenter {home}, which does not show its machine"
-        )
     return CloudError(_may_be(one.machine.uuid, unreadable)) if unreadable else lone
 
 
