@@ -1764,6 +1764,15 @@ def test_errors_about_few_witnesses_do_not_matter_and_about_most_do() -> None:
     assert found.waiting.keys() == {"gone0"}
 
 
+def test_witnesses_that_are_shown_without_power_do_not_count() -> None:
+    """What is off cannot be a Ready node's machine: it is a replica, or that has just died."""
+    off = msgspec.structs.replace(machine(InstanceState.STOPPED), powered_off=True)
+    made = fleet(1, 5)
+    assert not any(map(deleted, made.until(300.0, witness=off)))
+    assert not any(map(deleted, made.until(300.0, up0=off, up1=off, up2=off)))
+    assert deleted(made.until(300.0, up0=off, up1=off)[-1]) == ["gone0"]
+
+
 def test_witnesses_in_another_call_do_not_count() -> None:
     one = fleet(1, 3)
     for _ in range(300):

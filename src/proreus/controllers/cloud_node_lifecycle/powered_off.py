@@ -130,7 +130,7 @@ def is_silent(node: Node) -> bool:
 
 def _shows_off(observation: Observation, node: Node, known: Known) -> bool:
     """Tell whether an answer speaks against a node that may be marked, and none is newer."""
-    if not _is_off(observation) or not _may_be_marked(node, known):
+    if not is_off(observation) or not _may_be_marked(node, known):
         return False
     return not had_power(node, observation.began, known)
 
@@ -140,6 +140,14 @@ def had_power(node: Node, began: float, known: Known) -> bool:
     sighting = known.sighting(node)
     is_shown_on = sighting.shown is not None and (sighting.off is None or sighting.off > began)
     return is_shown_on or known.ready_until(node) > began
+
+
+def is_off(observation: Observation) -> bool:
+    """Tell whether an answer shows a machine as powered off."""
+    answer = observation.answer
+    if not isinstance(answer, Instance):
+        return False
+    return answer.powered_off and answer.state is InstanceState.STOPPED
 
 
 def _proved(
@@ -161,7 +169,7 @@ def _awake(
             if key is None:
                 continue
             for one in reply.observations.get(witness.metadata.name, ()):
-                if _is_off(one):
+                if is_off(one):
                     awake.add(key)
                 elif _is_running(one) and key in awake:
                     awake.discard(key)
@@ -177,17 +185,10 @@ def _may_be_marked(node: Node, known: Known) -> bool:
 def _is_vouched_for(reply: Reply, observation: Observation) -> bool:
     """Tell whether the witnesses in the same call are shown, most of them as running."""
     near = [reply.beside(witness, observation) for witness in reply.question.witnesses]
-    if any(isinstance(one.answer, NotFound) or _is_off(one) for those in near for one in those):
+    if any(isinstance(one.answer, NotFound) or is_off(one) for those in near for one in those):
         return False
     running = sum(bool(those) and all(_is_running(one) for one in those) for those in near)
     return 2 * running > len(near)
-
-
-def _is_off(observation: Observation) -> bool:
-    answer = observation.answer
-    if not isinstance(answer, Instance):
-        return False
-    return answer.powered_off and answer.state is InstanceState.STOPPED
 
 
 def _is_running(observation: Observation) -> bool:

@@ -15,7 +15,7 @@ from proreus.controllers.cloud_node_lifecycle.declared import is_believed_gone
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence, doubted, proved, updated
 from proreus.controllers.cloud_node_lifecycle.memory import Scope, ScopeMemory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-from proreus.controllers.cloud_node_lifecycle.powered_off import PoweredOff, powered_off
+from proreus.controllers.cloud_node_lifecycle.powered_off import PoweredOff, is_off, powered_off
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Known,
     Reply,
@@ -315,7 +315,7 @@ def _panel(reply: Reply, observation: Observation) -> Panel:
         asked += 1
         if any(_is_absent(one) for one in near):
             absent.add(key_of(node))
-        elif near and all(_is_shown(one) for one in near):
+        elif near and all(_vouches(one) for one in near):
             shown.add(key_of(node))
     return Panel(frozenset(shown), frozenset(absent), asked)
 
@@ -327,7 +327,7 @@ def _witness_answers(ready: Collection[Key], replies: Iterable[Reply]) -> Iterat
             key_of(node): reply.observations.get(node.metadata.name, ())
             for node in reply.question.witnesses
         }
-        shown = {key for key, those in observations.items() if any(_is_shown(one) for one in those)}
+        shown = {key for key, those in observations.items() if any(_vouches(one) for one in those)}
         absent = {
             key for key, those in observations.items() if any(_is_absent(one) for one in those)
         }
@@ -382,6 +382,11 @@ def _is_contradicted(fleet: Fleet, answers: Mapping[Key, Answer], memory: ScopeM
 
 def _is_shown(observation: Observation) -> bool:
     return isinstance(observation.answer, Instance)
+
+
+def _vouches(observation: Observation) -> bool:
+    """Tell whether an answer shows a Ready node's machine: one that is off is a copy, or dying."""
+    return _is_shown(observation) and not is_off(observation)
 
 
 def _is_absent(observation: Observation) -> bool:
