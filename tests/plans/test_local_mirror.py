@@ -117,6 +117,24 @@ def test_what_the_leader_refuses_stays_as_it_is() -> None:
     assert state(refused=(shop,)) == State(), "nothing is known of it"
 
 
+@pytest.mark.parametrize("wish", ["impossible", "refused", "another address", "another's port"])
+def test_what_is_refused_after_it_has_moved_is_in_nobody_s_way(wish: str) -> None:
+    """Both came in one look: it kept what it had had, and whoever was given that was not served."""
+    before = state(web("192.0.2.3"))
+    moved = web("192.0.2.4", ports=(ServicePort(80, "x", "ICMP"),))
+    if wish == "another address":
+        moved = web("192.0.2.4", annotations={ANNOTATION_ADDRESSES: "198.51.100.9"})
+    elif wish == "another's port":
+        moved = web("192.0.2.4")
+    others = [web("192.0.2.3", name="next"), web("192.0.2.4", name="shop")]
+    refused, desired = ((moved,), others) if wish == "refused" else ((), [moved, *others])
+    found = state(*desired, before=before, refused=refused)
+    assert addresses(found) == {
+        "default/next": {"IPv4": "192.0.2.3"},
+        "default/shop": {"IPv4": "192.0.2.4"},
+    }
+
+
 def test_what_is_refused_keeps_its_port_on_a_shared_address() -> None:
     before = state(shared("web", 80), shared("shop", 81))
     found = state(shared("shop", 80), before=before, refused=(shared("web", 80),))

@@ -129,6 +129,28 @@ async def test_a_standby_keeps_in_the_kernel_what_the_leader_refuses_to_change()
         await standby.close()
 
 
+async def test_who_is_given_what_a_refused_one_has_left_keeps_it_where_a_standby_leads() -> None:
+    """The standby saw at once that it had moved, and that the leader refuses what it asks for."""
+    standby = balancers(CLUSTER)
+    had, moved = (web(standby, CLUSTER, "moved", ip) for ip in ("10.9.255.0", "10.9.255.7"))
+    next_ = web(standby, CLUSTER, "next", "10.9.255.0", namespace="bank")
+    await standby.start()
+    try:
+        await standby.mirror([had], [])
+        await standby.mirror([next_], [moved.ref])
+        assert served() == {("10.9.255.0", "tcp", 80): "service4-uid-of-next"}
+    finally:
+        await standby.close()
+    leads = balancers(CLUSTER, services=[moved.service, next_.service])
+    await leads.start()
+    try:
+        answer = (await leads.ensure([next_]))[next_.ref.uid]
+        assert isinstance(answer, Ensured)
+        assert answer.ingress[0].ip == "10.9.255.0"
+    finally:
+        await leads.close()
+
+
 class Cancelling:
     """Hooks that cancel the task which makes a call of this operation."""
 

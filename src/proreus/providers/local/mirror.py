@@ -40,10 +40,10 @@ def mirrored(
     One that the leader refuses stays as it is, as with the leader: one of `refused`, one with ports
     that are not forwarded, one that wants a port which another one has on a shared address, or has
     another key than others there, one that asks for addresses it cannot have beside those it shows,
-    and one with an address that no pool has any more, as long as its status shows that. If the
-    kernel has nothing of it, it is left out; of two new ones that cannot both be there that one is
-    which was not refused, or else the older. What has no address of a pool is not served yet, or by
-    others. Load balancers of other clusters stay.
+    and one with an address that no pool has any more. What shows not all that it has here has moved
+    before: that goes, for another one may have it. What the kernel has nothing of is left out; of
+    two new ones that cannot both be there that one is which was not refused, or else the older.
+    What has no address of a pool is not served yet, or by others. Other clusters' stay.
 
     Args:
         state: The state before.
@@ -57,18 +57,18 @@ def mirrored(
         cluster: The cluster's UID.
     """
     foreign = {uid for uid, one in state.balancers.items() if one.cluster != cluster}
-    staying = foreign.union(ref.uid for ref in refused)
+    shown = (*refused, *(one.ref for one in desired))
+    staying = foreign.union(ref.uid for ref in shown if _shows_all(state, ref))
     wanted, others = {}, frozenset(map(parse, machines))
     for lb in desired:
         before = state.balancers.get(lb.ref.uid)
         own = map(parse, before.addresses.values() if before is not None else ())
         addresses = _addresses(lb, ranges, others.difference(own))
         asks_others = addresses and not _may_have(lb, addresses, ranges, namespaces)
-        if unforwarded(lb) or _keeps_others(state, lb, addresses) or asks_others:
-            staying.add(lb.ref.uid)
-        elif addresses and lb.ref.uid not in foreign:
+        stays = unforwarded(lb) or _keeps_others(state, lb, addresses) or asks_others
+        if addresses and not stays and lb.ref.uid not in foreign:
             wanted[lb.ref.uid] = (lb, addresses)
-    for uid in state.balancers.keys() - wanted.keys() - staying:
+    for uid in state.balancers.keys() - staying:
         state = plan.deleted(state, uid)
 
     def place(state: State, one: _Wanted) -> State:
@@ -134,9 +134,15 @@ def _keeps_others(state: State, lb: LoadBalancer, addresses: Mapping[str, str]) 
     While the status shows them all, the leader has not found others, and goes on with them.
     """
     before = state.balancers.get(lb.ref.uid)
-    has = set(before.addresses.values()) if before is not None else set()
-    shown = {str(parse(point.ip)) for point in lb.ref.last_ingress}
-    return has <= shown and not has <= set(addresses.values())
+    has = before.addresses.values() if before is not None else ()
+    return _shows_all(state, lb.ref) and not set(has) <= set(addresses.values())
+
+
+def _shows_all(state: State, ref: LoadBalancerRef) -> bool:
+    """Tell whether a Service's status shows all addresses that its load balancer has here."""
+    before = state.balancers.get(ref.uid)
+    shown = {str(parse(point.ip)) for point in ref.last_ingress}
+    return before is None or shown.issuperset(before.addresses.values())
 
 
 def _may_have(
