@@ -5,12 +5,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proreus.cloudprovider import Ensured, InvalidRequest
+from proreus.testing import objects
 
 from .balancing import INTERNAL, Balancing, P, balancing, known
 from .test_tenants import EXTERNAL
-from .wire import context, started, uuid
+from .wire import context, node, started, uuid
 
 NETWORK, SUBNET = uuid(700), uuid(701)
+GIVEN, FLOATING = "10.0.0.200", "203.0.113.7"
+"""What Neutron gives first."""
 NEXT = "10.0.0.201"
 """What Neutron gives the second load balancer."""
 
@@ -66,3 +69,43 @@ async def test_a_service_shows_an_address_that_another_one_s_load_balancer_has_l
         answer = await site.ensure(provider, service)
     assert isinstance(answer, Ensured), answer
     assert [one.ip for one in answer.ingress] == ["10.0.0.200"]
+
+
+THEIRS = {
+    "a node of bare metal": node("metal", "metal://7", GIVEN),
+    "pods": objects.node("far", "metal://7", pod_cidrs=("203.0.113.0/24",)),
+}
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize("whose", THEIRS)
+async def test_no_service_shows_an_address_of_nodes_and_pods_that_neutron_does_not_know(
+    site: Balancing, whose: str, *, is_listed: bool
+) -> None:
+    """A floating IP may be one of pods; a network apart may have addresses of bare metal."""
+    nodes = [*site.nodes, THEIRS[whose]]
+    site.octavia.subnets[SUBNET]["cidr"] = "10.0.0.192/26"
+    given = FLOATING if whose == "pods" else GIVEN
+    asked = {} if whose == "pods" else {INTERNAL: "true", f"{P}subnet-id": SUBNET}
+    sections = f"[Tenants]\nallow = shop={given}\n" if is_listed else ""
+    service = site.service(asked)
+    async with started(site.wire.config(sections=sections), context(nodes=nodes)) as provider:
+        answer = await site.ensure(provider, service)
+        if is_listed:
+            assert isinstance(answer, Ensured), answer
+            return
+        assert isinstance(answer, InvalidRequest), answer
+        assert f"{given}, which Neutron has given, cannot be had: it is" in str(answer)
+        assert isinstance(await site.ensure(provider, known(service, given)), Ensured)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+async def test_no_service_shows_a_floating_ip_that_is_another_one_s_inside_the_cluster(
+    site: Balancing, *, inside: bool
+) -> None:
+    ip = FLOATING if inside else "203.0.113.99"
+    first = objects.service("dns", namespace="kube-system", cluster_ip=ip, cluster_ips=(ip,))
+    async with started(site.wire.config(), context(nodes=site.nodes, services=[first])) as provider:
+        answer = await site.ensure(provider, site.service())
+    assert isinstance(answer, InvalidRequest if inside else Ensured), answer
+    assert not inside or "it belongs to the Service kube-system/dns" in str(answer)

@@ -8,13 +8,15 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
-from proreus.cloudprovider.ownership import refusal, shown_by_others
+from proreus.cloudprovider.ownership import inside_refusal, refusal, shown_by_others
 from proreus.cloudprovider.ports import Ports
+from proreus.cloudprovider.routes import pods_by_cidr
 from proreus.kube.objects import LoadBalancerIngress, Service, vip_addresses
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options
+from proreus.providers.openstack.octavia.conflicts import beside
 from proreus.providers.openstack.octavia.desired import (
     desired_balancer,
     family_of,
@@ -231,22 +233,38 @@ class Cases:
     async def check_given(
         self, lb: LoadBalancer, found: Described, point: LoadBalancerIngress
     ) -> None:
-        """Refuse to show an address that another namespace's Service has in a network apart.
+        """Refuse to show an address that something else has in a network apart, or inside.
 
-        Networks may have the same addresses, and Neutron gives each of them once in each.
+        Networks may have the same addresses, and Neutron gives each of them once in each. It knows
+        nothing of those inside the cluster, nor of bare metal.
 
         Raises:
             InvalidRequest: Another one has it; names the remedy.
             CloudError: Octavia or Neutron gives no usable answer.
         """
         for address in vip_addresses((point,)):
+            problem = self._has_inside(lb.ref, address)
             shown = shown_by_others(address, lb.ref, self._networks.services.all())
-            problem = refusal(shown, lb.ref, self._tenants, (address,)) if shown else ""
-            if problem and await self._is_elsewhere(address, found):
+            owned = refusal(shown, lb.ref, self._tenants, (address,)) if shown else ""
+            if not problem and owned and await self._is_elsewhere(address, found):
+                problem = f"{owned}, in another network"
+            if problem:
                 raise InvalidRequest(
-                    f"{address}, which Neutron has given, cannot be had: {problem}, in another"
-                    " network: name a network with addresses that no other Service has"
+                    f"{address}, which Neutron has given, cannot be had: {problem}: name a network"
+                    " with addresses that nothing else of the cluster has"
                 )
+
+    def _has_inside(self, ref: LoadBalancerRef, address: str) -> str:
+        """Return why a Service may not show an address of which Neutron cannot know; or ""."""
+        nodes = tuple(self._networks.nodes.all())
+        services, pods = self._networks.services.all(), pods_by_cidr(nodes)
+        if problem := inside_refusal(address, ref, self._tenants, services, pods):
+            return problem
+        is_shown = any(point.ip == address for point in ref.last_ingress)
+        if is_shown or self._tenants.lists(ref.namespace, (address,)):
+            return ""
+        others = beside((address,), nodes)
+        return f"it is {others}" if others else ""
 
     async def _is_elsewhere(self, address: str, found: Described) -> bool:
         """Tell whether an address is that of another load balancer or its floating IP, too."""

@@ -88,7 +88,7 @@ async def held(
     if not network:
         return ""
     new = set(addresses).difference(shown)
-    if others := _beside(new, nodes):
+    if others := beside(new, nodes):
         return f"it is {others}: give another one"
     subnets = await reader.subnets("network_id", [network])
     for port in await reader.ports("network_id", [network]):
@@ -224,10 +224,14 @@ def _inside(cidr: str, nodes: Iterable[KubeObject], services: Iterable[KubeObjec
     return ""
 
 
-def _beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
+def beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
     """Return what has one of these addresses that Neutron does not know of; "" for nothing.
 
     A Node that has no server here, or pods. Of servers Neutron knows the addresses itself.
+
+    Args:
+        addresses: The addresses.
+        nodes: All Nodes.
     """
     wanted, nodes = {parsed_address(one) for one in addresses} - {None}, tuple(nodes)
     for node in nodes if wanted else ():

@@ -51,6 +51,7 @@ class Networks:
         self._reader = reader
         self._tenants = tenants
         self.services = services
+        self.nodes = api.context.listers["nodes"]
         self._versions: dict[str, int] = {}
 
     async def subnet(self, lb: LoadBalancer, options: Options, family: str) -> str:
@@ -71,7 +72,7 @@ class Networks:
             return ""
         if found := await self._of_hosts(lb.hosts[:MOST_IDS], family):
             most = most_first(found)[0]
-            if are_few(found.count(most), lb.hosts, self._api.context.listers["nodes"].all()):
+            if are_few(found.count(most), lb.hosts, self.nodes.all()):
                 await self.check(lb, {"subnet-id": most})
             return most
         raise InvalidRequest(
@@ -304,9 +305,8 @@ class Networks:
         return refusal(owners, lb.ref, self._tenants, names) if owners else ""
 
     async def _held(self, lb: LoadBalancer, network: str, addresses: Collection[str]) -> str:
-        nodes = self._api.context.listers["nodes"].all()
         shown = {point.ip for point in lb.ref.last_ingress}
-        return await held(self._reader, nodes, network, addresses, shown)
+        return await held(self._reader, self.nodes.all(), network, addresses, shown)
 
     async def _foreign(self, annotation: str, described: Described) -> str:
         """Return why a network, a subnet or a port is another project's alone; "" if it is not."""
