@@ -2,17 +2,21 @@
 
 import asyncio
 import base64
-from typing import Any
+from typing import Any, ClassVar
 
-import msgspec
 import pytest
 from aiohttp import web
 
-from proreus.app import reload
 from proreus.app.election import Election
 from proreus.app.leader import Leader
 from proreus.app.options import Options
-from proreus.cloudprovider import CloudProvider, Context
+from proreus.cloudprovider import (
+    CloudProvider,
+    ConfigSection,
+    Context,
+    RegisterCloudProvider,
+    with_config,
+)
 from proreus.kube.config import ClientConfig
 from proreus.kube.requests import SECRETS
 from proreus.serving.health import Health
@@ -20,20 +24,24 @@ from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 
 
-class Config(msgspec.Struct, frozen=True):
-    """Whom it lets share what."""
+class Rules(ConfigSection, frozen=True):
+    """Whom the cloud lets share what."""
 
-    tenants: str
+    tenants: str = ""
 
 
-class Cloud(CloudProvider):
-    """A cloud that can be used at once."""
+class Ruled(CloudProvider):
+    """A cloud that can be used at once, and notes by which rules it began."""
 
-    name = "there"
-    started: list[str]
+    name = "ruled"
+    config_type = Rules
+    started: ClassVar[list[str]] = []
 
     async def start(self, context: Context) -> None:
-        self.started.append(self.config_as(Config).tenants)
+        self.started.append(self.config_as(Rules).tenants)
+
+
+RegisterCloudProvider(Ruled.name, Ruled)
 
 
 class Busy(MemoryApiServer):
@@ -58,33 +66,25 @@ async def test_what_was_allowed_as_a_standby_began_is_not_so_as_it_leads(
     seconds: float, expected: list[str]
 ) -> None:
     """If the Secret cannot be read for long, somebody must lead by what is known."""
-    started: list[str] = []
-
-    def made(name: str, text: str, *, source: str) -> CloudProvider:
-        cloud = Cloud(Config(text))
-        cloud.started = started
-        return cloud
-
-    store, data = Store(), {"config": base64.b64encode(b"strict").decode()}
+    Ruled.started.clear()
+    store, data = Store(), {"config": base64.b64encode(b"tenants: strict").decode()}
     store.create(SECRETS, "kube-system", {"metadata": {"name": "cloud"}, "data": data})
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(reload, "with_config", made)
-        async with Busy(store, seconds) as server:
-            leader = Leader(
-                Options(
-                    cloud_provider="there",
-                    leader_elect=False,
-                    cloud_config_secret="kube-system/cloud/config",
-                ),
-                made("there", "lax", source=""),
-                ClientConfig(server=server.url),
-                Health(),
-                chosen=[],
-                election=Election(),
-            )
-            stop = asyncio.Event()
-            work = asyncio.create_task(leader.run(stop))
-            await asyncio.sleep(40)
-            stop.set()
-            assert await work == 0
-    assert started == expected
+    async with Busy(store, seconds) as server:
+        leader = Leader(
+            Options(
+                cloud_provider=Ruled.name,
+                leader_elect=False,
+                cloud_config_secret="kube-system/cloud/config",
+            ),
+            with_config(Ruled.name, "tenants: lax", source="cloud.yaml"),
+            ClientConfig(server=server.url),
+            Health(),
+            chosen=[],
+            election=Election(),
+        )
+        stop = asyncio.Event()
+        work = asyncio.create_task(leader.run(stop))
+        await asyncio.sleep(40)
+        stop.set()
+        assert await work == 0
+    assert Ruled.started == expected
