@@ -45,6 +45,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     Reply,
     Rules,
     always,
+    may_be_ours,
     needs_age,
     questions,
 )
@@ -116,7 +117,7 @@ class CloudNodeLifecycleController:
             asyncio.create_task(self._mark_taken_over()),
         ]
         if self._policy.witnesses:
-            asking = survey(self._env, self._inventory, self._known.owns)
+            asking = survey(self._env, self._inventory, self._may_go)
             beside.append(asyncio.create_task(asking))
         try:
             while not self._stopped.is_set():
@@ -174,6 +175,9 @@ class CloudNodeLifecycleController:
             if not all(written):
                 await asyncio.sleep(self._env.settings.node_monitor_period)
                 self._taken_over.set()
+
+    def _may_go(self, node: Node) -> bool:
+        return may_be_ours(node, self._known.owns(node), self._policy)
 
     def _others(self) -> list[Node]:
         """Return the nodes for which another machine than before reports."""

@@ -260,7 +260,7 @@ def _fleets(
     all_ = {key_of(node): node for node in nodes} if memory.scopes or marked else {}
     apart: dict[Scope, dict[Key, Node]] = {}
     for node in nodes:
-        if is_apart(node, known):
+        if is_apart(node, known, policy):
             apart.setdefault(known.scope(node), {})[key_of(node)] = node
     for scope in dict.fromkeys((*open_, *eligible, *apart, *memory.scopes)):
         asked = open_.get(scope, {})
@@ -390,7 +390,7 @@ def _doubt(fleet: Fleet, node: Node, findings: Findings, rules: Rules) -> tuple[
 def _marks(fleet: Fleet, findings: Findings) -> Iterable[tuple[Node, Patch]]:
     """Make the patches that mark Ready nodes unknown to the cloud, or remove the mark."""
     unknown = findings.memory.strange.keys() | findings.standing.missing.keys()
-    for key, node in {**fleet.eligible, **fleet.open, **fleet.apart}.items():
+    for key, node in fleet.nodes.items():
         is_wanted = key in (unknown if is_marked(node) else findings.lasting)
         if is_wanted is not is_marked(node):
             wanted = {ANNOTATION_UNKNOWN: "true" if is_wanted else None}

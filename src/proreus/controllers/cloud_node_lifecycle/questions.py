@@ -155,7 +155,7 @@ def candidates(
         if not is_ready(node)
         and node.metadata.deletion_timestamp is None
         and _is_old_enough(node, now, policy, known_for)
-        and _may_be_ours(node, owns(node), policy)
+        and may_be_ours(node, owns(node), policy)
     )
 
 
@@ -171,19 +171,20 @@ def can_witness(node: Node, owns: Owns) -> bool:
     )
 
 
-def is_apart(node: Node, known: Known) -> bool:
-    """Tell whether a Ready node can be no witness, because of a taint, and is unknown to the cloud.
+def is_apart(node: Node, known: Known, policy: Policy) -> bool:
+    """Tell whether a Ready node that can be no witness is unknown to the cloud.
 
-    It may have another machine than it says, or one that is about to be removed; but that machine
-    runs, so the cloud's word that there is none says nothing, also once the node is silent.
+    Because of a taint, or since it has no provider id. It may have another machine than it says, or
+    one that is about to be removed; but that machine runs, so the cloud's word that there is none
+    says nothing, also once the node is silent.
     """
     return (
         is_ready(node)
-        and bool(node.spec.provider_id)
+        and bool(node.spec.provider_id or policy.delete_by_name)
         and node.metadata.deletion_timestamp is None
-        and (has_taint(node, TAINT_UNINITIALIZED) or has_taint(node, TAINT_AUTOSCALER))
+        and (needs_age(node) or has_taint(node, TAINT_AUTOSCALER))
         and known.sighting(node).missing is not None
-        and known.owns(node) is Ownership.YES
+        and may_be_ours(node, known.owns(node), policy)
     )
 
 
@@ -344,7 +345,7 @@ def key_of(node: Node) -> Key:
     return node.metadata.uid, node.spec.provider_id
 
 
-def _may_be_ours(node: Node, ownership: Ownership, policy: Policy) -> bool:
+def may_be_ours(node: Node, ownership: Ownership, policy: Policy) -> bool:
     """Tell whether the node can be this cloud's; without a provider id no cloud can say so."""
     is_by_name = policy.delete_by_name and not node.spec.provider_id
     return ownership is Ownership.YES or (is_by_name and ownership is Ownership.UNKNOWN)

@@ -59,8 +59,8 @@ class Fleet(msgspec.Struct, frozen=True):
         eligible: The nodes that can be witnesses.
         rest: The nodes that are neither in question nor witnesses, because of a taint or a failed
             hook of the provider, and of which something is remembered.
-        apart: The Ready nodes that can be no witnesses, because of a taint, and that the cloud does
-            not know: they say nothing of its answers, but those about them prove nothing.
+        apart: The Ready nodes that can be no witnesses (`is_apart`), and that the cloud does not
+            know: they say nothing of its answers, but those about them prove nothing.
         total: The number of this cloud's nodes.
         outlived: The nodes that have outlived their instance, in all scopes.
     """
@@ -147,8 +147,10 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
     apart, silent = _apart(fleet, known), unnoticed(fleet.open, memory, rules)
     # Who is known for strange already keeps no other from becoming so.
     late = {key: row for key, row in silent.items() if key not in memory.strange}
-    new = [strangers(rows, len(fleet.eligible), at, policy) for rows in (missing, late, apart)]
-    since = {**new[0], **new[1], **new[2], **memory.strange}
+    named = {key: row for key, row in apart.items() if not key[1]}
+    kinds = (missing, late, {key: apart[key] for key in apart.keys() - named.keys()}, named)
+    new = [strangers(rows, len(fleet.eligible), at, policy) for rows in kinds]
+    since = {key: first for found in (*new, memory.strange) for key, first in found.items()}
     strange = dict(_strange(fleet, since, known, endings))
     evidence = {
         key: after
@@ -254,6 +256,7 @@ def _lost(
     return {
         key: None if known.sighting(fleet.node(key)).shown is None else first
         for key, first in {**aside, **strange}.items()
+        if key[1] or key not in fleet.apart  # A list by name says nothing of look-ups by ids.
     }
 
 

@@ -227,10 +227,13 @@ def lasting(
     """Select the strange nodes to mark, so that a restarted manager knows of them.
 
     While the cloud does not know most Ready nodes, not every Node is written to: after a restart,
-    too, those that are left will show that the answers are wrong.
+    too, those that are left will show that the answers are wrong. Those without a provider id will
+    not, and do not count.
     """
-    is_most = 2 * len(missing) > eligible and len(missing) > most_aside(eligible, policy)
-    return frozenset() if is_most else frozenset(strange.keys() & missing.keys())
+    named = frozenset(key for key in missing if not key[1])
+    known, count = len(missing) - len(named), eligible - len(named)
+    is_most = 2 * known > count and known > most_aside(count, policy)
+    return frozenset(strange.keys() & (named if is_most else missing.keys()))
 
 
 def stand(missing: Mapping[Key, Missing], eligible: int, at: float, policy: Policy) -> Standing:
