@@ -114,6 +114,10 @@ async def test_a_node_without_an_id_is_not_gone_while_its_kubelet_s_server_is_th
         for told in ("", METAL):
             silent = objects.node("worker-1", system_uuid=told)
             assert await one(provider, silent) == NotFound()
+            wire.down.add(wire.add(2, "worker-1"))
+            assert isinstance(await one(provider, silent), CloudError)
+            del wire.servers[uuid(2)]
+            wire.down.clear()
         wire.fail("server_get", failure())
         assert isinstance(await one(provider, node), CloudError)
         del wire.servers[uuid(1)]

@@ -193,9 +193,9 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
 
 
 def _is_guess(wanted: Target, found: Found) -> bool:
-    """Tell whether only its name says that a server is a Node's."""
+    """Tell whether only its name says that a server is a Node's, or that there is none."""
     named = _ids_of_name(wanted, found)
-    return named.isdisjoint(wanted.uuids) if named else False
+    return named is not None and named.isdisjoint(wanted.uuids)
 
 
 def _ids_of_name(wanted: Target, found: Found) -> frozenset[str] | None:
