@@ -364,3 +364,29 @@ def test_a_node_does_not_go_out_of_service_with_a_former_machine_that_is_switche
             return has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
 
     assert play() is not lives
+
+
+@pytest.mark.parametrize(("uuid", "returns"), [(NEW, True), (FORMER, False)])
+def test_a_node_out_of_service_returns_with_another_machine_than_the_one_without_power(
+    uuid: str, *, returns: bool
+) -> None:
+    """The former machine is kept, or deleted later: the cloud never shows it as running again."""
+
+    @virtual_time
+    async def play() -> bool:
+        async with (
+            one_scope("a", "b", "c", "d") as (made, lead),
+            lead(NODE, LIFECYCLE, node_out_of_service_taint=True),
+        ):
+            await made.started_on("c", FORMER)
+            await asyncio.sleep(HOUR)
+            made.machines.change("c", state=InstanceState.STOPPED, powered_off=True)
+            await made.silence("c")
+            await asyncio.sleep(HOUR)
+            assert has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
+            await made.started_on("c", uuid)
+            await made.report("c")
+            await asyncio.sleep(HOUR)
+            return not has_taint((await made.nodes())["c"], TAINT_OUT_OF_SERVICE)
+
+    assert play() is returns

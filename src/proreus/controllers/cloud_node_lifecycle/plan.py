@@ -213,7 +213,7 @@ def plan(
         ),
         suspects=tuple(decided.suspects),
         out_of_service=tuple(decided.out_of_service),
-        in_service=returned(nodes, returning),
+        in_service=returned(nodes, returning, memory.outlived),
         powered_off=decided.powered_off,
     )
 

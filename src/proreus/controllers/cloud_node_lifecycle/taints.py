@@ -1,6 +1,6 @@
 """Make the patches of a node's taints: shut down, out of service, and back in service. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, InstanceState, Ownership
@@ -95,13 +95,16 @@ def may_return(node: Node) -> bool:
 
 
 def returned(
-    nodes: Iterable[Node], answers: Mapping[str, InstanceAnswer]
+    nodes: Iterable[Node], answers: Mapping[str, InstanceAnswer], outlived: Collection[Key]
 ) -> tuple[tuple[Node, Patch], ...]:
-    """Make the patches that put nodes back in service: Ready, and the machine runs."""
+    """Make the patches that put nodes back in service: Ready, and the machine runs.
+
+    So does that of a Node that has `outlived` its instance, of which alone the cloud's word is.
+    """
     return tuple(
         (node, _in_service(node))
         for node in nodes
-        if may_return(node) and _runs(answers.get(node.metadata.name))
+        if may_return(node) and (_runs(answers.get(node.metadata.name)) or key_of(node) in outlived)
     )
 
 
