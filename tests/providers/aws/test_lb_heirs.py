@@ -3,6 +3,7 @@
 import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,10 @@ async def another_cluster(site: LBSite) -> AsyncIterator[LBSite]:
 def theirs(site: LBSite, group: str) -> list[str]:
     tags = {f"kubernetes.io/cluster/{OTHER.name}": "owned"}
     return site.network.run(2, tags=tags, SecurityGroupIds=[group])
+
+
+def ranges(*sources: str) -> dict[str, Any]:
+    return {"load_balancer_source_ranges": sources}
 
 
 def described(site: LBSite) -> str:
@@ -83,6 +88,50 @@ async def test_a_node_port_that_another_service_has_now_stays_open(aws: StrictAW
         assert {RULE, ("tcp", 30081, ANYWHERE)} <= site.rules()
 
 
+async def test_sources_that_are_let_in_no_more_are_not_handed_back_for_ever(
+    aws: StrictAWS,
+) -> None:
+    async with placed(aws) as site, another_cluster(site) as other:
+        ids = site.machines(2)
+        await site.made(site.desired(ids))
+        second = other.desired(theirs(site, site.group), uid=UID, **ranges("192.168.0.0/16"))
+        await other.made(second)
+        first = site.desired(ids, **ranges("172.16.0.0/12"))
+        for _ in range(2):
+            await site.made(first)
+            await other.made(second)
+        assert RULE not in site.rules()
+        assert {("tcp", 30080, one) for one in ("192.168.0.0/16", "172.16.0.0/12")} <= site.rules()
+
+
+async def test_a_rule_by_which_alone_another_load_balancer_lets_clients_in_is_handed_over(
+    aws: StrictAWS,
+) -> None:
+    async with placed(aws) as site, another_cluster(site) as other:
+        ids = site.machines(2)
+        await site.made(site.desired(ids))
+        others = theirs(site, site.group)
+        await other.made(other.desired(others, uid=UID))
+        first = site.desired(ids, **ranges("172.16.0.0/12"))
+        await site.made(first)
+        assert described(site).endswith(f"={THEIRS}")
+        await other.made(other.desired(others, uid=UID, **ranges("192.168.0.0/16")))
+        assert RULE not in site.rules()
+        assert {("tcp", 30080, one) for one in ("192.168.0.0/16", "172.16.0.0/12")} <= site.rules()
+
+
+async def test_a_rule_goes_to_one_that_has_others_from_a_load_balancer_that_leaves_the_port(
+    aws: StrictAWS,
+) -> None:
+    async with placed(aws) as site, another_cluster(site) as other:
+        first = site.desired(site.machines(2))
+        await site.made(first)
+        sources = ranges(ANYWHERE, "192.168.0.0/16")
+        await other.made(other.desired(theirs(site, site.group), uid=UID, **sources))
+        await site.deleted(first)
+        assert described(site).endswith(f"={THEIRS}")
+
+
 @pytest.mark.parametrize("case", ["other group", "other port", "other protocol"])
 async def test_a_rule_that_no_other_load_balancer_needs_goes(aws: StrictAWS, case: str) -> None:
     async with placed(aws) as site, another_cluster(site) as other:
@@ -124,5 +173,4 @@ def test_only_network_load_balancers_of_services_in_the_vpc_use_a_port() -> None
         {**one, "LoadBalancerArns": [f"{arn}/app/{NAME}/0a"]},
         {**one, "LoadBalancerArns": [f"{arn}/net/by-hand/0a"]},
     ]
-    assert list(users([one, *others], "vpc-1", THEIRS)) == [(NAME, ports, "arn:1")]
-    assert list(users([one], "vpc-1", NAME)) == []
+    assert list(users([one, *others], "vpc-1")) == [(NAME, ports, "arn:1")]

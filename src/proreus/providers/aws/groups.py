@@ -103,8 +103,8 @@ class HostGroups:
             return {id_: access.change(now, id_ in homes) for id_, now in groups.items()}
 
         changes = compare()
-        revoked = {id_: change.revoke for id_, change in changes.items()}
-        heirs = await find_heirs(self._api, self._vpc, self._memberships, access.name, revoked)
+        left = {id_: (groups[id_], change.revoke) for id_, change in changes.items()}
+        heirs = await find_heirs(self._api, self._vpc, self._memberships, access.name, left)
         if heirs:
             groups |= {
                 id_: groups[id_] - handed.keys() | {*handed.values()}

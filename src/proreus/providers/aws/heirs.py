@@ -4,6 +4,7 @@ To AWS a port and a source make one rule. It has the description of the load bal
 first, whosesoever the others are, such as another cluster's whose nodes are in the same group.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 Heirs = Mapping[str, Mapping[Rule, Rule]]
 """By group the rules that are handed over, each with what it is afterwards."""
+Ports = frozenset[tuple[str, int]]
+"""Protocols, each with a port of hosts."""
 
 
 async def find_heirs(
@@ -32,7 +35,7 @@ async def find_heirs(
     vpc: str,
     memberships: Memberships,
     name: str,
-    revoked: Mapping[str, Iterable[Rule]],
+    groups: Mapping[str, tuple[frozenset[Rule], Iterable[Rule]]],
 ) -> Heirs:
     """Return which rules other Services' network load balancers need, to be theirs.
 
@@ -43,36 +46,61 @@ async def find_heirs(
         vpc: The VPC of the groups.
         memberships: The groups of instances.
         name: The load balancer that leaves rules.
-        revoked: The rules that it leaves, by group.
+        groups: The rules of each group, and those that the load balancer leaves.
 
     Raises:
         CloudError: AWS does not answer, or a target group went away meanwhile.
     """
-    left = {id_: clients_of(name, rules) for id_, rules in revoked.items()}
-    ports = {(rule.protocol, rule.from_port) for rules in left.values() for rule in rules}
-    found: dict[str, dict[Rule, Rule]] = {}
+    left = {id_: clients_of(name, revoked) for id_, (_, revoked) in groups.items()}
+    ports = _ports(rule for rules in left.values() for rule in rules)
+    using: dict[str, dict[str, Ports]] = defaultdict(dict)
     listed = await api.pages("elbv2", "DescribeTargetGroups", "TargetGroups") if ports else ()
-    for other, opened, arn in sorted(users(listed, vpc, name)):
+    for user, opened, arn in users(listed, vpc):
         if not ports & opened:
             continue
         health = await api.call("elbv2", "DescribeTargetHealth", TargetGroupArn=arn)
         ids = {str(one["Target"]["Id"]) for one in health["TargetHealthDescriptions"]}
         for id_ in left.keys() & _groups(await memberships.of(ids)):
-            needed = (one for one in left[id_] if (one.protocol, one.from_port) in opened)
-            for rule in needed:
-                found.setdefault(id_, {}).setdefault(rule, handed_to(other, rule))
+            using[id_][user] = using[id_].get(user, frozenset()) | opened
+    found = {id_: heirs_in(name, left[id_], groups[id_][0], one) for id_, one in using.items()}
+    return {id_: handed for id_, handed in found.items() if handed}
+
+
+def heirs_in(
+    name: str, left: Iterable[Rule], observed: frozenset[Rule], using: Mapping[str, Ports]
+) -> dict[Rule, Rule]:
+    """Return which rules of a group are handed over, each with what it is afterwards. Pure.
+
+    A load balancer that goes on using a port lets other sources in from now on. Whoever else uses
+    the port, and has a rule of its own there, gets no rule for the former ones: nobody can tell
+    that it needs it, and if not, each would hand it back to the other, and it would stay for good.
+
+    Args:
+        name: The load balancer that leaves rules.
+        left: The rules that it leaves.
+        observed: All rules of the group.
+        using: At which ports load balancers have targets in the group, by name.
+    """
+    kept = using.get(name, frozenset())
+    found: dict[Rule, Rule] = {}
+    for other in sorted(using.keys() - {name}):
+        needed = using[other] - (kept & _ports(clients_of(other, observed)))
+        for rule in left:
+            if (rule.protocol, rule.from_port) in needed:
+                found.setdefault(rule, handed_to(other, rule))
     return found
 
 
-def users(
-    listed: Iterable[Described], vpc: str, name: str
-) -> Iterator[tuple[str, frozenset[tuple[str, int]], str]]:
-    """Return the target groups of other Services' network load balancers. Pure.
+def _ports(rules: Iterable[Rule]) -> Ports:
+    return frozenset((rule.protocol, rule.from_port) for rule in rules)
+
+
+def users(listed: Iterable[Described], vpc: str) -> Iterator[tuple[str, Ports, str]]:
+    """Return the target groups of Services' network load balancers. Pure.
 
     Args:
         listed: Target groups as AWS describes them.
         vpc: The VPC in which they are.
-        name: The load balancer that does not count.
 
     Returns:
         The load balancer's name, protocols with the port of the hosts, and the ARN of each.
@@ -82,9 +110,8 @@ def users(
             continue
         opened = frozenset((protocol, one["Port"]) for protocol in transports(one["Protocol"]))
         for balancer in one.get("LoadBalancerArns") or ():
-            other = service_balancer(balancer)
-            if other not in {"", name}:
-                yield other, opened, str(one["TargetGroupArn"])
+            if name := service_balancer(balancer):
+                yield name, opened, str(one["TargetGroupArn"])
 
 
 def given_to(handed: Mapping[Rule, Rule], observed: frozenset[Rule]) -> frozenset[Rule]:
