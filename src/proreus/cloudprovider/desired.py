@@ -109,7 +109,7 @@ def desired_load_balancer(
     """
     problems: list[str] = []
     families = _families(service, policy, problems)
-    source_ranges = _source_ranges(service, families, problems)
+    ranges = source_ranges(service, families, problems)
     if not service.spec.ports:
         problems.append("spec.ports is empty: a load balancer needs at least one port")
     if problems:
@@ -122,7 +122,7 @@ def desired_load_balancer(
         frontends=_frontends(service, families),
         hosts=select(nodes, policy, families),
         health_check=_health_check(service),
-        source_ranges=source_ranges,
+        source_ranges=ranges,
         families=families,
         endpoints=_targets(service, endpoints, policy.endpoints, families),
         affinity_seconds=_affinity_seconds(service),
@@ -182,9 +182,10 @@ def _frontends(service: Service, families: tuple[str, ...]) -> tuple[Frontend, .
     )
 
 
-def _source_ranges(
+def source_ranges(
     service: Service, families: tuple[str, ...], problems: list[str]
 ) -> dict[str, tuple[str, ...]]:
+    """Return the CIDRs of a Service's clients by family; what is wrong is added to `problems`."""
     field, ranges = _stated_ranges(service)
     if not ranges:
         return {family: (_EVERYWHERE[family],) for family in families}

@@ -13,6 +13,7 @@ from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.kube.objects import ServicePort
 from proreus.providers.aws.heirs import users
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .lb_site import ANYWHERE, HTTP, NAME, LBSite, placed
 from .site import config_text, context, started
 from .strict.process import StrictAWS
@@ -86,6 +87,22 @@ async def test_a_node_port_that_another_service_has_now_stays_open(aws: StrictAW
         await site.made(moved)
         assert described(site).endswith(f"={THEIRS}")
         assert {RULE, ("tcp", 30081, ANYWHERE)} <= site.rules()
+
+
+@pytest.mark.parametrize("sources", [("192.168.0.0/16",), (ANYWHERE, "192.168.0.0/16")])
+async def test_a_service_of_this_cluster_gets_no_rule_for_sources_that_it_lets_not_in(
+    aws: StrictAWS, sources: tuple[str, ...]
+) -> None:
+    services = Objects()
+    async with placed(aws, services=services) as site:
+        ids = site.machines(2)
+        await site.made(site.desired(ids))
+        second = site.desired(ids, uid=UID, name="shop", **ranges(*sources))
+        services.by_key["shop/shop"] = second.service
+        await site.made(second)
+        await site.made(site.desired(ids, ServicePort(80, "http", node_port=30081)))
+        assert (RULE in site.rules()) is (ANYWHERE in sources)
+        assert ("tcp", 30080, "192.168.0.0/16") in site.rules()
 
 
 async def test_sources_that_are_let_in_no_more_are_not_handed_back_for_ever(

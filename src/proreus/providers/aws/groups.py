@@ -104,7 +104,10 @@ class HostGroups:
 
         changes = compare()
         left = {id_: (groups[id_], change.revoke) for id_, change in changes.items()}
-        heirs = await find_heirs(self._api, self._vpc, self._memberships, access.name, left)
+        every = self._services.all()
+        heirs = await find_heirs(
+            self._api, self._vpc, self._memberships, access.name, left, services=every
+        )
         if heirs:
             groups |= {
                 id_: groups[id_] - handed.keys() | {*handed.values()}

@@ -6,9 +6,13 @@ first, whosesoever the others are, such as another cluster's whose nodes are in 
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
+from proreus.cloudprovider.desired import source_ranges
 from proreus.cloudprovider.load_balancers import PartChange
+from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.kube.objects import KubeObject, Service
 from proreus.providers.aws.identity import Described
 from proreus.providers.aws.memberships import Memberships
 from proreus.providers.aws.names import service_balancer
@@ -24,6 +28,8 @@ from proreus.providers.aws.rules import (
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
 
+_FAMILIES: Final = ("IPv4", "IPv6")
+
 Heirs = Mapping[str, Mapping[Rule, Rule]]
 """By group the rules that are handed over, each with what it is afterwards."""
 Ports = frozenset[tuple[str, int]]
@@ -36,6 +42,8 @@ async def find_heirs(
     memberships: Memberships,
     name: str,
     groups: Mapping[str, tuple[frozenset[Rule], Iterable[Rule]]],
+    *,
+    services: Iterable[KubeObject],
 ) -> Heirs:
     """Return which rules other Services' network load balancers need, to be theirs.
 
@@ -47,6 +55,7 @@ async def find_heirs(
         memberships: The groups of instances.
         name: The load balancer that leaves rules.
         groups: The rules of each group, and those that the load balancer leaves.
+        services: The Services of this cluster.
 
     Raises:
         CloudError: AWS does not answer, or a target group went away meanwhile.
@@ -62,12 +71,31 @@ async def find_heirs(
         ids = {str(one["Target"]["Id"]) for one in health["TargetHealthDescriptions"]}
         for id_ in left.keys() & _groups(await memberships.of(ids)):
             using[id_][user] = using[id_].get(user, frozenset()) | opened
-    found = {id_: heirs_in(name, left[id_], groups[id_][0], one) for id_, one in using.items()}
+    known = sources_of(services) if using else {}
+    found = {
+        id_: heirs_in(name, left[id_], groups[id_][0], one, known) for id_, one in using.items()
+    }
     return {id_: handed for id_, handed in found.items() if handed}
 
 
+def sources_of(services: Iterable[KubeObject]) -> dict[str, frozenset[str]]:
+    """Return the CIDRs of the clients of Services, by the names of load balancers. Pure."""
+    found = {}
+    for one in services:
+        problems: list[str] = []
+        ranges = source_ranges(one, _FAMILIES, problems) if isinstance(one, Service) else {}
+        if ranges and not problems:
+            name = default_load_balancer_name(one.metadata.uid)
+            found[name] = frozenset(chain.from_iterable(ranges.values()))
+    return found
+
+
 def heirs_in(
-    name: str, left: Iterable[Rule], observed: frozenset[Rule], using: Mapping[str, Ports]
+    name: str,
+    left: Iterable[Rule],
+    observed: frozenset[Rule],
+    using: Mapping[str, Ports],
+    known: Mapping[str, Collection[str]],
 ) -> dict[Rule, Rule]:
     """Return which rules of a group are handed over, each with what it is afterwards. Pure.
 
@@ -80,13 +108,15 @@ def heirs_in(
         left: The rules that it leaves.
         observed: All rules of the group.
         using: At which ports load balancers have targets in the group, by name.
+        known: Whom load balancers of this cluster let in; they get no rule for other sources.
     """
     kept = using.get(name, frozenset())
     found: dict[Rule, Rule] = {}
     for other in sorted(using.keys() - {name}):
         needed = using[other] - (kept & _ports(clients_of(other, observed)))
         for rule in left:
-            if (rule.protocol, rule.from_port) in needed:
+            is_meant = rule.source in known.get(other, (rule.source,))
+            if is_meant and (rule.protocol, rule.from_port) in needed:
                 found.setdefault(rule, handed_to(other, rule))
     return found
 
