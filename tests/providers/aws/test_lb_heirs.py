@@ -189,5 +189,6 @@ def test_only_network_load_balancers_of_services_in_the_vpc_use_a_port() -> None
         {**one, "LoadBalancerArns": []},
         {**one, "LoadBalancerArns": [f"{arn}/app/{NAME}/0a"]},
         {**one, "LoadBalancerArns": [f"{arn}/net/by-hand/0a"]},
+        {**one, "LoadBalancerArns": [f"{arn}/net/api/0a"]},
     ]
     assert list(users([one, *others], "vpc-1")) == [(NAME, ports, "arn:1")]

@@ -15,7 +15,7 @@ from proreus.cloudprovider.load_balancers import PartChange
 from proreus.cloudprovider.steps import nothing
 from proreus.cloudprovider.waits import Twice
 from proreus.providers.aws.access import Access, host_group, is_new, of_strangers
-from proreus.providers.aws.heirs import Heirs, find_heirs, hand_over, heirs_part_changes
+from proreus.providers.aws.heirs import Heirs, find_heirs, given_to, hand_over, heirs_part_changes
 from proreus.providers.aws.identity import TAG_LEGACY, ClusterTags, Described, Place, tags_of
 from proreus.providers.aws.memberships import Memberships
 from proreus.providers.aws.residents import Residents
@@ -109,10 +109,7 @@ class HostGroups:
             self._api, self._vpc, self._memberships, access.name, left, services=every
         )
         if heirs:
-            groups |= {
-                id_: groups[id_] - handed.keys() | {*handed.values()}
-                for id_, handed in heirs.items()
-            }
+            groups |= {id_: given_to(handed, groups[id_]) for id_, handed in heirs.items()}
             changes = compare()
         doubtful = frozenset[str]().union(*(in_doubt(one.revoke) for one in changes.values()))
         if doubtful and access.living is not None:
