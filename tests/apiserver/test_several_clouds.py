@@ -270,6 +270,29 @@ async def test_a_cloud_that_cannot_be_started_holds_up_only_what_may_be_its_own(
         assert "has not started" in state.message
 
 
+async def test_a_labelled_node_of_a_cloud_that_cannot_be_started_is_left_alone_by_others(
+    site: CloudsSite,
+) -> None:
+    """East has a running machine of its id, such as a replica that is being tried out."""
+    (own,) = await site.join_with_id("east", "e1")
+    (west,) = await site.machines("west", "w1", region="east")
+    await site.base.register_node(west, ready=True, providerID=f"simulated://east/{west.id}")
+    await label(site, "e1", "east")
+    await label(site, "w1", "west")
+    async with site.manager(config=site.configs(region="east")):
+        before = (await site.base.initialised())["w1"].status.addresses
+    twin = {"id": west.id, "system_uuid": west.system_uuid}
+    await site.machines("east", "w1", **twin)
+    broken = {"region": "east", "token": "", "token-file": str(site.directory / "none")}
+    async with site.manager(config=site.configs(**broken)):
+        await site.service("web", "east")
+        await site.balanced("web")
+        (part,) = await site.clouds["east"].admin.parts("load_balancer")
+        assert [one["instance_id"] for one in part["targets"]] == [own.id]
+        await asyncio.sleep(2)
+        assert (await site.base.existing("w1")).status.addresses == before
+
+
 async def test_services_go_to_the_cloud_that_class_annotation_or_default_name(
     site: CloudsSite,
 ) -> None:

@@ -1,7 +1,8 @@
 """Decide to which of several clouds a node or a Service belongs. Pure.
 
-A node's provider id decides where exactly one cloud owns it; else the label `proreus.io/cloud`
-does. Without either, all clouds that may have its machine are asked, and exactly one must have it.
+The label `proreus.io/cloud` decides, unless the cloud that it names says by the provider id that
+the node is not its own; then, or without it, the provider id does where exactly one cloud owns it.
+Without either, all clouds that may have its machine are asked, and exactly one must have it.
 What two clouds claim, or nobody, no cloud's controllers see.
 """
 
@@ -65,17 +66,19 @@ Belonging = Decided | Undecided | Contested | Foreign
 def belonging(node: Node, votes: Votes) -> Belonging:
     """Decide to which cloud a node belongs.
 
-    While a cloud has not started, or cannot tell, a node that only another one owns may be that
-    one's: whose it is is sure if the label says so, too. Until then nothing can delete it.
+    The label decides unless the cloud that it names says that the node is not its own: one that has
+    not started, or cannot tell, may have the machine, whoever else has ids of that form. Nor is it
+    sure without the label that the only owner is the right one then, and nothing can delete the
+    node.
     """
     label = node.metadata.labels.get(LABEL_CLOUD, "")
+    if votes.get(label, Ownership.NO) is not Ownership.NO:
+        return Decided(label, sure=True)
     owners = [cloud for cloud, vote in votes.items() if vote is Ownership.YES]
     if len(owners) == 1:
-        is_sure = label == owners[0] or {None, Ownership.UNKNOWN}.isdisjoint(votes.values())
+        is_sure = {None, Ownership.UNKNOWN}.isdisjoint(votes.values())
         return Decided(owners[0], is_sure)
     possible = owners or [cloud for cloud, vote in votes.items() if vote is not Ownership.NO]
-    if label in possible:
-        return Decided(label, sure=True)
     if label and label not in votes:
         known = ", ".join(votes)
         return Contested(f"the label {LABEL_CLOUD} names {label!r}, but the clouds are {known}")
