@@ -348,6 +348,28 @@ async def test_an_address_of_the_cloud_that_a_service_has_left_is_shown_no_more(
         assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], []]
 
 
+@virtual_time
+async def test_who_gets_another_one_s_port_at_its_address_from_another_cloud_does_not_show_it() -> (
+    None
+):
+    """Clouds may have the same addresses: whoever makes Services until one gets it would have it."""
+    stage = Stage()
+    stage.edit("bank", 80, {"proreus.io/cloud": "east"})
+    stage.edit("shop", 80, {"proreus.io/cloud": "west"})
+    stage.west.others["shop"] = "192.0.2.9"
+    async with stage.managed_with_another_cloud():
+        stage.west.others.clear()
+        stage.edit("shop", 80, {"proreus.io/cloud": "west", "a": "b"})
+        await asyncio.sleep(60)
+        assert [stage.shown(one) for one in ("shop", "bank")] == [[], [ADDRESS]]
+        stage.edit("shop", 443, {"proreus.io/cloud": "west"})
+        await asyncio.sleep(600)
+        assert [stage.shown(one) for one in ("shop", "bank")] == [[ADDRESS], [ADDRESS]]
+        stage.edit("shop", 80, {"proreus.io/cloud": "west"})
+        await asyncio.sleep(60)
+        assert [stage.shown(one) for one in ("shop", "bank")] == [[], [ADDRESS]]
+
+
 def test_an_address_is_left_to_its_cloud_while_no_cloud_can_be_chosen() -> None:
     """Such as since that one has no load balancers any more, by its cloud-config."""
     holders = Holders(lambda _, __: ())

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.load_balancers import EnsureAnswer, Ensured, Pending
 from proreus.cloudprovider.ports import Key, ports_of
 from proreus.controllers.service.conditions import ELSEWHERE
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, UNDECIDED, cloud_in_status
-from proreus.controllers.service.plan import Memory, doubted, withdrawn
+from proreus.controllers.service.plan import Memory, doubted, with_ip_mode, withdrawn
 from proreus.kube.objects import Service, key, vip_addresses
 
 BY_ADDRESS = "address"
@@ -159,6 +161,35 @@ class Holders:
             if known is not None and known.ref.uid == service.metadata.uid:
                 memory[key(service)] = doubted(withdrawn(known))
         return found
+
+    def admitted(
+        self, service: Service, cloud: str, before: Memory, answer: EnsureAnswer
+    ) -> EnsureAnswer:
+        """Return the answer, or an error if it gives a port that one in another of the clouds has.
+
+        Clouds may have the same addresses, and none knows which ports another one has given there.
+        What the Service had already it goes on having.
+
+        Args:
+            service: The Service that was ensured.
+            cloud: The name of the cloud that was asked.
+            before: What was remembered of the Service before.
+            answer: What the cloud has answered.
+        """
+        if not cloud or not isinstance(answer, Ensured | Pending):
+            return answer
+        shown, ports = vip_addresses(with_ip_mode(answer.ingress)), ports_of(service)
+        if set(shown).issubset(vip_addresses(before.ref.last_ingress)):
+            ports -= ports if before.ports is None else before.ports
+        for one in _others(service.metadata.uid, shown, self._showing):
+            is_near = one.metadata.namespace == service.metadata.namespace
+            theirs = cloud_in_status(one)
+            if theirs not in {"", cloud} and not is_near and not ports.isdisjoint(ports_of(one)):
+                return CloudError(
+                    f"the cloud {cloud} gives {', '.join(shown)}, of which {key(one)} has the port"
+                    f" in the cloud {theirs}: ask for another address or other ports"
+                ).disowning()
+        return answer
 
     def given(self, before: Memory, given: Memory) -> None:
         """Note that a Service was just ensured, and have those looked at that ask for its ports.

@@ -330,8 +330,9 @@ class ServiceController:
             self._memory[key] = plan.before_call(self._memory.get(key), verb)
         by_uid = await contained(call([verb.desired for verb in ready.values()]))
         for key, verb in ready.items():
+            before, service = self._memory[key], verb.desired.service
             answer = answers.answer_of(by_uid, verb.desired.ref.uid)
-            before = self._memory[key]
+            answer = self._holders.admitted(service, self._env.cloud, before, answer)
             self._memory[key] = plan.after(before, verb, answer)
             outcomes[key] = await self._conclude(key, verb, answer)
             if isinstance(answer, Ensured):
