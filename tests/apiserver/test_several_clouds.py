@@ -293,6 +293,33 @@ async def test_a_labelled_node_of_a_cloud_that_cannot_be_started_is_left_alone_b
         assert (await site.base.existing("w1")).status.addresses == before
 
 
+@pytest.mark.long
+async def test_a_node_without_routes_says_so_though_another_cloud_leaves_it_alone(
+    site: CloudsSite,
+) -> None:
+    for cloud, cidr in (("east", "10.128.1.0/24"), ("west", "10.128.2.0/24")):
+        (machine,) = await site.machines(cloud, cloud)
+        id_, spec = f"simulated://{cloud}/{machine.id}", {"podCIDR": cidr, "podCIDRs": [cidr]}
+        await site.base.register_node(machine, ready=True, providerID=id_, **spec)
+    refused = Fault(mode=FaultMode.ERROR, operation="routes.create", count=0, status=500)
+    await site.clouds["west"].admin.inject(refused)
+
+    async def network(name: str) -> str:
+        found = condition((await site.base.existing(name)).status.conditions, "NetworkUnavailable")
+        return found.status if found is not None else ""
+
+    async def lacks() -> bool:
+        return await network("west") == "True"
+
+    flags = ("--cluster-cidr=10.128.0.0/16", "--allocate-node-cidrs=false")
+    async with site.manager(*flags, "--route-reconciliation-period=1s"):
+        await until("the node says that it has no routes", lacks)
+        for _ in range(50):
+            await asyncio.sleep(0.1)
+            assert await network("west") == "True"
+        assert await network("east") == "False"
+
+
 async def test_services_go_to_the_cloud_that_class_annotation_or_default_name(
     site: CloudsSite,
 ) -> None:

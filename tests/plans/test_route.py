@@ -269,6 +269,16 @@ def test_nodes_that_are_unclear_or_not_our_business_need_nothing_and_keep_what_i
     assert found.problems == ()
 
 
+def test_of_another_cloud_s_node_that_cloud_itself_says_whether_it_has_routes() -> None:
+    nodes = (
+        node("a", "10.0.1.0/24", provider_id="other://a"),
+        node("b", "10.0.2.0/24", labels={LABEL_EXCLUDE: ""}),
+    )
+    found = desired_routes(nodes, NETS, owns, has_others=True)
+    assert found.left_alone == {"b"}
+    assert set(found.shielded) == {net("10.0.1.0/24"), net("10.0.2.0/24")}
+
+
 @pytest.mark.parametrize("cidr", ["10.1.1.0/24", "10.0.0.0/15", "fd01::/64", "nonsense"])
 def test_what_is_not_in_a_cluster_cidr_gets_no_route(cidr: str) -> None:
     found = desired(node("a", "10.0.1.0/24", cidr))

@@ -22,7 +22,7 @@ from proreus.controllers.route import plan as plans
 from proreus.controllers.route import table as tables
 from proreus.controllers.route.attempts import Unit
 from proreus.controllers.route.conditions import NetworkState
-from proreus.controllers.route.desired import desired_routes, relevant
+from proreus.controllers.route.desired import DesiredRoutes, desired_routes, relevant
 from proreus.controllers.route.plan import Memory, Plan
 from proreus.controllers.route.policy import Policy
 from proreus.controllers.route.table import Table
@@ -156,7 +156,7 @@ class RouteController:
         )
         if self._queue.failures(TABLE) < REPORT_AFTER_FAILURES:
             return
-        desired = desired_routes(self._env.nodes.all(), self._clusters, self._owns)
+        desired = self._desired()
         unseen = sorted(plans.unseen(desired, self._memory))
         self._conditions.show(
             {**self._conditions.desired, **dict.fromkeys(unseen, NetworkState.UNROUTED)}
@@ -187,7 +187,7 @@ class RouteController:
         loop = asyncio.get_running_loop()
         now = loop.time()
         decided = plans.plan(
-            desired_routes(self._env.nodes.all(), self._clusters, self._owns),
+            self._desired(),
             table,
             self._memory,
             self._policy,
@@ -197,6 +197,10 @@ class RouteController:
         )
         self._quiet = max(QUIET, QUIET_FACTOR * (loop.time() - now))
         return decided
+
+    def _desired(self) -> DesiredRoutes:
+        nodes, has_others = self._env.nodes.all(), bool(self._env.cloud)
+        return desired_routes(nodes, self._clusters, self._owns, has_others=has_others)
 
     def _owns(self, node: Node) -> Ownership:
         instances = self._env.provider.instances

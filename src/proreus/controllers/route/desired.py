@@ -65,7 +65,7 @@ class DesiredRoutes(msgspec.Struct, frozen=True, kw_only=True):
         routes: The desired route for each destination; where two nodes claim one, that of the older
             node.
         problems: The problems of pod CIDRs that get no route.
-        left_alone: The names of the nodes whose routes are not managed.
+        left_alone: The names of the nodes whose routes are not managed, by no other cloud either.
         claimed: The pod CIDRs of all nodes, whoever makes their routes.
         shielded: Pod CIDRs whose routes stay as they are.
         shielded_targets: Provider ids and addresses to which routes stay as they are.
@@ -90,23 +90,30 @@ def desired_routes(
     nodes: Iterable[Node],
     clusters: Sequence[Network],
     owns: Callable[[Node], Ownership],
+    *,
+    has_others: bool = False,
 ) -> DesiredRoutes:
     """Compute the routes that the nodes need.
 
     Routes of these nodes stay as they are: those with the label `LABEL_EXCLUDE`, those of other
     clouds, and those that have no pod CIDR or no provider id *yet*, since nobody knows what
     they will need.
+
+    Args:
+        nodes: All nodes.
+        clusters: The networks of `--cluster-cidr`.
+        owns: Tells whether a node is of this cloud.
+        has_others: Whether there are other clouds, which say themselves how their nodes are.
     """
     ordered = sorted(nodes, key=by_age)
-    left_alone = frozenset(
-        node.metadata.name
-        for node in ordered
-        if LABEL_EXCLUDE in node.metadata.labels or owns(node) is Ownership.NO
-    )
+    excluded = {node.metadata.name for node in ordered if LABEL_EXCLUDE in node.metadata.labels}
+    foreign = {node.metadata.name for node in ordered if owns(node) is Ownership.NO}
     waiting = [
         node
         for node in ordered
-        if node.metadata.name in left_alone or not node.spec.provider_id or not pod_cidrs(node)
+        if node.metadata.name in excluded | foreign
+        or not node.spec.provider_id
+        or not pod_cidrs(node)
     ]
     names_waiting = {node.metadata.name for node in waiting}
     routes: dict[Network, DesiredRoute] = {}
@@ -125,7 +132,7 @@ def desired_routes(
     return DesiredRoutes(
         routes=routes,
         problems=tuple(problems),
-        left_alone=left_alone,
+        left_alone=frozenset(excluded if has_others else excluded | foreign),
         claimed=frozenset(net for node in ordered for net in _networks(node)),
         shielded={
             net: node.metadata.name
