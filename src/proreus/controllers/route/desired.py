@@ -108,12 +108,11 @@ def desired_routes(
     ordered = sorted(nodes, key=by_age)
     excluded = {node.metadata.name for node in ordered if LABEL_EXCLUDE in node.metadata.labels}
     foreign = {node.metadata.name for node in ordered if owns(node) is Ownership.NO}
+    left_alone = excluded | foreign
     waiting = [
         node
         for node in ordered
-        if node.metadata.name in excluded | foreign
-        or not node.spec.provider_id
-        or not pod_cidrs(node)
+        if node.metadata.name in left_alone or not node.spec.provider_id or not pod_cidrs(node)
     ]
     names_waiting = {node.metadata.name for node in waiting}
     routes: dict[Network, DesiredRoute] = {}
@@ -132,7 +131,7 @@ def desired_routes(
     return DesiredRoutes(
         routes=routes,
         problems=tuple(problems),
-        left_alone=frozenset(excluded if has_others else excluded | foreign),
+        left_alone=frozenset(excluded if has_others else left_alone),
         claimed=frozenset(net for node in ordered for net in _networks(node)),
         shielded={
             net: node.metadata.name
