@@ -55,6 +55,12 @@ class Proof(msgspec.Struct, frozen=True):
     registry: Registry
     running: Mapping[str, Place | None] = {}
 
+    @property
+    def is_of_leader(self) -> bool:
+        """Whether the registry was read from the leading master."""
+        keeper = self.registry.master
+        return keeper is not None and keeper.info.id == self.master.id
+
 
 class Index:
     """Agents by their ids and host names."""
@@ -235,7 +241,7 @@ def absence(
         now: The seconds of the clock of `seen`.
     """
     registry = proof.registry
-    if registry.master is None or registry.master.info.id != proof.master.id:
+    if not proof.is_of_leader:
         return CloudError(
             f"the agent {id_} is not listed, and the registry was not read from the leading master"
             f" {proof.master.id}: it is read again"
@@ -264,13 +270,11 @@ def hidden(node: Node, proof: Proof, seen: Sightings, now: float) -> CloudError 
     answers = [absence(node, id_, proof, seen, now) for id_ in seen.of_host(node)]
     if failed := [one for one in answers if isinstance(one, CloudError)]:
         return failed[0]
-    registry = proof.registry
     is_known = (
-        registry.master is not None
-        and registry.master.info.id == proof.master.id
+        proof.is_of_leader
         and proof.master.marks_unreachable
         and None not in proof.running.values()
-        and not _is_on(place_of_node(node), registry.resting)
+        and not _is_on(place_of_node(node), proof.registry.resting)
         and all(isinstance(one, NotFound) for one in answers)
     )
     if is_known:
