@@ -288,9 +288,12 @@ def pods_refusal(
     address: str, ref: LoadBalancerRef, tenants: Tenants, pods: Mapping[str, str]
 ) -> str:
     """Return why a Service may not show an address that pods may have, as of `inside_refusal`."""
-    if _is_shown(address, ref) or tenants.lists(ref.namespace, (address,)):
-        return ""
-    return of_pods(address, pods)
+    return "" if may_show(address, ref, tenants) else of_pods(address, pods)
+
+
+def may_show(address: str, ref: LoadBalancerRef, tenants: Tenants) -> bool:
+    """Tell whether a Service may show an address, whatever else has it: it does, or is let."""
+    return _is_shown(address, ref) or tenants.lists(ref.namespace, (address,))
 
 
 def of_pods(address: str, pods: Mapping[str, str]) -> str:

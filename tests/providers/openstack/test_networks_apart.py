@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proreus.cloudprovider import Ensured, InvalidRequest
+from proreus.cloudprovider import Context, Ensured, InvalidRequest
+from proreus.kube.objects import Service
 from proreus.testing import objects
 
 from .balancing import INTERNAL, Balancing, P, balancing, known
@@ -28,6 +29,21 @@ async def site() -> AsyncIterator[Balancing]:
         yield made
 
 
+async def check_refused(
+    site: Balancing, seen: Context, service: Service, given: str, why: str, *, is_listed: bool
+) -> None:
+    """Check that an address is refused, unless [Tenants] lists it or the status shows it."""
+    sections = f"[Tenants]\nallow = shop={given}\n" if is_listed else ""
+    async with started(site.wire.config(sections=sections), seen) as provider:
+        answer = await site.ensure(provider, service)
+        if is_listed:
+            assert isinstance(answer, Ensured), answer
+            return
+        assert isinstance(answer, InvalidRequest), answer
+        assert f"{given}, which Neutron has given, cannot be had: {why}" in str(answer)
+        assert isinstance(await site.ensure(provider, known(service, given)), Ensured)
+
+
 @pytest.mark.parametrize("is_listed", [True, False])
 @pytest.mark.parametrize("has", ["virtual address", "floating IP"])
 @pytest.mark.parametrize("by", ["subnet-id", "network-id"])
@@ -44,19 +60,11 @@ async def test_no_service_shows_an_address_that_another_one_has_in_a_network_apa
     else:
         there = {"floating_ip_address": NEXT, "floating_network_id": EXTERNAL}
         site.octavia.of["floatingips"]["f"] = {"id": "f", "port_id": made["vip_port_id"], **there}
-    sections = f"[Tenants]\nallow = shop={NEXT}\n" if is_listed else ""
     seen = context(nodes=site.nodes, services=[known(first, NEXT)])
     named = {"subnet-id": SUBNET, "network-id": NETWORK}[by]
     service = site.service({INTERNAL: "true", f"{P}{by}": named})
-    async with started(site.wire.config(sections=sections), seen) as provider:
-        answer = await site.ensure(provider, service)
-        if is_listed:
-            assert isinstance(answer, Ensured), answer
-            return
-        assert isinstance(answer, InvalidRequest), answer
-        assert f"{NEXT}, which Neutron has given, cannot be had" in str(answer)
-        assert "it belongs to the Service bank/api" in str(answer)
-        assert isinstance(await site.ensure(provider, known(service, NEXT)), Ensured)
+    expected = "it belongs to the Service bank/api"
+    await check_refused(site, seen, service, NEXT, expected, is_listed=is_listed)
 
 
 async def test_a_service_shows_an_address_that_another_one_s_load_balancer_has_left(
@@ -87,16 +95,8 @@ async def test_no_service_shows_an_address_of_nodes_and_pods_that_neutron_does_n
     site.octavia.subnets[SUBNET]["cidr"] = "10.0.0.192/26"
     given = FLOATING if whose == "pods" else GIVEN
     asked = {} if whose == "pods" else {INTERNAL: "true", f"{P}subnet-id": SUBNET}
-    sections = f"[Tenants]\nallow = shop={given}\n" if is_listed else ""
-    service = site.service(asked)
-    async with started(site.wire.config(sections=sections), context(nodes=nodes)) as provider:
-        answer = await site.ensure(provider, service)
-        if is_listed:
-            assert isinstance(answer, Ensured), answer
-            return
-        assert isinstance(answer, InvalidRequest), answer
-        assert f"{given}, which Neutron has given, cannot be had: it is" in str(answer)
-        assert isinstance(await site.ensure(provider, known(service, given)), Ensured)
+    seen, service = context(nodes=nodes), site.service(asked)
+    await check_refused(site, seen, service, given, "it is", is_listed=is_listed)
 
 
 @pytest.mark.parametrize("inside", [True, False])

@@ -8,7 +8,12 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
-from proreus.cloudprovider.ownership import inside_refusal, refusal, shown_by_others
+from proreus.cloudprovider.ownership import (
+    inside_refusal,
+    may_show,
+    refusal,
+    shown_by_others,
+)
 from proreus.cloudprovider.ports import Ports
 from proreus.cloudprovider.routes import pods_by_cidr
 from proreus.kube.objects import LoadBalancerIngress, Service, vip_addresses
@@ -16,7 +21,7 @@ from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options
-from proreus.providers.openstack.octavia.conflicts import beside
+from proreus.providers.openstack.octavia.conflicts import node_beside
 from proreus.providers.openstack.octavia.desired import (
     desired_balancer,
     family_of,
@@ -243,6 +248,8 @@ class Cases:
             CloudError: Octavia or Neutron gives no usable answer.
         """
         for address in vip_addresses((point,)):
+            if may_show(address, lb.ref, self._tenants):
+                continue
             problem = self._has_inside(lb.ref, address)
             shown = shown_by_others(address, lb.ref, self._networks.services.all())
             owned = refusal(shown, lb.ref, self._tenants, (address,)) if shown else ""
@@ -260,10 +267,7 @@ class Cases:
         services, pods = self._networks.services.all(), pods_by_cidr(nodes)
         if problem := inside_refusal(address, ref, self._tenants, services, pods):
             return problem
-        is_shown = any(point.ip == address for point in ref.last_ingress)
-        if is_shown or self._tenants.lists(ref.namespace, (address,)):
-            return ""
-        others = beside((address,), nodes)
+        others = node_beside((address,), nodes)
         return f"it is {others}" if others else ""
 
     async def _is_elsewhere(self, address: str, found: Described) -> bool:

@@ -88,7 +88,7 @@ async def held(
     if not network:
         return ""
     new = set(addresses).difference(shown)
-    if others := beside(new, nodes):
+    if others := _beside(new, nodes):
         return f"it is {others}: give another one"
     subnets = await reader.subnets("network_id", [network])
     for port in await reader.ports("network_id", [network]):
@@ -224,20 +224,29 @@ def _inside(cidr: str, nodes: Iterable[KubeObject], services: Iterable[KubeObjec
     return ""
 
 
-def beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
+def _beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
     """Return what has one of these addresses that Neutron does not know of; "" for nothing.
 
-    A Node that has no server here, or pods. Of servers Neutron knows the addresses itself.
+    A Node that has no server here, or pods.
+    """
+    nodes = tuple(nodes)
+    found = (_inside(one, nodes, ()) for one in addresses)
+    return node_beside(addresses, nodes) or next((f"one of {pods}" for pods in found if pods), "")
+
+
+def node_beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
+    """Return which Node without a server here has one of these addresses; "" for none.
+
+    Of servers Neutron knows the addresses itself.
 
     Args:
         addresses: The addresses.
         nodes: All Nodes.
     """
-    wanted, nodes = {parsed_address(one) for one in addresses} - {None}, tuple(nodes)
+    wanted = {parsed_address(one) for one in addresses} - {None}
     for node in nodes if wanted else ():
         if isinstance(node, Node) and parsed(node.spec.provider_id) is None:
             known = (parsed_address(one.address) for one in node.status.addresses)
             if not wanted.isdisjoint(known):
                 return f"an address of the node {node.metadata.name}"
-    found = (_inside(str(one), nodes, ()) for one in wanted)
-    return next((f"one of {pods}" for pods in found if pods), "")
+    return ""
