@@ -114,7 +114,7 @@ class HostGroups:
         doubtful = frozenset[str]().union(*(in_doubt(one.revoke) for one in changes.values()))
         if doubtful and access.living is not None:
             living = await access.living(doubtful - {"", access.name})
-            theirs = node_ports_beside(access.name, self._services.all())
+            theirs = node_ports_beside(access.name, every)
             changes = {
                 id_: sparing(access.name, groups[id_], change, living, theirs)
                 for id_, change in changes.items()

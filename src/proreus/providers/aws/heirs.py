@@ -71,21 +71,23 @@ async def find_heirs(
         ids = {str(one["Target"]["Id"]) for one in health["TargetHealthDescriptions"]}
         for id_ in left.keys() & _groups(await memberships.of(ids)):
             using[id_][user] = using[id_].get(user, frozenset()) | opened
-    known = sources_of(services) if using else {}
+    known = sources_of(services, frozenset().union(*using.values()))
     found = {
         id_: heirs_in(name, left[id_], groups[id_][0], one, known) for id_, one in using.items()
     }
     return {id_: handed for id_, handed in found.items() if handed}
 
 
-def sources_of(services: Iterable[KubeObject]) -> dict[str, frozenset[str]]:
-    """Return the CIDRs of the clients of Services, by the names of load balancers. Pure."""
+def sources_of(services: Iterable[KubeObject], names: Collection[str]) -> dict[str, frozenset[str]]:
+    """Return whom load balancers of Services let in, CIDRs by their names, for these. Pure."""
     found = {}
-    for one in services:
+    for one in services if names else ():
+        name = default_load_balancer_name(one.metadata.uid)
+        if name not in names or not isinstance(one, Service):
+            continue
         problems: list[str] = []
-        ranges = source_ranges(one, _FAMILIES, problems) if isinstance(one, Service) else {}
+        ranges = source_ranges(one, _FAMILIES, problems)
         if ranges and not problems:
-            name = default_load_balancer_name(one.metadata.uid)
             found[name] = frozenset(chain.from_iterable(ranges.values()))
     return found
 

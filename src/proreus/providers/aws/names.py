@@ -17,8 +17,6 @@ FARGATE = "fargate-"
 _REGION = r"[a-z]{2,}(-[a-z]+)+-[0-9]+"
 NETWORK_HOST = re.compile(rf"(internal-)?(?P<name>[0-9A-Za-z-]{{1,32}})-[^.-]+\.elb\.{_REGION}\..+")
 """The host names of network load balancers; each partition of AWS has a domain of its own."""
-BALANCER = re.compile(r"a[0-9A-Za-z]{1,31}")
-"""The form of the names that load balancers of Services have."""
 CLASSIC_HOST = re.compile(rf".*\.{_REGION}\.elb\..+")
 """The host names of classic load balancers."""
 

@@ -247,7 +247,7 @@ def shared_health(name: str, observed: frozenset[Rule]) -> frozenset[Rule]:
     own = made_for(name, observed)
     if not _has_clients(observed - own):
         return frozenset()
-    ports = {rule.from_port for rule in own if rule.description.startswith(CLIENT_RULE)}
+    ports = {rule.from_port for rule in clients_of(name, own)}
     return frozenset(
         rule
         for rule in own
@@ -313,8 +313,7 @@ def sparing(
     others = {rule for rule in observed if _is_health(rule) and rule.from_port in node_ports}
     others |= set(filter(_may_let_clients_in, observed))
     hidden = {rule.source for rule in others} if has_hidden else set[str]()
-    clients = f"{CLIENT_RULE}={name}"
-    ports = {rule.from_port for rule in observed if rule.description == clients}
+    ports = {rule.from_port for rule in clients_of(name, observed)}
 
     def is_needed(rule: Rule) -> bool:
         if rule.description == MTU_RULE:

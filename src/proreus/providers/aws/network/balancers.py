@@ -1,5 +1,6 @@
 """Ensure and delete network load balancers of Services."""
 
+import re
 from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import chain
@@ -28,7 +29,7 @@ from proreus.providers.aws.config import SecurityGroupMode
 from proreus.providers.aws.groups import HostGroups
 from proreus.providers.aws.identity import TAG_SERVICE, Place, owning_clusters, pairs_of
 from proreus.providers.aws.listeners import port_mappings
-from proreus.providers.aws.names import BALANCER, targets_of
+from proreus.providers.aws.names import targets_of
 from proreus.providers.aws.network import plan
 from proreus.providers.aws.network.apply import take
 from proreus.providers.aws.network.observe import (
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 _ASK_AGAIN: Final = 5.0
 _ACTIVE: Final = "active"
+_NAME: Final = re.compile(r"a[0-9A-Za-z]{1,31}")
+"""The form of the names that load balancers of Services have."""
 _IGNORED: Final = "AnnotationIgnored"
 _IPV4, _IPV6 = "IPv4", "IPv6"
 
@@ -234,10 +237,10 @@ class NetworkBalancers:
         }
         services = self._api.context.listers["services"].all()
         staying = (one for one in services if one.metadata.deletion_timestamp is None)
-        shown = filter(BALANCER.fullmatch, chain.from_iterable(map(networks_shown, staying)))
+        shown = filter(_NAME.fullmatch, chain.from_iterable(map(networks_shown, staying)))
         asked = sorted({*names, *shown} - listed)
         alone = [one for one in asked if await find_balancer(self._api, one)]
-        return frozenset((*filter(BALANCER.fullmatch, listed), *alone))
+        return frozenset((*filter(_NAME.fullmatch, listed), *alone))
 
 
 def _without_namesake(observed: Observed, ref: LoadBalancerRef) -> Observed:
