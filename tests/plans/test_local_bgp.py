@@ -175,6 +175,24 @@ def test_of_a_shared_address_services_with_the_policy_cluster_are_served_everywh
 
 
 @pytest.mark.parametrize(
+    ("namespace", "policy", "announced"),
+    [
+        ("default", "Cluster", False),  # a tenant's own Service may keep clients from a node
+        ("shop", "Cluster", True),
+        ("shop", "Local", False),  # they had the address before, or both have changed it
+    ],
+)
+def test_no_tenant_keeps_the_clients_of_another_one_from_a_node(
+    namespace: str, policy: str, *, announced: bool
+) -> None:
+    one = service("mine", policy=policy, namespace=namespace)
+    slices = {f"{namespace}/mine": [slice_("here")], "default/web": [slice_("there")]}
+    for order in ([one, service(policy="Local")], [service(policy="Local"), one]):
+        found = decide(order, slices, HERE, POOLS)
+        assert bool(found.announced) is announced
+
+
+@pytest.mark.parametrize(
     ("conditions", "answer"),
     [
         (EndpointConditions(), True),

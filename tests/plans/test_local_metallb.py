@@ -14,8 +14,9 @@ from proreus.cloudprovider import ConfigError, read_config
 from proreus.cloudprovider.selectors import Requirement, Selector
 from proreus.providers.local import LocalCloud
 from proreus.providers.local.addresses import Pool, parse_range
+from proreus.providers.local.asked import Request
 from proreus.providers.local.config import LocalConfig
-from proreus.providers.local.pools import Assigned, Refused, Request, assign
+from proreus.providers.local.pools import Assigned, Refused, assign
 from proreus.providers.local.taken import Occupied, Taken
 
 HTTP = frozenset({("TCP", 80)})

@@ -13,10 +13,10 @@ from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.load_balancers import HostPolicy
 from proreus.kube.objects import Condition, LoadBalancerIngress, ServicePort
 from proreus.providers.local.addresses import Pool
+from proreus.providers.local.asked import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.providers.local.config import LocalConfig, PoolConfig
 from proreus.providers.local.mirror import mirrored
 from proreus.providers.local.plan import Member, Reach, State, ensured
-from proreus.providers.local.pools import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 
 CLUSTER = ClusterIdentity("one", "cluster-uid")

@@ -14,8 +14,8 @@ from proreus.kube.objects import (
     ServicePort,
 )
 from proreus.providers.local import LocalCloud
+from proreus.providers.local.asked import ANNOTATION_SHARING_KEY
 from proreus.providers.local.config import Gateway, HealthChecks, LocalConfig, PoolConfig
-from proreus.providers.local.pools import ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 from proreus.testing.waiting import until
 

@@ -28,9 +28,9 @@ from proreus.kube.objects import (
     ServicePort,
 )
 from proreus.providers.local import LocalCloud
+from proreus.providers.local.asked import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.providers.local.bgp.config import BGP, Peer
 from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig
-from proreus.providers.local.pools import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 
 from .local_manager import Nothing
@@ -70,8 +70,10 @@ def context(shown: Cache, *nodes: Node) -> Context:
 
 
 @asynccontextmanager
-async def leader(shown: Cache, given: Context | None = None) -> AsyncIterator[Any]:
-    provider = LocalCloud(CONFIG)
+async def leader(
+    shown: Cache, given: Context | None = None, *, settings: LocalConfig = CONFIG
+) -> AsyncIterator[Any]:
+    provider = LocalCloud(settings)
     await provider.start(given or context(shown))
     try:
         yield provider.load_balancers
@@ -363,3 +365,67 @@ async def test_a_new_leader_moves_no_service_for_the_port_that_a_younger_one_ask
     assert found["a"] == [has]
     assert isinstance(found["b"], CloudError)
     assert found["b"].disowns
+
+
+SHARED = structs.replace(
+    CONFIG,
+    pools={"default": structs.replace(CONFIG.pools["default"], share_across_namespaces=True)},
+)
+
+
+@pytest.mark.parametrize("policies", ["Cluster Local", "Local Cluster", "Local Local"])
+async def test_no_tenant_comes_to_decide_which_nodes_announce_what_another_one_has(
+    policies: str,
+) -> None:
+    has, (mine, other) = "192.0.2.3", policies.split()
+    first = told(
+        service("a", has, key="k", namespace="shop", external_traffic_policy=mine),
+        "True",
+        "Ensured",
+    )
+    spec: Any = {"key": "k", "ports": (ServicePort(443),), "external_traffic_policy": other}
+    async with leader(Cache(first), settings=SHARED) as balancers:
+        asks, takes, neighbour = await ensure(
+            balancers,
+            service("b", asks=has, namespace="bank", **spec),
+            service("c", namespace="bank", **spec),
+            service("d", asks=has, namespace="shop", **spec),
+        )
+        assert "Service shop/a of another namespace, and one of both has externalTraffic" in str(
+            asks
+        )
+        assert takes == ["192.0.2.2"]
+        assert neighbour == [has]
+
+
+@pytest.mark.parametrize("asks", ["192.0.2.3", ""])
+async def test_a_tenant_who_shares_an_address_chooses_no_nodes_for_it(asks: str) -> None:
+    has = "192.0.2.3"
+    first = told(service("a", has, key="k", namespace="shop"), "True", "Ensured")
+    second = service("b", has, asks=asks, key="k", namespace="bank", ports=(ServicePort(443),))
+    second = told(second, "True", "Ensured")
+    shown = Cache(first, second)
+    seen = context(shown)
+    async with leader(shown, seen, settings=SHARED) as balancers:
+        assert await ensure(balancers, first, second) == [[has], [has]]
+        narrow = objects.changed(second, external_traffic_policy="Local")
+        shown.objects = [first, narrow]
+        kept, moved = await ensure(balancers, first, narrow)
+        assert kept == [has]
+        assert isinstance(moved, CloudError) if asks else moved == ["192.0.2.2"]
+    refused = told(narrow, "False", "CloudError")
+    for first_ in (first, told(first, "False", "CloudError")):
+        shown = Cache(first_, refused)
+        async with leader(shown, settings=SHARED) as balancers:  # another one
+            kept, moved = await ensure(balancers, first_, refused)
+            assert kept == [has]
+            assert isinstance(moved, CloudError) if asks else moved == ["192.0.2.2"]
+
+
+async def test_two_tenants_who_shared_an_address_by_nodes_before_keep_it() -> None:
+    has, spec = "192.0.2.3", {"key": "k", "external_traffic_policy": "Local"}
+    first = told(service("a", has, namespace="shop", **spec), "True", "Ensured")
+    second = service("b", has, namespace="bank", ports=(ServicePort(443),), **spec)
+    second = told(second, "True", "Ensured")
+    async with leader(Cache(first, second), settings=SHARED) as balancers:
+        assert await ensure(balancers, second, first) == [[has], [has]]

@@ -14,10 +14,10 @@ from proreus.cloudprovider import CloudError, Context, Ensured, HostPolicy, Load
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import LoadBalancerIngress, Service, ServicePort
 from proreus.providers.local import LocalCloud
+from proreus.providers.local.asked import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.providers.local.bgp.config import BGP, Peer
 from proreus.providers.local.config import Gateway, InstancesConfig, LocalConfig, PoolConfig
 from proreus.providers.local.load_balancers import LocalLoadBalancers
-from proreus.providers.local.pools import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 
 from .local_namespace import own_namespace

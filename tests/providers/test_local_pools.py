@@ -17,17 +17,15 @@ from proreus.kube.objects import (
     ServicePort,
 )
 from proreus.providers.local.addresses import Pool, addresses, contains, parse_range, size
-from proreus.providers.local.pools import (
+from proreus.providers.local.asked import (
     ANNOTATION_ADDRESSES,
     ANNOTATION_POOL,
     ANNOTATION_SHARING_KEY,
-    Assigned,
-    Refused,
     Request,
-    assign,
     request_for,
     taken_by,
 )
+from proreus.providers.local.pools import Assigned, Refused, assign
 from proreus.providers.local.taken import Occupied, Taken
 from proreus.providers.local.usage import used, watch_pools
 from proreus.testing import objects

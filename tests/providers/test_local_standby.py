@@ -15,10 +15,10 @@ from proreus.cloudprovider import CloudError, ClusterIdentity, Context, Ensured,
 from proreus.cloudprovider.calls import CallHooks
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import Condition, LoadBalancerIngress, Service, ServicePort
+from proreus.providers.local.asked import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.providers.local.config import Gateway, LocalConfig, PoolConfig
 from proreus.providers.local.kernel import Kernel
 from proreus.providers.local.load_balancers import LocalLoadBalancers
-from proreus.providers.local.pools import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 from proreus.testing.waiting import until
 

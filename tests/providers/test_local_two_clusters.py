@@ -30,12 +30,12 @@ from proreus.cloudprovider import (
 )
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import LoadBalancerIngress, ServicePort
+from proreus.providers.local.asked import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.providers.local.config import Gateway, HealthChecks, LocalConfig, PoolConfig, Vrrp
 from proreus.providers.local.gateways.room import Room
 from proreus.providers.local.kernel import Kernel
 from proreus.providers.local.load_balancers import LocalLoadBalancers
 from proreus.providers.local.locks import Turn
-from proreus.providers.local.pools import ANNOTATION_ADDRESSES, ANNOTATION_SHARING_KEY
 from proreus.testing import objects
 from proreus.testing.waiting import until
 

@@ -28,6 +28,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.kube.objects import Service
 from proreus.providers.local import network, nft, nft_changes, plan, pools, preview, refusals
 from proreus.providers.local.announcer import Announcer
+from proreus.providers.local.asked import request_for
 from proreus.providers.local.calls import Calls
 from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.figures import FIGURES
@@ -134,7 +135,7 @@ class LocalLoadBalancers:
     def fingerprint(self, desired: LoadBalancer) -> str:
         """Return the fingerprint that `list_owned` shows if the kernel is as desired."""
         addresses = dict.fromkeys(desired.families, "")
-        key = pools.request_for(desired).sharing_key
+        key = request_for(desired).sharing_key
         state, _ = plan.ensured(State(), desired, addresses, self._reach, sharing_key=key)
         return plan.sketch(state, desired.ref.uid)
 
@@ -252,11 +253,10 @@ class LocalLoadBalancers:
         self, state: State, lb: LoadBalancer, occupied: Occupied, routed: Mapping[str, CloudError]
     ) -> tuple[State, EnsureAnswer]:
         refusals.check(state, lb, self._claim)
-        uid = lb.ref.uid
-        existing = state.balancers.get(uid)
+        existing = state.balancers.get(lb.ref.uid)
         current = existing.addresses.values() if existing is not None else ()
         namespaces = self._context.listers.get("namespaces")
-        request = pools.request_for(lb, current, namespaces, occupied.machines)
+        request = request_for(lb, current, namespaces, occupied.machines)
         assigned = pools.assign(request, occupied, self._pools)
         if isinstance(assigned, pools.Refused):
             raise assigned.error
@@ -270,7 +270,7 @@ class LocalLoadBalancers:
             sharing_key=request.sharing_key,
             leave=self._now() + self._draining if self._draining else 0.0,
         )
-        occupied.give(uid, taken_of(state, uid, lb.ref.cluster.uid))
+        occupied.give(request.uid, taken_of(state, request.uid, lb.ref.cluster.uid))
         return state, Ensured(assigned.ingress, rejected)
 
     def _occupied(self, state: State, routed: Iterable[str] = ()) -> Occupied:

@@ -13,6 +13,7 @@ from proreus.cloudprovider.ports import ports_of
 from proreus.kube.objects import KubeObject
 from proreus.providers.local import plan, pools
 from proreus.providers.local.addresses import Address, Pool, contains, parse
+from proreus.providers.local.asked import request_for
 from proreus.providers.local.given import given, is_refused
 from proreus.providers.local.plan import Reach, State
 from proreus.providers.local.refusals import unforwarded
@@ -73,7 +74,7 @@ def mirrored(
 
     def place(state: State, one: _Wanted) -> State:
         lb, addresses = one
-        key = pools.request_for(lb).sharing_key
+        key = request_for(lb).sharing_key
         return plan.ensured(state, lb, addresses, reach, sharing_key=key, leave=leave)[0]
 
     state, colliding = _placed(state, sorted(wanted.values(), key=_rank), place, cluster)
@@ -112,7 +113,7 @@ def _placed(
 def _collides(one: _Wanted, occupied: Occupied) -> bool:
     """Tell whether another load balancer has an address of this one that they cannot share."""
     lb, addresses = one
-    ports, key = ports_of(lb.service), pools.request_for(lb).sharing_key
+    ports, key = ports_of(lb.service), request_for(lb).sharing_key
     return any(
         not key or key != other.sharing_key or not ports.isdisjoint(other.ports)
         for address in map(parse, addresses.values())
@@ -152,7 +153,7 @@ def _may_have(
     namespaces: Lister[KubeObject] | None,
 ) -> bool:
     """Tell whether a load balancer would get these addresses if nobody else had any."""
-    request = pools.request_for(lb, addresses.values(), namespaces)
+    request = request_for(lb, addresses.values(), namespaces)
     found = pools.assign(request, Occupied(), ranges)
     return not isinstance(found, pools.Refused) and {*addresses.values()} <= {*found.addresses}
 

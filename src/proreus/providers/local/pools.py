@@ -9,20 +9,16 @@ Addresses that a Service asks for by name come first, then those that it has, th
 one of the pools in their order.
 
 An address serves several Services of one namespace if all of them carry the same sharing key and
-no port twice. Those of several namespaces share what the pool lets them, or have shared already.
+no port twice. Those of several namespaces share what the pool lets them, or have shared already,
+but none that nodes announce where one of both has `externalTrafficPolicy: Local`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.listers import Lister
-from proreus.cloudprovider.load_balancers import LoadBalancer
-from proreus.cloudprovider.ports import ports_of
-from proreus.kube.objects import KubeObject, LoadBalancerIngress, Service
+from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.local.addresses import (
     Address,
     Pool,
@@ -31,62 +27,14 @@ from proreus.providers.local.addresses import (
     parse,
     range_text,
 )
-from proreus.providers.local.given import given, is_refused
-from proreus.providers.local.kept import is_decided, selects, serves_namespace
-from proreus.providers.local.taken import Occupied, Port, Taken
-
-ANNOTATION_ADDRESSES: Final = "proreus.io/load-balancer-ips"
-"""The addresses that a Service asks for, comma-separated, at most one of each family."""
-ANNOTATION_POOL: Final = "proreus.io/address-pool"
-"""The pool that a Service's addresses are to come from."""
-ANNOTATION_SHARING_KEY: Final = "proreus.io/allow-shared-ip"
-"""Services of a namespace with the same key may have the same address, on different ports."""
-
-_ALIASES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        ANNOTATION_ADDRESSES: (
-            "metallb.io/loadBalancerIPs",
-            "metallb.universe.tf/loadBalancerIPs",
-            "kube-vip.io/loadbalancerIPs",
-        ),
-        ANNOTATION_POOL: ("metallb.io/address-pool", "metallb.universe.tf/address-pool"),
-        ANNOTATION_SHARING_KEY: (
-            "metallb.io/allow-shared-ip",
-            "metallb.universe.tf/allow-shared-ip",
-        ),
-    }
+from proreus.providers.local.asked import (
+    ANNOTATION_ADDRESSES,
+    ANNOTATION_POOL,
+    ANNOTATION_SHARING_KEY,
+    Request,
 )
-"""The annotations of other balancers for bare metal that count as ours, by ours."""
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """The addresses that a Service asks for.
-
-    Attributes:
-        uid: The Service's uid.
-        namespace: Its namespace.
-        labels: Its labels.
-        namespace_labels: Those of its namespace; None: they are not known.
-        ports: Every protocol and port of it.
-        families: The families, the preferred one first; the Service gets one address of each.
-        all_families: Whether the request is refused where one of the families has no address.
-        requested: The addresses that it asks for by name.
-        pool: The name of the pool that it asks for, or "".
-        sharing_key: The key for sharing addresses; see `ANNOTATION_SHARING_KEY`.
-        current: The addresses that it has, the ones of the kernel before those of its status.
-    """
-
-    uid: str
-    namespace: str
-    ports: frozenset[Port]
-    labels: Mapping[str, str] = MappingProxyType({})
-    namespace_labels: Mapping[str, str] | None = None
-    families: tuple[str, ...] = ("IPv4",)
-    all_families: bool = False
-    requested: tuple[str, ...] = ()
-    pool: str = ""
-    sharing_key: str = ""
-    current: tuple[str, ...] = ()
+from proreus.providers.local.kept import is_decided, selects, serves_namespace
+from proreus.providers.local.taken import Occupied, Taken
 
 
 class Assigned(msgspec.Struct, frozen=True):
@@ -113,81 +61,6 @@ class Refused(msgspec.Struct, frozen=True):
     def error(self) -> CloudError:
         """The error to answer: only an `InvalidRequest` is not tried again by itself."""
         return CloudError(self.reason) if self.may_pass else InvalidRequest(self.reason)
-
-
-def request_for(
-    lb: LoadBalancer,
-    current: Iterable[str] = (),
-    namespaces: Lister[KubeObject] | None = None,
-    machines: Collection[Address | None] = (),
-) -> Request:
-    """Return what the Service behind a load balancer asks for.
-
-    Args:
-        lb: The desired load balancer, as the framework describes it.
-        current: The addresses that the Service has in the kernel; those of its status are added.
-        namespaces: The namespaces, if pools are kept for some by their labels.
-        machines: The addresses of nodes and other machines.
-    """
-    service, ref = lb.service, lb.ref
-    namespace = namespaces.get(ref.namespace) if namespaces is not None else None
-    return Request(
-        uid=ref.uid,
-        namespace=ref.namespace,
-        labels=service.metadata.labels,
-        namespace_labels=namespace.metadata.labels if namespace is not None else None,
-        ports=ports_of(service),
-        families=lb.families,
-        all_families=service.spec.ip_family_policy == "RequireDualStack",
-        requested=_requested(service),
-        pool=annotation(service, ANNOTATION_POOL),
-        sharing_key=annotation(service, ANNOTATION_SHARING_KEY),
-        current=tuple(dict.fromkeys((*current, *given(lb, machines)))),
-    )
-
-
-def taken_by(services: Iterable[Service]) -> tuple[Taken, ...]:
-    """Return the addresses that Services have by their status."""
-    return tuple(
-        Taken(
-            address=one.ip,
-            uid=service.metadata.uid,
-            service=f"{service.metadata.namespace}/{service.metadata.name}",
-            ports=ports_of(service),
-            sharing_key=annotation(service, ANNOTATION_SHARING_KEY),
-            is_refused=is_refused(service),
-        )
-        for service in services
-        for one in service.status.load_balancer.ingress
-        if one.ip
-    )
-
-
-def taken_for(request: Request, service: str, found: Assigned) -> tuple[Taken, ...]:
-    """Return what a Service has once it has been assigned addresses; its key is for messages."""
-    return tuple(
-        Taken(
-            address=address,
-            uid=request.uid,
-            service=service,
-            ports=request.ports,
-            sharing_key=request.sharing_key,
-        )
-        for address in found.addresses
-    )
-
-
-def annotation(service: Service, name: str) -> str:
-    """Return the value of an annotation of ours or of one with the same meaning, or ""."""
-    for each in (name, *_ALIASES[name]):
-        if value := service.metadata.annotations.get(each, "").strip():
-            return value
-    return ""
-
-
-def _requested(service: Service) -> tuple[str, ...]:
-    text = annotation(service, ANNOTATION_ADDRESSES) or service.spec.load_balancer_ip
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def assign(request: Request, occupied: Occupied, pools: Sequence[Pool]) -> Assigned | Refused:
@@ -292,39 +165,58 @@ class _Choice:
 
     def _others(self, address: Address) -> Sequence[Taken]:
         one = self._request
-        return self._occupied.rivals(address, one.uid, one.ports, one.sharing_key)
+        return self._occupied.rivals(
+            address, one.uid, one.ports, one.sharing_key, is_narrow=one.is_narrow
+        )
 
     def _conflict(self, address: Address) -> str:
         """Return why the Service cannot have an address, or ""."""
         in_use = self._occupied.in_use
         if address in in_use and address not in self._current:
             return f"is in use by {in_use[address]}: ask for another one"
-        for one in self._others(address):
-            if one.is_foreign and address not in self._current:
-                return (
-                    f"belongs to the Service {one.service} of another cluster: ask for another one"
-                )
-            if not one.sharing_key or one.sharing_key != self._request.sharing_key:
-                return (
-                    f"belongs to the Service {one.service}: ask for another one, or give both"
-                    f" the same annotation {ANNOTATION_SHARING_KEY}"
-                )
-            if not self._may_share(address, one):
-                return (
-                    f"belongs to the Service {one.service} of another namespace: ask for another"
-                    " one, or set share-across-namespaces for its pool in the cloud-config"
-                )
-            if common := sorted(one.ports & self._request.ports):
-                protocol, port = common[0]
-                return (
-                    f"is shared with the Service {one.service}, which has {protocol} {port} too:"
-                    " change one of the ports, or ask for another address"
-                )
+        every = (self._conflict_with(one, address) for one in self._others(address))
+        return next(filter(None, every), "")
+
+    def _conflict_with(self, one: Taken, address: Address) -> str:
+        if one.is_foreign and address not in self._current:
+            return f"belongs to the Service {one.service} of another cluster: ask for another one"
+        if not one.sharing_key or one.sharing_key != self._request.sharing_key:
+            return (
+                f"belongs to the Service {one.service}: ask for another one, or give both"
+                f" the same annotation {ANNOTATION_SHARING_KEY}"
+            )
+        if not self._may_share(address, one):
+            return (
+                f"belongs to the Service {one.service} of another namespace: ask for another"
+                " one, or set share-across-namespaces for its pool in the cloud-config"
+            )
+        if self._would_narrow(address, one):
+            return (
+                f"belongs to the Service {one.service} of another namespace, and one of both"
+                " has externalTrafficPolicy: Local: ask for another address, or set Cluster"
+            )
+        if common := sorted(one.ports & self._request.ports):
+            protocol, port = common[0]
+            return (
+                f"is shared with the Service {one.service}, which has {protocol} {port} too:"
+                " change one of the ports, or ask for another address"
+            )
         return ""
+
+    def _is_neighbour(self, other: Taken) -> bool:
+        return other.service.partition("/")[0] == self._request.namespace
+
+    def _would_narrow(self, address: Address, other: Taken) -> bool:
+        """Tell whether one of two tenants would newly choose for both which nodes announce."""
+        own = [one for one in self._occupied.of(self._request.uid) if parse(one.address) == address]
+        was_narrow = any(one.is_narrow and not one.is_refused for one in own)
+        is_known = address in self._current and (was_narrow or not self._request.is_narrow)
+        either = self._request.is_narrow or other.is_narrow
+        return either and not is_known and not self._is_neighbour(other)
 
     def _may_share(self, address: Address, other: Taken) -> bool:
         """Tell whether another Service is near enough: a tenant can guess another's key."""
-        if other.service.partition("/")[0] == self._request.namespace or address in self._current:
+        if self._is_neighbour(other) or address in self._current:
             return True
         return any(one.share_across_namespaces and contains(one, address) for one in self._pools)
 

@@ -30,12 +30,18 @@ def ages_of(services: Iterable[Service], known: Container[str]) -> dict[str, Age
     return {uid: (when, uid) for uid, when in made if when is not None and uid not in known}
 
 
+def is_local(service: Service) -> bool:
+    """Tell whether a node leads a Service's clients to its own pods alone."""
+    return service.spec.external_traffic_policy == "Local"
+
+
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """An address that a Service has; a Service with two addresses has two of these.
 
     `service` is namespace/name, for messages. One's own is left out of account by its uid.
     `is_foreign` is whether the Service is another cluster's, which shares nothing with ours;
-    `is_refused` whether ports and key are those of its spec, and it was not given what that says.
+    `is_refused` whether ports and key are those of its spec, and it was not given what that says;
+    `is_narrow` whether only the nodes that run its pods announce it, to all who share it.
     """
 
     address: str
@@ -45,6 +51,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     sharing_key: str = ""
     is_foreign: bool = False
     is_refused: bool = False
+    is_narrow: bool = False
 
 
 class _Search:
@@ -99,15 +106,20 @@ class Occupied:
         """Return who has an address besides the Service with this uid."""
         return [one for one in self._at.get(address, ()) if one.uid != uid]
 
-    def rivals(self, address: Address, uid: str, ports: frozenset[Port], key: str) -> list[Taken]:
+    def rivals(
+        self, address: Address, uid: str, ports: frozenset[Port], key: str, *, is_narrow: bool
+    ) -> list[Taken]:
         """Return with whom the Service with this uid has to agree to have an address.
 
-        Who has it, and asks for no other port or key than before, keeps it whatever those ask for
-        that were refused. So does the older one of two that say so, as far as ages are known; and
-        of two that were both refused, such as by a gateway that lets no traffic pass.
+        Who has it, and asks for no other port, key or nodes than before, keeps it whatever those
+        ask for that were refused. So does the older one of two that say so, as far as ages are
+        known; and of two that were both refused, such as by a gateway that lets no traffic pass.
         """
         own = [one for one in self.of(uid) if parse(one.address) == address]
-        keeps = any(ports <= one.ports and key == one.sharing_key for one in own)
+        keeps = any(
+            ports <= one.ports and key == one.sharing_key and is_narrow <= one.is_narrow
+            for one in own
+        )
         is_refused = any(one.is_refused for one in own)
         return [
             one

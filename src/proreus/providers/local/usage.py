@@ -10,8 +10,8 @@ from proreus.cloudprovider import Lister
 from proreus.cloudprovider.metrics import REGISTRY
 from proreus.kube.objects import KubeObject, Node, Service
 from proreus.providers.local.addresses import IP_TYPES, Pool, contains, parse, size
+from proreus.providers.local.asked import taken_by
 from proreus.providers.local.plan import Machine, Reach, State
-from proreus.providers.local.pools import taken_by
 from proreus.providers.local.taken import Occupied, Taken, ages_of
 
 TOTAL: Final = Gauge(

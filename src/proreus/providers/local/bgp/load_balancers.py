@@ -23,6 +23,7 @@ from proreus.cloudprovider.load_balancers import (
 )
 from proreus.kube.objects import Service
 from proreus.providers.local import pools
+from proreus.providers.local.asked import request_for, taken_by, taken_for
 from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.given import disowning
 from proreus.providers.local.plan import Reach
@@ -139,7 +140,7 @@ class AnnouncedLoadBalancers:
         machines = of_machines(self._context.listers["nodes"].all(), named=self._named.addresses)
         services = [*self._services()]
         ages = ages_of(services, self._granted)
-        taken = pools.taken_by(services)
+        taken = taken_by(services, by_nodes=True)
         occupied = Occupied(taken, in_use(machines, _NO_MACHINE), machines, ages)
         for uid, granted in self._granted.items():
             if occupied.of(uid) != granted and _addresses(occupied.of(uid)) == _addresses(granted):
@@ -157,17 +158,18 @@ class AnnouncedLoadBalancers:
         is_same = had == self._granted.get(lb.ref.uid)
         current = [one.address for one in had] if is_same else []
         namespaces = self._context.listers.get("namespaces")
-        request = pools.request_for(lb, current, namespaces, occupied.machines)
+        machines = occupied.machines
+        request = request_for(lb, current, namespaces, machines, by_nodes=True)
         found = pools.assign(request, occupied, self._pools)
         if isinstance(found, pools.Assigned):
-            occupied.give(lb.ref.uid, pools.taken_for(request, lb.ref.key, found))
+            occupied.give(lb.ref.uid, taken_for(request, lb.ref.key, found.addresses))
         return found
 
     def _forget(self) -> None:
         """Forget what the cache shows."""
         for shown in self._services():
             uid = shown.metadata.uid
-            if self._assigned.get(uid) == pools.taken_by([shown]):
+            if self._assigned.get(uid) == taken_by([shown], by_nodes=True):
                 del self._assigned[uid]
 
     def _services(self) -> Iterator[Service]:

@@ -23,8 +23,8 @@ from proreus.kube.objects import (
     vip_addresses,
 )
 from proreus.providers.local.addresses import Address, Pool, contains, family_of, parse
+from proreus.providers.local.taken import is_local
 
-LOCAL: Final = "Local"
 _NETWORK_UNAVAILABLE: Final = "NetworkUnavailable"
 
 SlicesOf = Mapping[str, Sequence[EndpointSlice]]
@@ -50,7 +50,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         address: The address.
         services: The Services that have it, by name.
         elsewhere: The Services with an endpoint that only certain nodes can serve, and these nodes.
-        anywhere: The Services with an endpoint that every node can serve.
+        anywhere: The Services with an endpoint that every node can serve, or, beside such ones of
+            another namespace, is to announce.
     """
 
     address: Address
@@ -66,7 +67,7 @@ def decide(
 
     Services that share an address are told apart by ports, which routers do not look at. So such
     an address is announced by nodes that serve all of them; those without any endpoint in the
-    whole cluster do not count.
+    whole cluster do not count, nor do those of which another namespace's let every node serve.
 
     Args:
         services: All Services.
@@ -90,15 +91,16 @@ def candidates(
 
 def _candidate(address: Address, services: Sequence[Service], slices: SlicesOf) -> Candidate:
     family = family_of(address)
+    serving = [(one, nodes) for one in services if (nodes := _serving(one, slices, family))]
+    everywhere = {one.metadata.namespace for one, _ in serving if not is_local(one)}
     elsewhere: dict[str, frozenset[str]] = {}
     anywhere = []
-    for one in services:
-        if serving := _serving(one, slices, family):
-            name = _name(one)
-            if one.spec.external_traffic_policy == LOCAL:
-                elsewhere[name] = frozenset(serving)
-            else:
-                anywhere.append(name)
+    for one, nodes in serving:
+        # Another namespace's clients reach every node: to keep them from some is no tenant's right.
+        if is_local(one) and everywhere <= {one.metadata.namespace}:
+            elsewhere[_name(one)] = frozenset(nodes)
+        else:
+            anywhere.append(_name(one))
     return Candidate(
         address=address,
         services=tuple(map(_name, services)),
