@@ -11,16 +11,19 @@ import pytest
 from proreus.app.clouds.several import Several
 from proreus.cloudprovider import (
     CloudError,
+    Context,
     DeleteAnswer,
     Done,
     Ensured,
     HostPolicy,
     ImplementedElsewhere,
+    Instance,
     InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
     Pending,
 )
+from proreus.cloudprovider.machines import in_bulk
 from proreus.controllers.service.contested import Holders
 from proreus.controllers.service.intake import CONDITION_CLOUD, UNDECIDED
 from proreus.kube.objects import (
@@ -30,7 +33,7 @@ from proreus.kube.objects import (
     Service,
     ServiceStatus,
 )
-from proreus.kube.requests import SERVICES
+from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 
@@ -90,6 +93,18 @@ class OneAddress(Balancers):
         return {one.uid: self.deletion for one in gone}
 
 
+class WithMachines(Cloud):
+    """A cloud that has machines, of which nobody asks."""
+
+    async def start(self, context: Context) -> None:
+        await super().start(context)
+        self.instances = in_bulk(self._search, parse=str)
+
+    @staticmethod
+    async def _search(ids: Sequence[str], names: Sequence[str]) -> tuple[Instance, ...]:
+        raise AssertionError(f"machines are looked up: {ids}, {names}")
+
+
 class Stage:
     """The Services of two tenants, who share an address."""
 
@@ -114,7 +129,8 @@ class Stage:
 
     @asynccontextmanager
     async def managed_with_another_cloud(self) -> AsyncIterator[None]:
-        clouds = Several({"east": Cloud(self.balancers), "west": Cloud(self.west)})
+        east, west = WithMachines(self.balancers), WithMachines(self.west)
+        clouds = Several({"east": east, "west": west})
         async with (
             MemoryApiServer(self.store) as server,
             leading(server.url, clouds, "service-lb-controller", cloud_provider=CLOUDS),
@@ -122,6 +138,13 @@ class Stage:
             await asyncio.sleep(10)
             yield
             await asyncio.sleep(20)
+
+    def add_node_in_the_east(self) -> None:
+        """Make a Node with the address of the Services, in that cloud."""
+        meta = {"name": "far", "labels": {"proreus.io/cloud": "east"}}
+        status = {"addresses": [{"type": "InternalIP", "address": ADDRESS}]}
+        spec = {"providerID": "cloud://far"}
+        self.store.create(NODES, "", {"metadata": meta, "spec": spec, "status": status})
 
     def edit(self, namespace: str, port: int, annotations: Mapping[str, str]) -> None:
         found = self.store.get(SERVICES, namespace, "web")
@@ -368,6 +391,33 @@ async def test_who_gets_another_one_s_port_at_its_address_from_another_cloud_doe
         stage.edit("shop", 80, {"proreus.io/cloud": "west"})
         await asyncio.sleep(60)
         assert [stage.shown(one) for one in ("shop", "bank")] == [[], [ADDRESS]]
+
+
+@virtual_time
+async def test_an_address_of_a_node_in_another_cloud_is_not_given() -> None:
+    """Clouds may have the same addresses: nodes would lead what comes for that node elsewhere."""
+    stage = Stage()
+    for namespace, cloud in (("bank", "east"), ("shop", "west")):
+        stage.edit(namespace, 80, {"proreus.io/cloud": cloud})
+    stage.west.others["shop"] = "192.0.2.9"
+    async with stage.managed_with_another_cloud():
+        stage.add_node_in_the_east()
+        stage.west.others.clear()
+        stage.edit("shop", 443, {"proreus.io/cloud": "west"})
+        await asyncio.sleep(60)
+        assert stage.shown("shop") == []
+        assert stage.shown("bank") == [ADDRESS], "the node is of the cloud that gives it"
+
+
+@virtual_time
+async def test_an_address_that_a_node_in_another_cloud_claims_stays_shown() -> None:
+    stage = Stage()
+    stage.edit("shop", 80, {"proreus.io/cloud": "west"})
+    async with stage.managed_with_another_cloud():
+        stage.add_node_in_the_east()
+        stage.edit("shop", 81, {"proreus.io/cloud": "west"})
+        await asyncio.sleep(60)
+        assert stage.shown("shop") == [ADDRESS]
 
 
 def test_an_address_is_left_to_its_cloud_while_no_cloud_can_be_chosen() -> None:

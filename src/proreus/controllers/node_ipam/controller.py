@@ -183,8 +183,7 @@ class NodeIpamController:
         return answers
 
     def _is_foreign(self, node: Node) -> bool:
-        instances = self._env.provider.instances
-        return instances is not None and instances.owns(node) is Ownership.NO
+        return self._env.owns(node) is Ownership.NO
 
     def plan(
         self, key: str, obj: Node | None, observed: plans.InCloud | Exception

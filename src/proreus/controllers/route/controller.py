@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider import CloudError, Ownership, Route
+from proreus.cloudprovider import CloudError, Route
 from proreus.cloudprovider.context import scope
 from proreus.controllers.environment import Environment
 from proreus.controllers.events import PlannedEvent
@@ -200,11 +200,7 @@ class RouteController:
 
     def _desired(self) -> DesiredRoutes:
         nodes, has_others = self._env.nodes.all(), bool(self._env.cloud)
-        return desired_routes(nodes, self._clusters, self._owns, has_others=has_others)
-
-    def _owns(self, node: Node) -> Ownership:
-        instances = self._env.provider.instances
-        return Ownership.UNKNOWN if instances is None else instances.owns(node)
+        return desired_routes(nodes, self._clusters, self._env.owns, has_others=has_others)
 
     def _act(self, decided: Plan, tasks: asyncio.TaskGroup) -> None:
         self._memory = decided.memory

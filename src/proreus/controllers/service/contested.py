@@ -17,7 +17,7 @@ from proreus.cloudprovider.ports import Key, ports_of
 from proreus.controllers.service.conditions import ELSEWHERE
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, UNDECIDED, cloud_in_status
 from proreus.controllers.service.plan import Memory, doubted, with_ip_mode, withdrawn
-from proreus.kube.objects import Service, key, vip_addresses
+from proreus.kube.objects import Node, Service, key, vip_addresses
 
 BY_ADDRESS = "address"
 """The index of Services by the addresses that kube-proxy goes by."""
@@ -163,24 +163,37 @@ class Holders:
         return found
 
     def admitted(
-        self, service: Service, cloud: str, before: Memory, answer: EnsureAnswer
+        self,
+        service: Service,
+        cloud: str,
+        before: Memory,
+        answer: EnsureAnswer,
+        beside: Iterable[Node],
     ) -> EnsureAnswer:
-        """Return the answer, or an error if it gives a port that one in another of the clouds has.
+        """Return the answer, or an error if it gives what is another of the clouds'.
 
-        Clouds may have the same addresses, and none knows which ports another one has given there.
-        What the Service had already it goes on having.
+        Clouds may have the same addresses, and none knows which ports another one has given there,
+        nor its machines. What the Service had already it goes on having.
 
         Args:
             service: The Service that was ensured.
             cloud: The name of the cloud that was asked.
             before: What was remembered of the Service before.
             answer: What the cloud has answered.
+            beside: The nodes that are not the cloud's.
         """
         if not cloud or not isinstance(answer, Ensured | Pending):
             return answer
         shown, ports = vip_addresses(with_ip_mode(answer.ingress)), ports_of(service)
-        if set(shown).issubset(vip_addresses(before.ref.last_ingress)):
+        new = set(shown).difference(vip_addresses(before.ref.last_ingress))
+        if not new:
             ports -= ports if before.ports is None else before.ports
+        for node in beside if new else ():
+            if not new.isdisjoint(one.address for one in node.status.addresses):
+                return CloudError(
+                    f"the cloud {cloud} gives {', '.join(shown)}, an address of the node"
+                    f" {node.metadata.name} elsewhere: ask for another address"
+                ).disowning()
         for one in _others(service.metadata.uid, shown, self._showing):
             is_near = one.metadata.namespace == service.metadata.namespace
             theirs = cloud_in_status(one)

@@ -271,7 +271,7 @@ class ServiceController:
         try:
             return desired_load_balancer(
                 service,
-                candidates(self._env.nodes.all(), self._owns),
+                candidates(self._env.nodes.all(), self._env.owns),
                 self._cloud.host_policy(service),
                 self._env.cluster,
                 self._slices_of(service),
@@ -279,10 +279,6 @@ class ServiceController:
             )
         except CloudError as exc:
             return exc
-
-    def _owns(self, node: Node) -> Ownership:
-        instances = self._env.provider.instances
-        return Ownership.UNKNOWN if instances is None else instances.owns(node)
 
     def _slices_of(self, service: Service) -> Sequence[EndpointSlice]:
         slices = self._env.endpoint_slices
@@ -332,7 +328,8 @@ class ServiceController:
         for key, verb in ready.items():
             before, service = self._memory[key], verb.desired.service
             answer = answers.answer_of(by_uid, verb.desired.ref.uid)
-            answer = self._holders.admitted(service, self._env.cloud, before, answer)
+            beside = (one for one in self._env.nodes.all() if self._env.owns(one) is Ownership.NO)
+            answer = self._holders.admitted(service, self._env.cloud, before, answer, beside)
             self._memory[key] = plan.after(before, verb, answer)
             outcomes[key] = await self._conclude(key, verb, answer)
             if isinstance(answer, Ensured):
