@@ -1,7 +1,7 @@
 """A cloud on the wire with two hosts, for tests of load balancers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -136,8 +136,11 @@ async def balancing() -> AsyncIterator[Balancing]:
 
 
 def known(service: Service, *addresses: str) -> Service:
-    ingress = tuple(LoadBalancerIngress(ip=one) for one in addresses)
-    status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress))
+    return shown(service, [LoadBalancerIngress(ip=one) for one in addresses])
+
+
+def shown(service: Service, ingress: Sequence[LoadBalancerIngress]) -> Service:
+    status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=tuple(ingress)))
     return msgspec.structs.replace(service, status=status)
 
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proreus.cloudprovider import Context, Ensured, InvalidRequest
-from proreus.kube.objects import Service
+from proreus.kube.objects import IP_MODE_PROXY, Service
 from proreus.testing import objects
 
-from .balancing import INTERNAL, Balancing, P, balancing, known
+from .balancing import INTERNAL, Balancing, P, balancing, known, shown
 from .test_tenants import EXTERNAL
 from .wire import context, node, started, uuid
 
@@ -109,3 +109,29 @@ async def test_no_service_shows_a_floating_ip_that_is_another_one_s_inside_the_c
         answer = await site.ensure(provider, site.service())
     assert isinstance(answer, InvalidRequest if inside else Ensured), answer
     assert not inside or "it belongs to the Service kube-system/dns" in str(answer)
+
+
+@pytest.mark.parametrize("whose", [*THEIRS, "another Service"])
+async def test_an_address_shown_as_that_of_a_proxy_is_looked_at_before_nodes_go_by_it(
+    site: Balancing, whose: str
+) -> None:
+    """Nodes lead nothing to a Service at a proxy's address: it may be another one's until then."""
+    services = []
+    if whose == "another Service":
+        first = site.service({INTERNAL: "true"}, name="api", namespace="bank")
+        async with started(site.wire.config(), context(nodes=site.nodes)) as provider:
+            assert isinstance(await site.ensure(provider, first), Ensured)
+        site.octavia.only("loadbalancers")["vip_address"] = NEXT
+        services = [known(first, NEXT)]
+    site.octavia.subnets[SUBNET]["cidr"] = "10.0.0.192/26"
+    nodes = [*site.nodes, *([THEIRS[whose]] if whose in THEIRS else ())]
+    asked = {} if whose == "pods" else {INTERNAL: "true", f"{P}subnet-id": SUBNET}
+    proxied = site.service({**asked, f"{P}proxy-protocol": "true"})
+    async with started(site.wire.config(), context(nodes=nodes, services=services)) as provider:
+        answer = await site.ensure(provider, proxied)
+        assert isinstance(answer, Ensured), answer
+        assert [one.ip_mode for one in answer.ingress] == [IP_MODE_PROXY]
+        assert isinstance(await site.ensure(provider, shown(proxied, answer.ingress)), Ensured)
+        service = shown(site.service(asked), answer.ingress)
+        answer = await site.ensure(provider, service)
+    assert isinstance(answer, InvalidRequest), answer

@@ -16,7 +16,7 @@ from proreus.cloudprovider.ownership import (
 )
 from proreus.cloudprovider.ports import Ports
 from proreus.cloudprovider.routes import pods_by_cidr
-from proreus.kube.objects import LoadBalancerIngress, Service, vip_addresses
+from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress, Service, vip_addresses
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.octavia import owners
@@ -241,18 +241,21 @@ class Cases:
         """Refuse to show an address that something else has in a network apart, or inside.
 
         Networks may have the same addresses, and Neutron gives each of them once in each. It knows
-        nothing of those inside the cluster, nor of bare metal.
+        nothing of those inside the cluster, nor of bare metal. What the status shows as a proxy's
+        is looked at, too, once it is to be the Service's own: nodes have led nothing there.
 
         Raises:
             InvalidRequest: Another one has it; names the remedy.
             CloudError: Octavia or Neutron gives no usable answer.
         """
+        led = (one for one in lb.ref.last_ingress if one.ip_mode != IP_MODE_PROXY)
+        ref = msgspec.structs.replace(lb.ref, last_ingress=tuple(led))
         for address in vip_addresses((point,)):
-            if may_show(address, lb.ref, self._tenants):
+            if may_show(address, ref, self._tenants):
                 continue
-            problem = self._has_inside(lb.ref, address)
-            shown = shown_by_others(address, lb.ref, self._networks.services.all())
-            owned = refusal(shown, lb.ref, self._tenants, (address,)) if shown else ""
+            problem = self._has_inside(ref, address)
+            shown = shown_by_others(address, ref, self._networks.services.all())
+            owned = refusal(shown, ref, self._tenants, (address,)) if shown else ""
             if not problem and owned and await self._is_elsewhere(address, found):
                 problem = f"{owned}, in another network"
             if problem:
