@@ -135,3 +135,49 @@ async def test_an_address_shown_as_that_of_a_proxy_is_looked_at_before_nodes_go_
         service = shown(site.service(asked), answer.ingress)
         answer = await site.ensure(provider, service)
     assert isinstance(answer, InvalidRequest), answer
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize("has", ["virtual address", "floating IP"])
+async def test_no_service_shows_an_address_that_a_node_s_server_has_in_a_network_apart(
+    site: Balancing, has: str, *, is_listed: bool
+) -> None:
+    """External networks may have the addresses of the nodes' own, and hide their subnets."""
+    given = FLOATING if has == "floating IP" else GIVEN
+    site.wire.ports[1]["fixed_ips"][0]["ip_address"] = given
+    nodes = [site.nodes[0], node("n2", site.nodes[1].spec.provider_id, given)]
+    asked = {} if has == "floating IP" else {INTERNAL: "true"}
+    seen, service = context(nodes=nodes), site.service({f"{P}subnet-id": SUBNET, **asked})
+    expected = "port p-2 of a node's server has it"
+    await check_refused(site, seen, service, given, expected, is_listed=is_listed)
+
+
+async def test_an_address_that_only_a_node_says_it_has_is_shown(site: Balancing) -> None:
+    """Its server has gone, and Neutron gives the address to others; or a kubelet claims it."""
+    nodes = [site.nodes[0], node("n2", site.nodes[1].spec.provider_id, FLOATING)]
+    async with started(site.wire.config(), context(nodes=nodes)) as provider:
+        answer = await site.ensure(provider, site.service())
+    assert isinstance(answer, Ensured), answer
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_an_external_network_with_the_addresses_of_the_nodes_own_is_refused(
+    site: Balancing, *, is_listed: bool
+) -> None:
+    """Nodes would take a floating IP for what has the address there, such as the API server."""
+    twin = uuid(702)
+    site.wire.external[twin] = "with equal addresses"
+    site.octavia.subnets[twin] = {"id": twin, "network_id": twin, "cidr": "10.0.0.0/24"}
+    service = site.service({f"{P}floating-network-id": twin})
+    sections = f"[Tenants]\nallow = shop={twin}\n" if is_listed else ""
+    config, seen = site.wire.config(sections=sections), context(nodes=site.nodes)
+    async with started(config, seen) as provider:
+        answer = await site.ensure(provider, service)
+        if is_listed:
+            assert isinstance(answer, Ensured), answer
+            return
+        assert isinstance(answer, InvalidRequest), answer
+        assert f"{P}floating-network-id: its addresses are those of subnet" in str(answer)
+        assert not site.octavia.of["loadbalancers"]
+        site.octavia.subnets[twin]["cidr"] = "203.0.113.0/24"
+        assert isinstance(await site.ensure(provider, service), Ensured)

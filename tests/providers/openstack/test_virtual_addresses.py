@@ -211,7 +211,8 @@ async def test_a_place_with_the_addresses_of_the_nodes_own_network_is_refused(
     named = {"subnet-id": twin, "network-id": network, "port-id": there["id"]}[by]
     asked: dict[str, Any] = {} if by == "port-id" else {"load_balancer_ip": of_node}
     service = site.service({INTERNAL: "true", f"{P}{by}": named}, **asked)
-    sections = f"[Tenants]\nallow = shop={named}\n" if is_listed else ""
+    allow = f"allow = shop={named}\nallow = shop={of_node}\n"
+    sections = f"[Tenants]\n{allow}" if is_listed else ""
     nodes = context(nodes=site.nodes)
     async with started(site.wire.config(sections=sections), nodes) as provider:
         answer = await site.ensure(provider, service)

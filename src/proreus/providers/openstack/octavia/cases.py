@@ -21,7 +21,7 @@ from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options
-from proreus.providers.openstack.octavia.conflicts import node_beside
+from proreus.providers.openstack.octavia.conflicts import has_server, node_beside
 from proreus.providers.openstack.octavia.desired import (
     desired_balancer,
     family_of,
@@ -253,7 +253,8 @@ class Cases:
         for address in vip_addresses((point,)):
             if may_show(address, ref, self._tenants):
                 continue
-            problem = self._has_inside(ref, address)
+            problem, nodes = self._has_inside(ref, address), self._networks.nodes.all()
+            problem = problem or await has_server(self._networks.reader, address, nodes)
             shown = shown_by_others(address, ref, self._networks.services.all())
             owned = refusal(shown, ref, self._tenants, (address,)) if shown else ""
             if not problem and owned and await self._is_elsewhere(address, found):

@@ -6,7 +6,7 @@ networks apart may have the same addresses, such as those of several clusters in
 not everything in a network has a port.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from proreus.cloudprovider.addresses import parsed_address, parsed_network, plain_address
@@ -243,10 +243,34 @@ def node_beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
         addresses: The addresses.
         nodes: All Nodes.
     """
+    found = (one for one in _having(addresses, nodes) if parsed(one.spec.provider_id) is None)
+    return next((f"an address of the node {one.metadata.name}" for one in found), "")
+
+
+async def has_server(reader: Reader, address: str, nodes: Iterable[KubeObject]) -> str:
+    """Return which port of a Node's server has an address that Neutron has given; "" for none.
+
+    In networks apart both have it. Neutron is only asked if a Node says that it has it.
+
+    Args:
+        reader: The reader of ports.
+        address: The address.
+        nodes: All Nodes.
+
+    Raises:
+        CloudError: Neutron gives no usable answer.
+    """
+    servers = {machine_of(one.spec.provider_id) for one in _having((address,), nodes)} - {None}
+    for port in await reader.ports("fixed_ips", {f"ip_address={address}"}) if servers else ():
+        if str(port["device_id"]) in servers:
+            return f"port {id_of(port)} of a node's server has it"
+    return ""
+
+
+def _having(addresses: Collection[str], nodes: Iterable[KubeObject]) -> Iterator[Node]:
     wanted = {parsed_address(one) for one in addresses} - {None}
     for node in nodes if wanted else ():
-        if isinstance(node, Node) and parsed(node.spec.provider_id) is None:
+        if isinstance(node, Node):
             known = (parsed_address(one.address) for one in node.status.addresses)
             if not wanted.isdisjoint(known):
-                return f"an address of the node {node.metadata.name}"
-    return ""
+                yield node

@@ -35,8 +35,8 @@ _NETWORKS = ("network-id", "floating-network-id")
 _FOR_ALL = ("shared", "router:external")
 """What is true of networks that other projects may use."""
 _FLOATING_SUBNET = "floating-subnet-id"
-_PLACES = ("network-id", "subnet-id", "port-id")
-"""The annotations that say where a load balancer stands."""
+_PLACES = ("network-id", "subnet-id", "port-id", "floating-network-id")
+"""The annotations that say where the addresses of a load balancer are from."""
 _FLOATING = ("floating-network-id", _FLOATING_SUBNET)
 
 
@@ -48,7 +48,7 @@ class Networks:
     ) -> None:
         """Keep the client of Neutron, who may name what (`tenants`), and all Services."""
         self._api = api
-        self._reader = reader
+        self.reader = reader
         self._tenants = tenants
         self.services = services
         self.nodes = api.context.listers["nodes"]
@@ -91,7 +91,7 @@ class Networks:
             for host in hosts
             if (found := host.addresses.get(family)) and (id_ := parsed(host.provider_id))
         }
-        return [*(await self._reader.subnets_of(addresses)).values()]
+        return [*(await self.reader.subnets_of(addresses)).values()]
 
     async def member_subnet(self, options: Options, family: str, default: str) -> str:
         """Return the subnet of members, by default that of the load balancer."""
@@ -256,7 +256,7 @@ class Networks:
                     problem = await self._reached_at(lb, described)
                 if not problem and name in _PLACES and not is_listed:
                     listers = self._api.context.listers
-                    problem = await lookalike(self._reader, listers, described)
+                    problem = await lookalike(self.reader, listers, described)
             if problem:
                 problems.append(f"annotation {PREFIX}{name}: {problem}")
         if problems:
@@ -273,7 +273,7 @@ class Networks:
         """
         shown = {plain_address(point.ip) for point in lb.ref.last_ingress}
         is_shown = plain_address(address) in shown
-        if is_shown and (problem := await rival(self._api, self._reader, lb.ref, network, address)):
+        if is_shown and (problem := await rival(self._api, self.reader, lb.ref, network, address)):
             raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}").disowning()
         if self._tenants.lists(lb.ref.namespace, (address,)):
             return
@@ -306,7 +306,7 @@ class Networks:
 
     async def _held(self, lb: LoadBalancer, network: str, addresses: Collection[str]) -> str:
         shown = {point.ip for point in lb.ref.last_ingress}
-        return await held(self._reader, self.nodes.all(), network, addresses, shown)
+        return await held(self.reader, self.nodes.all(), network, addresses, shown)
 
     async def _foreign(self, annotation: str, described: Described) -> str:
         """Return why a network, a subnet or a port is another project's alone; "" if it is not."""
