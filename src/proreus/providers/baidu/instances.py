@@ -16,7 +16,7 @@ from proreus.cloudprovider.lookups import ask_all, each, in_parts
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node
 from proreus.providers.baidu.api import Api, Call, Described
-from proreus.providers.baidu.machines import DELETED, bare_metal, instance
+from proreus.providers.baidu.machines import DELETED, LABEL_BARE_METAL, bare_metal, instance
 from proreus.providers.baidu.names import Target, ownership, target
 
 BATCH: Final = 500
@@ -162,6 +162,10 @@ class BaiduInstances:
     def owns(self, node: Node) -> Ownership:
         """Tell whether a node is of this cloud and region: by its provider id, and its label."""
         return ownership(node, self._region)
+
+    def scope(self, node: Node) -> str:
+        """Return a scope of its own for bare metal, of which another API tells: BBC's."""
+        return "BBC" if LABEL_BARE_METAL in node.metadata.labels else ""
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Look nodes up by provider id, or else by host name or private address."""

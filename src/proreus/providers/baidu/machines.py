@@ -16,6 +16,10 @@ DELETED: Final = "Deleted"
 GONE: Final = frozenset({DELETED, "Recycled"})
 """States of machines that are released, or in the recycle bin."""
 
+LABEL_BARE_METAL: Final = "baidu.proreus/bare-metal"
+"""The label of Nodes whose machines BBC shows: their ids look like those of BCC."""
+_IS_BARE_METAL: Final = "isBareMetal"
+
 _STATES: Final[Mapping[str, InstanceState]] = {
     "Stopped": InstanceState.STOPPED,
     "Expired": InstanceState.STOPPED,
@@ -33,7 +37,8 @@ _GPU: Final = "9"
 def bare_metal(described: Mapping[str, Any]) -> dict[str, Any]:
     """Return BBC's description of a machine in the terms of BCC's; it names no VPC."""
     kept = {key: described.get(key) for key in ("id", "name", "hostname", "status", "internalIp")}
-    return {**kept, "zoneName": described.get("zone"), "spec": described.get("flavorId")}
+    known = {"zoneName": described.get("zone"), "spec": described.get("flavorId")}
+    return {**kept, **known, _IS_BARE_METAL: True}
 
 
 def instance(machine: Mapping[str, Any], *, region: str, known_as: str) -> Instance | CloudError:
@@ -57,6 +62,7 @@ def instance(machine: Mapping[str, Any], *, region: str, known_as: str) -> Insta
         zone=zone_of(str(machine.get("zoneName") or "")),
         region=LABEL_VALUE.clean(region),
         addresses=(NodeAddress("InternalIP", address), NodeAddress("Hostname", address)),
+        additional_labels={LABEL_BARE_METAL: "true"} if machine.get(_IS_BARE_METAL) else {},
         state=state_of(machine),
         powered_off=machine.get("status") == "Stopped",
     )
