@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proreus.cloudprovider import CloudError, InvalidRequest, Pending
+from proreus.cloudprovider import CloudError, Ensured, InvalidRequest, Pending
 from proreus.kube.objects import Service, ServicePort
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
@@ -171,3 +171,23 @@ async def test_an_internal_load_balancer_of_addresses_is_known_by_the_services_i
     after = parts(azure, "loadBalancingRules", "kubernetes-internal")
     assert len(after) == 2
     assert after.items() >= before.items()
+
+
+@pytest.mark.parametrize("annotation", ["azure-load-balancer", "azure-pls"])
+async def test_a_group_that_may_not_be_read_is_the_fault_of_who_names_it(
+    azure: Emulator, annotation: str
+) -> None:
+    """A role of the cluster's resource groups alone suffices."""
+    nodes = machines(azure)
+    naming = {**INNER, "azure-pls-create": "true", f"{annotation}-resource-group": "hidden"}
+    services = [service(1, namespace="beside"), service(2, naming), service(3, INNER)]
+    denied = Fault(
+        "GET", "", status=403, code="AuthorizationFailed", times=-1, name="resourcegroups/hidden/"
+    )
+    azure.faults.append(denied)
+    async with started(azure) as provider:
+        found = await answers(provider, nodes, *services)
+    refused = found["web-2"]
+    assert isinstance(refused, InvalidRequest)
+    assert "the resource group hidden, which an annotation names" in str(refused)
+    assert {type(found[name]) for name in ("web-1", "web-3")} == {Ensured}

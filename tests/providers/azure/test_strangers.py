@@ -200,8 +200,10 @@ class Silence:
         {"code": "DnsRecordInUse", "asynchronous": True},
         {"code": "DnsRecordInUse", "status": 400},
         {"code": "SomethingInUse", "status": 409},
+        {"code": "RequestDisallowedByPolicy", "status": 403},
+        {"code": "LinkedAuthorizationFailed", "status": 403},
     ],
-    ids=["at the end of the operation", "at once", "as a conflict"],
+    ids=["at the end of the operation", "at once", "as a conflict", "by a policy", "as no right"],
 )
 async def test_a_service_that_azure_refuses_lastingly_keeps_no_other_one_from_its_own(
     azure: Emulator, refusal: dict[str, Any]

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.errors import CloudError
-from proreus.cloudprovider.refused import ErrorBody, Reason
+from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled, Unauthenticated
+from proreus.cloudprovider.refused import ErrorBody, Reason, Refused
 from proreus.cloudprovider.requests import Answer
 
 ABSENCES: Final = frozenset(
@@ -23,11 +23,13 @@ BUSY: Final = frozenset(
      "ReferencedResourceNotProvisioned", "RetryableError"}
 )  # fmt: skip
 """Codes of a resource that is being changed."""
-INTERNAL: Final = frozenset(
+_INTERNAL: Final = frozenset(
     {"Canceled", "Failed", "InternalError", "InternalExecutionError", "InternalServerError",
      "NetworkingInternalOperationError", "OperationTimedOut", "ServerTimeout", "ServiceUnavailable"}
 )  # fmt: skip
 """Codes with which an operation ends that failed for no fault of what was asked for."""
+_OF_REQUESTS: Final = frozenset({"LinkedAuthorizationFailed", "RequestDisallowedByPolicy"})
+"""Codes of a 403 for what a request asks for or names: the credentials are good for others."""
 _LOGIN: Final = frozenset({"invalid_client", "invalid_grant", "unauthorized_client"})
 
 
@@ -69,9 +71,23 @@ def error_body(code: str, message: str, status: int = 0) -> ErrorBody | None:
         reason = Reason.PRECONDITION_FAILED
     elif code in BUSY:
         reason = Reason.CONFLICT
+    elif code in _OF_REQUESTS:
+        reason = Reason.INVALID
     elif status == HTTPStatus.CONFLICT and code in _THROTTLES and "429" in message:
         reason = Reason.TOO_MANY_REQUESTS
     return ErrorBody(code, message, reason)
+
+
+def is_everyones(error: CloudError) -> bool:
+    """Tell whether Azure has refused for a reason that is not what was asked for.
+
+    An operation that fails in the end has no status, and its code tells.
+    """
+    if isinstance(error, CallTimeout | Throttled | Unauthenticated):
+        return True
+    if not isinstance(error, Refused) or error.reason is not Reason.UNKNOWN:
+        return False
+    return bool(error.status) or error.code in _INTERNAL
 
 
 def resets_after(headers: Mapping[str, str]) -> float | None:

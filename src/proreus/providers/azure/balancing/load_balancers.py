@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled, Unauthenticated
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
@@ -53,7 +53,7 @@ from proreus.providers.azure.balancing.presence import Presence
 from proreus.providers.azure.balancing.scenes import scene_of
 from proreus.providers.azure.balancing.sharing import gained, left_by, points
 from proreus.providers.azure.balancing.work import Work
-from proreus.providers.azure.errors import BUSY, INTERNAL
+from proreus.providers.azure.errors import BUSY, is_everyones
 from proreus.providers.azure.ids import machine_id
 from proreus.providers.azure.machines import part
 
@@ -219,10 +219,8 @@ class AzureLoadBalancers:
             return dict(await self._steady(jobs, verb))
         except Waiting as waiting:
             return {job.ref.uid: waiting.pending for job in jobs}
-        except (Throttled, Unauthenticated) as error:
-            return {job.ref.uid: error for job in jobs}
         except CloudError as error:
-            if len(jobs) == 1 or _is_everyones(error):
+            if len(jobs) == 1 or isinstance(error, _Foreign) or is_everyones(error):
                 return {job.ref.uid: error for job in jobs}
         middle = len(jobs) // 2
         first = await self._all(jobs[:middle], verb)
@@ -310,19 +308,6 @@ def _failure(answers: Mapping[str, EnsureAnswer], job: Job) -> CloudError | None
     """Return the error about a Service that shows an address; None without one."""
     found = answers.get(job.ref.uid)
     return found if isinstance(found, CloudError) and job.ref.last_ingress else None
-
-
-def _is_everyones(error: CloudError) -> bool:
-    """Tell whether Azure has refused for a reason that is not one of the Services.
-
-    An operation that fails in the end has no status, and its code tells: it may be about one of
-    them.
-    """
-    if isinstance(error, CallTimeout | _Foreign):
-        return True
-    if not isinstance(error, Refused) or error.reason is not Reason.UNKNOWN:
-        return False
-    return bool(error.status) or error.code in INTERNAL
 
 
 class _Foreign(CloudError):

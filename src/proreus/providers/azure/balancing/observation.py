@@ -1,12 +1,12 @@
 """Observe the resources of load balancers, in as few calls as Azure has for it."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final
 
-from proreus.cloudprovider.errors import CloudError, Unauthenticated
+from proreus.cloudprovider.errors import CloudError, InvalidRequest, Unauthenticated
 from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.azure import operations
@@ -16,7 +16,7 @@ from proreus.providers.azure.balancing.balancers import listed
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.config import PoolType
-from proreus.providers.azure.ids import machine_id, resource_id
+from proreus.providers.azure.ids import last, machine_id, resource_id
 from proreus.providers.azure.machines import by_id, part, properties, set_of
 from proreus.providers.azure.operations import Operation
 
@@ -97,8 +97,8 @@ class Observer:
 
         An address that a frontend has is there: if a list lacks it, it is asked for by itself.
         """
-        groups = {self._scene.place.address_group(job.options).lower() for job in jobs}
-        groups.add(self._scene.place.config.resource_group.lower())
+        named = {self._scene.place.address_group(job.options).lower() for job in jobs}
+        groups = {self._scene.place.config.resource_group.lower()}
         used = {
             named_id(one, "publicIPAddress")
             for balancer in balancers
@@ -106,16 +106,7 @@ class Observer:
         } - {""}
         groups |= {found.group for one in used if (found := resource_id(one))}
         subscription = self._scene.place.config.network_subscription
-        lists = await asyncio.gather(
-            *(
-                self._arm.listed(
-                    operations.PUBLIC_IP_LIST,
-                    f"/subscriptions/{subscription}/resourceGroups/{group}{_NETWORK}"
-                    "/publicIPAddresses",
-                )
-                for group in sorted(groups)
-            )
-        )
+        lists = await self._in_groups(operations.PUBLIC_IP_LIST, groups, named)
         known = {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
         here = f"/subscriptions/{subscription}/".lower()
         missing = sorted(id_ for id_ in used - known.keys() if id_.startswith(here))
@@ -209,24 +200,42 @@ class Observer:
     async def _links(self, jobs: Sequence[Job]) -> dict[str, Resource]:
         """Read private link services, where Services of the cluster have any or one goes."""
         place = self._scene.place
-        groups = {job.options.link.group.lower() for job in jobs if job.options.link is not None}
-        is_asked = bool(groups or self._scene.has_links)
+        named = {job.options.link.group.lower() for job in jobs if job.options.link is not None}
+        is_asked = bool(named or self._scene.has_links)
         if not is_asked and all(job.lb is not None for job in jobs):
             return {}
-        groups = {one or place.link_group.lower() for one in (*groups, "")}
-        head = f"/subscriptions/{place.config.network_subscription}/resourceGroups"
-        asking = (
-            self._arm.listed(operations.LINK_LIST, f"{head}/{group}{_NETWORK}/privateLinkServices")
-            for group in sorted(groups)
-        )
+        groups = {place.link_group.lower()}
         try:
-            lists = await asyncio.gather(*asking)
+            lists = await self._in_groups(operations.LINK_LIST, groups, named - {""})
         except Unauthenticated:
             # A role from before this was read may lack the right.
             if is_asked:
                 raise
             return {}
         return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
+
+    async def _in_groups(
+        self, operation: Operation, own: Collection[str], named: Collection[str]
+    ) -> list[list[Resource]]:
+        """Read a list of resource groups: the cluster's own, and those that annotations name.
+
+        Raises:
+            InvalidRequest: One that annotations alone name is not the credentials' to read.
+            CloudError: A list could not be read.
+        """
+        subscription = self._scene.place.config.network_subscription
+        head, kind = f"/subscriptions/{subscription}/resourceGroups", last(operation.kind)
+
+        async def listed_(group: str) -> list[Resource]:
+            try:
+                return await self._arm.listed(operation, f"{head}/{group}{_NETWORK}/{kind}")
+            except Unauthenticated as error:
+                if group in own:
+                    raise
+                text = f"the resource group {group}, which an annotation names, cannot be read"
+                raise InvalidRequest(f"{text}: {error}") from error
+
+        return list(await asyncio.gather(*map(listed_, sorted({*own, *named}))))
 
     async def _vm_sets(self, jobs: Sequence[Job]) -> dict[str, str]:
         """Read the sets of machines whose ids do not name them, where they count.
