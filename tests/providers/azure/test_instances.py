@@ -305,3 +305,25 @@ def test_a_hibernated_machine_is_deallocated_but_not_powered_off() -> None:
     assert is_powered_off(machine, off)
     assert not is_powered_off(machine, asleep)
     assert not is_powered_off(machine, None)
+
+
+@pytest.mark.parametrize("zone", ["1", ""])
+async def test_that_a_machine_is_hibernated_is_read_of_itself(azure: Emulator, zone: str) -> None:
+    """The list of statuses need not tell it: volumes would leave a machine that goes on later."""
+    nodes = [node(f"node-{n}", f"{ID}/virtualMachines/node-{n}") for n in range(6)]
+    for one in nodes:
+        id_ = seed.machine(azure.store, one.metadata.name, zone=zone).lower()
+        azure.store.of[id_]["properties"]["additionalCapabilities"] = {"hibernationEnabled": True}
+    async with started(azure, vmType="standard") as provider:
+        await describe(provider, *nodes)
+        azure.counted()
+        for one in nodes[:2]:
+            id_ = f"{ID}/virtualMachines/{one.metadata.name}".removeprefix("azure://").lower()
+            azure.store.of[id_]["properties"]["instanceView"] = seed.view("deallocated")
+        statuses = azure.store.of[id_]["properties"]["instanceView"]["statuses"]
+        statuses.append({"code": "HibernationState/Hibernated", "level": "Info"})
+        found = await describe(provider, *nodes)
+        counted = azure.counted()
+    off = [one.powered_off for one in found.values() if isinstance(one, Instance)]
+    assert off == [True, False, False, False, False, False]
+    assert counted.total() == 3 + 2

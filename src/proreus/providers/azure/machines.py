@@ -86,6 +86,12 @@ def is_powered_off(machine: Resource, view: Resource | None) -> bool:
     return is_stopped and _code(view, _POWER) in _OFF and not _code(view, _HIBERNATION)
 
 
+def may_sleep(machine: Resource, view: Resource | None) -> bool:
+    """Tell whether a machine that is off by this view can be hibernated: the whole view tells."""
+    can_sleep = bool(part(machine, "additionalCapabilities", "hibernationEnabled"))
+    return can_sleep and _code(view, _POWER) in STOPPED
+
+
 def _code(view: Resource | None, kind: str) -> str:
     """Return the code that the instance view shows for a kind of state; "" without one."""
     statuses = (view or {}).get("statuses") or ()

@@ -25,6 +25,7 @@ from proreus.providers.azure.ids import MachineId, last
 from proreus.providers.azure.machines import (
     by_id,
     interface_ids,
+    may_sleep,
     node_name,
     part,
     public_ids,
@@ -141,7 +142,9 @@ class Questions:
         if not self._arm.config.is_stack:
             statuses = await self._statuses()
             view = part(statuses.get(id_.lower(), {}), "instanceView")
-            # The list of statuses has no fault domains, which stand for zones.
+            if may_sleep(machine, view):
+                view = None  # Nobody says that the list of statuses tells it.
+            # Nor has that list fault domains, which stand for zones.
             known = self._domains.get(uuid_of(machine) or id_)
             if view is not None and known is not None:
                 return {"platformFaultDomain": known, **view}

@@ -444,12 +444,13 @@ def _provider(path: str) -> dict[str, Any]:
 
 
 def _status(machine: Resource) -> Resource:
-    """What the list of statuses shows of a machine: no fault domain."""
+    """What the list of statuses shows of a machine: no fault domain, nor that it is hibernated."""
     shown = copy.deepcopy(machine)
     view = shown["properties"].get("instanceView")
     kept = {"vmId": shown["properties"].get("vmId")}
     if view is not None:
-        kept["instanceView"] = {"statuses": view["statuses"]}
+        told = [one for one in view["statuses"] if "Hibernation" not in one["code"]]
+        kept["instanceView"] = {"statuses": told}
     shown["properties"] = kept
     shown.pop("zones", None)
     return shown
