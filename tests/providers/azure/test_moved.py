@@ -3,18 +3,30 @@
 https://learn.microsoft.com/azure/azure-resource-manager/management/move-resource-group-and-subscription
 """
 
+import asyncio
+
 import pytest
 
 from proreus.cloudprovider import IdentityConflict, Instance, NotFound
 from proreus.cloudprovider.lookups import swapped
+from proreus.kube.client import Client
+from proreus.kube.config import ClientConfig
 from proreus.kube.objects import Node
+from proreus.kube.patch import Patch, PatchType
+from proreus.kube.requests import NODES
+from proreus.providers.azure import AzureCloud
 from proreus.testing import objects
+from proreus.testing.clock import virtual_time
+from proreus.testing.memory import MemoryApiServer
 
+from ...controllers.leading import leading  # noqa: TID252 - pytest imports tests by path
 from .emulator import seed
 from .emulator.server import Emulator
 from .emulator.store import compute
-from .site import ID, started
+from .site import ID, config, emulated, started
 from .test_instances import describe
+
+HOUR = 3600.0
 
 
 def reporting(azure: Emulator, id_: str, name: str, *, swap: bool = False) -> Node:
@@ -64,3 +76,45 @@ async def test_another_machine_of_the_same_name_keeps_no_node(azure: Emulator) -
         azure.readers_of_group_only = False
         azure.store.of[moved.lower()]["properties"]["vmId"] = "f" * 8
         assert await describe(provider, node) == {"node-0": NotFound()}
+
+
+@pytest.mark.parametrize("is_moved", [True, False], ids=["moved", "deleted"])
+def test_a_node_without_an_id_stays_whose_machine_was_moved(*, is_moved: bool) -> None:
+    """It is looked for by its name in one group, and its kubelet is silent meanwhile."""
+
+    @virtual_time
+    async def play() -> set[str]:
+        async with (
+            emulated() as azure,
+            MemoryApiServer() as server,
+            Client(ClientConfig(server=server.url)) as client,
+        ):
+            ids = {name: seed.machine(azure.store, name) for name in ("a", "b", "c", "d")}
+            for name, id_ in ids.items():
+                uuid = azure.store.of[id_.lower()]["properties"]["vmId"]
+                spec = {} if name == "d" else {"providerID": f"{ID}/virtualMachines/{name}"}
+                ready = [{"type": "Ready", "status": "True"}]
+                status = {"conditions": ready, "nodeInfo": {"systemUUID": uuid}}
+                body = {"metadata": {"name": name}, "spec": spec, "status": status}
+                await client.create(NODES, body)
+            provider = AzureCloud(config(azure.url, vmType="standard"))
+            controllers = ("cloud-node-controller", "cloud-node-lifecycle-controller")
+            async with leading(
+                server.url,
+                provider,
+                *controllers,
+                cloud_provider="azure",
+                delete_nodes_by_name=True,
+            ):
+                await asyncio.sleep(HOUR)
+                silent = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+                patch = Patch(PatchType.MERGE, {"status": silent})
+                await client.patch(NODES, "d", patch, subresource="status")
+                if is_moved:
+                    seed.move(azure.store, ids["d"], "archive")
+                else:
+                    seed.remove_machine(azure.store, ids["d"])
+                await asyncio.sleep(HOUR)
+                return {one.metadata.name for one in (await client.list(NODES)).items}
+
+    assert play() == {"a", "b", "c", *(["d"] if is_moved else [])}

@@ -95,7 +95,7 @@ class AzureInstances:
         return found
 
     async def _check_moved(self, questions: Questions, target: Target) -> None:
-        """Refuse to take a machine for gone that has another id since it was moved.
+        """Refuse to take a machine for gone that Azure shows elsewhere, such as since it was moved.
 
         A machine that is moved to another resource group works on and keeps its `vmId`:
         https://learn.microsoft.com/azure/azure-resource-manager/management/move-resource-group-and-subscription
@@ -103,9 +103,14 @@ class AzureInstances:
         Raises:
             IdentityConflict: Azure shows the machine elsewhere; names its id.
         """
-        if target.id is None or not target.uuids:
-            return
-        if moved := await questions.moved(target.id, target.uuids):
+        moved = await questions.moved(target.id, target.uuids) if target.uuids else ""
+        if moved and target.id is None:
+            raise IdentityConflict(
+                f"no machine in the resource group {target.group} has the name {target.name}, but"
+                f" the Node's kubelet reports the UUID of {moved}: start it with --provider-id, or"
+                f" label the Node {names.LABEL_GROUP} with that one's resource group"
+            )
+        if moved and target.id is not None:
             raise IdentityConflict(
                 f"the machine {target.id.resource} has been moved and is {moved} by now: delete the"
                 " Node object and restart the kubelet, which makes it anew with that id"

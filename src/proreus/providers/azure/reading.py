@@ -102,28 +102,28 @@ class Questions:
         )
         return found
 
-    async def moved(self, id_: MachineId, uuids: Collection[str]) -> str:
+    async def moved(self, id_: MachineId | None, uuids: Collection[str]) -> str:
         """Return the id of a machine that is not where it was, but elsewhere; "" if it is nowhere.
 
         A scale set is moved as a whole. Without the right to read all of the subscription nothing
         is found.
 
         Args:
-            id_: Where the machine was.
+            id_: Where the machine was; None if it was looked for by its name.
             uuids: What its `vmId` may be.
 
         Raises:
             CloudError: Azure gives no usable answer.
         """
         kind, operation = "virtualMachines", operations.VM_LIST
-        if id_.set:
+        if id_ is not None and id_.set:
             kind, operation = "virtualMachineScaleSets", operations.SCALE_SET_LIST
         try:
             found = await self._listed(operation, f"{self._subscription()}{_COMPUTE}/{kind}")
         except Unauthenticated:
             return ""
         machines: Iterable[Mapping[str, Any] | None] = found.values()
-        if id_.set:
+        if id_ is not None and id_.set:
             there = (one for one in found if last(one) == id_.set and one != id_.scale_set)
             machines = [await self.machine(_inside(one, id_)) for one in there]
         same = (one for one in machines if one and uuid_of(one) in uuids)
