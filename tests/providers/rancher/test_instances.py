@@ -13,7 +13,8 @@ from proreus.cloudprovider.errors import (
     Unauthenticated,
 )
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
-from proreus.kube.objects import Node, NodeAddress
+from proreus.kube.objects import TAINT_UNINITIALIZED, Node, NodeAddress, Taint
+from proreus.testing import objects
 
 from .emulator.server import Emulator
 from .site import describe, node, started
@@ -234,6 +235,26 @@ async def test_a_host_that_was_added_again_by_another_name_is_known_by_its_addre
         answers = await describe(provider, lives, node("n2", PREFIX + gone, "10.42.9.9"))
         assert isinstance(answers[lives.metadata.name], IdentityConflict), answers
         assert answers["n2"] == NotFound()
+
+
+@pytest.mark.parametrize("joins", [True, False])
+async def test_a_node_without_an_id_is_not_gone_while_a_host_has_its_address(
+    emulator: Emulator, *, joins: bool
+) -> None:
+    """It goes only with `--delete-nodes-by-name`; a new one may have no host yet."""
+    (again,) = emulator.world.add_hosts(["node-1.new.example.org"])
+    ip = str(emulator.world.host(again)["agentIpAddress"])
+    emulator.joins = joins
+    if not joins:
+        emulator.world.host(again)["agentIpAddress"] = None
+    name = "node-1.old.example.org"
+    taint = Taint(TAINT_UNINITIALIZED, "NoSchedule")
+    async with started(emulator) as provider:
+        answers = await describe(provider, node(name, "", ip), node("n2", "", "10.42.9.9"))
+        assert isinstance(answers[name], IdentityConflict), answers
+        assert answers["n2"] == NotFound()
+        new = objects.node(name, addresses=(ip,), taints=(taint,))
+        assert (await describe(provider, new))[name] == NotFound()
 
 
 async def test_a_host_added_again_is_known_by_its_address_also_where_lists_join_none(

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.cloudprovider.lookups import attempt, each, foreign_id
-from proreus.kube.objects import Node
+from proreus.kube.objects import TAINT_UNINITIALIZED, Node, has_taint
 from proreus.providers.rancher.api import Api, Described
 from proreus.providers.rancher.machines import (
     addresses,
@@ -136,7 +136,9 @@ class RancherInstances:
         known = index(hosts)
         alone = await self._hosts.alone(uuids - known.by_uuid.keys())
         there: dict[str, Host | CloudError | None] = {**known.by_uuid, **alone}
-        if any(_is_lost(there[uuid]) for uuid in uuids):
+        by_name = [one for one in nodes if _is_settled(one) and not one.spec.provider_id]
+        is_lost = any(_is_lost(there[uuid]) for uuid in uuids)
+        if is_lost or not all(named(one.metadata.name, known) for one in by_name):
             found = await self._with_addresses(nodes, hosts, alone)
         else:
             found = _matches(nodes, known, alone)
@@ -158,7 +160,7 @@ class RancherInstances:
                 whole = hosts
             found = _matches(nodes, index(whole), alone)
             lost = (node for node in nodes if _is_lost(found[node.metadata.name]))
-            if not any(node.spec.provider_id for node in lost):
+            if not any(node.spec.provider_id or _is_settled(node) for node in lost):
                 break
         return found
 
@@ -205,7 +207,14 @@ def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudErro
         return IdentityConflict(
             f"{len(alike)} hosts are called {node.metadata.name}: {ids}; rename all but one"
         )
-    return alike[0] if alike else NotFound()
+    if alike or not _is_settled(node):
+        return alike[0] if alike else NotFound()
+    return _absence(node, "", hosts)
+
+
+def _is_settled(node: Node) -> bool:
+    """Tell whether a Node is initialised; one that is not may have no host yet."""
+    return not has_taint(node, TAINT_UNINITIALIZED)
 
 
 def _is_lost(found: Host | NotFound | CloudError | None) -> bool:
@@ -218,11 +227,14 @@ def _is_lost(found: Host | NotFound | CloudError | None) -> bool:
 def _absence(node: Node, uuid: str, hosts: Index) -> NotFound | CloudError:
     """Return the answer about a host that Rancher does not have, or is removing.
 
+    It was looked for by its `uuid`, or if that is "" by the Node's name.
+
     The machine may have been added again, under another name, too, such as after its domain was
     changed: so no other host may have the Node's name, or an address of it. Hosts of an environment
     reach one another, and none has the address of another. One that shows no address may have any.
     Nor may the only host be there that has the name of the former one, which the Node has kept.
     """
+    gone = f"the host {uuid} has been removed" if uuid else "no host has the Node's name"
     own = {one.address for one in node.status.addresses if one.type != _HOST_NAME}
     names = [one.address for one in node.status.addresses if one.type == _HOST_NAME]
     there = [host for host in hosts.by_uuid.values() if not is_going(host)]
@@ -233,18 +245,18 @@ def _absence(node: Node, uuid: str, hosts: Index) -> NotFound | CloudError:
     alike |= {id_ for id_, known in found.items() if not own.isdisjoint(known)}
     if alike:
         return IdentityConflict(
-            f"the host {uuid} has been removed, but {', '.join(sorted(alike))} has a name or an"
-            f" address of the Node {node.metadata.name}: delete the Node object; if that is the"
-            " same machine, its kubelet makes it anew"
+            f"{gone}, but {', '.join(sorted(alike))} has a name or an address of the Node"
+            f" {node.metadata.name}: delete the Node object; if that is the same machine, its"
+            " kubelet makes it anew"
         )
     silent = sorted(
         id_ for host in there if may_run(host) and not found[id_ := str(host.get("id"))]
     )
     if silent:
         return CloudError(
-            f"the host {uuid} has been removed, but {', '.join(silent)} shows no IP address, and"
-            f" may be the machine of the Node {node.metadata.name} that is added again; remove that"
-            " host, or delete the Node object if its machine is gone"
+            f"{gone}, but {', '.join(silent)} shows no IP address, and may be the machine of the"
+            f" Node {node.metadata.name} that is added again; remove that host, or delete the Node"
+            " object if its machine is gone"
         )
     return NotFound()
 
