@@ -19,7 +19,7 @@ from proreus.cloudprovider import (
     NotFound,
     Ownership,
 )
-from proreus.kube.objects import Condition, Node, NodeAddress
+from proreus.kube.objects import TAINT_UNINITIALIZED, Condition, Node, NodeAddress, Taint
 from proreus.providers.local import LocalCloud
 from proreus.providers.local.addresses import Hop
 from proreus.providers.local.config import (
@@ -38,6 +38,7 @@ from proreus.providers.local.instances import (
 )
 from proreus.providers.local.inventory import Defaults, Inventory, decode
 from proreus.providers.local.probes import Prober
+from proreus.testing import objects
 
 from .local_namespace import IPV4, IPV6, own_namespace
 from .local_site import context, node
@@ -137,6 +138,8 @@ def test_absence_is_answered_and_only_the_very_id_proves_an_end(of: Node, answer
                      id="the name of another one, before the inventory says so"),
         pytest.param(node("old", "10.0.0.1", "2001:DB8::11"), IdentityConflict,
                      ("old", "n1 (SN-1)", "give its entry the id old"), id="a new name and id"),
+        pytest.param(node("old", "192.0.2.11", provider_id=""), IdentityConflict,
+                     ("n1 (SN-1)", "give its entry the name old"), id="a new name, without an id"),
         pytest.param(node("n1", provider_id="aws:///i-1"), InvalidRequest, ("aws:///i-1",),
                      id="of another cloud"),
         pytest.param(node("n9", provider_id="local://"), InvalidRequest, ("'local://'",),
@@ -158,7 +161,12 @@ def test_a_machine_that_took_over_an_address_is_no_former_one() -> None:
     old = node("old", "192.0.2.11")
     for new in (node("n1", provider_id="local://SN-1"), node("n1", provider_id="")):
         assert from_inventory(old, INVENTORY, claimed([old, new])) == NotFound()
+        nameless = node("old", "192.0.2.11", provider_id="")
+        assert from_inventory(nameless, INVENTORY, claimed([nameless, new])) == NotFound()
     assert from_inventory(node("old", "192.0.2.11", uuid="other"), INVENTORY) == NotFound()
+    taint = Taint(TAINT_UNINITIALIZED, "NoSchedule")
+    elsewhere = objects.node("old", addresses=("192.0.2.11",), taints=(taint,))
+    assert from_inventory(elsewhere, INVENTORY) == NotFound()  # perhaps of another cloud
     liar = node("n9", provider_id="local://SN-1")  # any kubelet can write that on a new Node
     for alone in ([], [old], [old, node("n4")], [old, liar]):
         assert isinstance(from_inventory(old, INVENTORY, claimed(alone)), IdentityConflict)

@@ -20,9 +20,11 @@ from proreus.cloudprovider.instances import (
 )
 from proreus.kube.objects import (
     ANNOTATION_PROVIDED_NODE_IP,
+    TAINT_UNINITIALIZED,
     KubeObject,
     Node,
     NodeAddress,
+    has_taint,
 )
 from proreus.providers.local.addresses import IP_TYPES, parse
 from proreus.providers.local.config import Probing
@@ -162,7 +164,7 @@ def from_inventory(node: Node, inventory: Inventory, claims: Claims = ()) -> Ins
     if problem is not None:
         return problem
     if not node.spec.provider_id:
-        return _new(node, inventory)
+        return _new(node, inventory, claims)
     id_ = machine_id(node.spec.provider_id) or ""
     found = inventory.by_id.get(id_)
     if found is not None:
@@ -173,14 +175,22 @@ def from_inventory(node: Node, inventory: Inventory, claims: Claims = ()) -> Ins
             f"the Node's machine is {id_}, the inventory's {other.name} is {other.machine_id}: say"
             f" that {id_} is gone (an entry with state: gone), or correct the id"
         )
+    return _renamed(node, id_, inventory, claims) or _absent(inventory)
+
+
+def _renamed(node: Node, id_: str, inventory: Inventory, claims: Claims) -> IdentityConflict | None:
+    """Return that an entry of another name may be a Node's machine, which the inventory lacks."""
+    same, other = f"id {id_}", f"say that {id_} is gone (an entry with state: gone)"
+    if not node.spec.provider_id:
+        same, other = f"name {id_}", "delete the Node"
     for heir in _heirs(node, inventory):
         if heir.name not in claims:
             return IdentityConflict(
                 f"the Node's machine is {id_}, which the inventory lacks, and {heir.name}"
                 f" ({heir.machine_id}) has its address: if that is the same machine, give its"
-                f" entry the id {id_}; else say that {id_} is gone (an entry with state: gone)"
+                f" entry the {same}; else {other}"
             )
-    return _absent(inventory)
+    return None
 
 
 def _heirs(node: Node, inventory: Inventory) -> Iterable[Machine]:
@@ -193,11 +203,16 @@ def _heirs(node: Node, inventory: Inventory) -> Iterable[Machine]:
             yield machine
 
 
-def _new(node: Node, inventory: Inventory) -> InstanceAnswer:
-    """Return the answer about a Node that has no provider id yet."""
+def _new(node: Node, inventory: Inventory, claims: Claims) -> InstanceAnswer:
+    """Return the answer about a Node that has no provider id yet.
+
+    One that waits to be initialised is of another cloud, perhaps, with the same addresses.
+    """
     machine = _by_name(node, inventory)
     if machine is None:
-        return _absent(inventory)
+        if has_taint(node, TAINT_UNINITIALIZED):
+            return _absent(inventory)
+        return _renamed(node, node.metadata.name, inventory, claims) or _absent(inventory)
     return _elsewhere(node, machine, inventory) or _matched(node, machine)
 
 
