@@ -30,6 +30,7 @@ from .test_strangers_beside import outbound, put_parts
 
 HTTPS = [ServicePort(443, "https", node_port=30443)]
 INNER = {"azure-load-balancer-internal": "true"}
+FRONTENDS = "frontendIPConfigurations"
 REFUSED: dict[str, Any] = {"status": 400, "code": "SubnetNotFound"}
 
 
@@ -191,3 +192,29 @@ async def test_a_group_that_may_not_be_read_is_the_fault_of_who_names_it(
     assert isinstance(refused, InvalidRequest)
     assert "the resource group hidden, which an annotation names" in str(refused)
     assert {type(found[name]) for name in ("web-1", "web-3")} == {Ensured}
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [{"azure-pls-create": "true"}, {"azure-load-balancer-resource-group": "nowhere"}],
+    ids=["by the same policy", "by a group that is not there"],
+)
+async def test_a_service_shows_no_address_that_it_has_left_whoever_else_is_refused(
+    azure: Emulator, beside: dict[str, str]
+) -> None:
+    """Azure gives it to others, such as a machine, and nodes would lead theirs to the Service."""
+    nodes = machines(azure)
+    async with started(azure) as provider:
+        shown = await ensure(provider, nodes, service(1, INNER), service(2, INNER))
+        moved = {"azure-load-balancer-ipv4": "10.0.0.100", "azure-pls-create": "true"}
+        subnet = {"azure-pls-ip-configuration-subnet": "apps"}
+        edited = [
+            service(1, {**INNER, **moved, **subnet}, ingress=shown["web-1"]),
+            service(2, {**INNER, **subnet, **beside}, ingress=shown["web-2"]),
+        ]
+        policy = {"status": 403, "code": "RequestDisallowedByPolicy", "times": -1}
+        azure.faults.append(Fault("PUT", "privateLinkServices", name="pls-", **policy))
+        refused = (await answers(provider, nodes, *edited))["web-1"]
+        assert isinstance(refused, CloudError)
+        assert shown["web-1"][0] not in str(parts(azure, FRONTENDS, "kubernetes-internal"))
+        assert refused.disowns

@@ -114,10 +114,19 @@ class AzureLoadBalancers:
         errors = {one.ref.uid: found for one in jobs if (found := _failure(answers, one))}
         shared = Counter(map(id, errors.values()))
         failed = [one for one in jobs if shared[id(errors.get(one.ref.uid))] == 1]
+        await self._disown_each(failed, errors)
+
+    async def _disown_each(self, failed: Sequence[Job], errors: Mapping[str, CloudError]) -> None:
+        """Let each of these Services show no address that it has left, whatever the others name."""
         if not failed:
             return
         scene = self._scene(failed[0].ref.cluster, failed)
         state = await attempt(Observer(self._arm, scene).observe, failed)
+        if isinstance(state, CloudError) and len(failed) > 1 and not is_everyones(state):
+            middle = len(failed) // 2
+            await self._disown_each(failed[:middle], errors)
+            await self._disown_each(failed[middle:], errors)
+            return
         if isinstance(state, CloudError) or self._presence.doubted(state, scene, _now()):
             return
         known = index(state)
