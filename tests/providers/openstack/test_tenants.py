@@ -128,6 +128,33 @@ async def test_official_marks_are_an_owners_too(site: Balancing, namespace: str)
     assert isinstance(answer, Ensured if namespace == "shop" else InvalidRequest)
 
 
+@pytest.mark.parametrize("cluster", ["test", "prod"])
+@pytest.mark.parametrize("namespace", ["shop", "thief"])
+async def test_a_load_balancer_of_an_ingress_is_its_namespaces(
+    site: Balancing, namespace: str, cluster: str
+) -> None:
+    """octavia-ingress-controller has made it; it stays, also for a Service of the Ingress' name."""
+    made = by_hand(site)
+    made |= {"name": f"kube_ingress_{cluster}_shop_b"}
+    floating = f"Floating IP for Kubernetes ingress b in namespace shop from cluster {cluster}"
+    site.octavia.only("floatingips")["description"] = floating
+    before = dict(made), dict(site.octavia.only("floatingips"))
+    async with started(site.wire.config()) as provider:
+        service = guest(site, made["id"], namespace)
+        answer = await site.ensure(provider, service)
+        if (namespace, cluster) == ("shop", "test"):
+            assert isinstance(answer, Ensured), answer
+            assert await site.delete(provider, known(service, ADDRESS)) == Done(found=True)
+        else:
+            assert isinstance(answer, InvalidRequest), answer
+            assert f"it belongs to the Service shop/b (an Ingress) of the cluster {cluster}" in str(
+                answer
+            )
+    after = site.octavia.only("loadbalancers"), site.octavia.only("floatingips")
+    assert ({**after[0], "left": before[0]["left"]}, after[1]) == before
+    assert not site.octavia.of["listeners"]
+
+
 @pytest.mark.parametrize("tags", [[], ["kube_service_test_shop_a"]])
 async def test_what_an_old_manager_made_stays_when_a_guest_leaves_it(
     site: Balancing, tags: list[str]
@@ -582,6 +609,8 @@ FOREIGN: Mapping[str, str] = {
     " cluster test",
     "another cluster, officially": "Floating IP for Kubernetes external service shop/web from"
     " cluster prod",
+    "another namespace's Ingress": "Floating IP for Kubernetes ingress web in namespace bank from"
+    " cluster test",
 }
 
 
@@ -606,6 +635,8 @@ USABLE: Mapping[str, str] = {
     "kept officially": "Floating IP for Kubernetes external service shop/old from cluster test",
     "kept officially by a former Service of this name": "Floating IP for Kubernetes external"
     " service shop/web from cluster test",
+    "kept by an Ingress of this name": "Floating IP for Kubernetes ingress web in namespace shop"
+    " from cluster test",
 }
 
 

@@ -19,6 +19,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.mark_forms import Description
 from proreus.cloudprovider.ownership import Owner, verdict
 from proreus.providers.nova.machines import Described
+from proreus.providers.openstack.octavia.ingresses import ingress_in
 
 _OFFICIAL: Final = "Floating IP for Kubernetes external service"
 _KEPT: Final = "keep"
@@ -55,7 +56,7 @@ def owner(floating: Described) -> Owner | None:
     text, proven, _ = _FORM.read(str(floating.get("description") or ""))
     found = _TEXT.fullmatch(text)
     if found is None:
-        return None
+        return ingress_in(text)
     return msgspec.structs.replace(
         proven or Owner(),
         cluster=found["cluster"] or "",

@@ -26,6 +26,7 @@ from proreus.cloudprovider.mark_forms import TagList, one_value, read_one_value
 from proreus.cloudprovider.names import cut
 from proreus.cloudprovider.ownership import Owner
 from proreus.providers.nova.machines import Described
+from proreus.providers.openstack.octavia.ingresses import ingress_in
 
 OFFICIAL: Final = "kube_service_"
 """The prefix of official names and tags."""
@@ -267,6 +268,8 @@ def makers(described: Described) -> tuple[Owner, ...]:
         return (
             Owner(cluster=found["cluster"], namespace=found["namespace"], service=found["name"]),
         )
+    if (ingress := ingress_in(name)) is not None:
+        return (ingress,)
     return (Owner(service_uid=name),) if _IN_TREE_NAME.fullmatch(name) else ()
 
 
