@@ -138,13 +138,16 @@ async def test_an_address_shown_as_that_of_a_proxy_is_looked_at_before_nodes_go_
 
 
 @pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize("is_in_trunk", [True, False])
 @pytest.mark.parametrize("has", ["virtual address", "floating IP"])
 async def test_no_service_shows_an_address_that_a_node_s_server_has_in_a_network_apart(
-    site: Balancing, has: str, *, is_listed: bool
+    site: Balancing, has: str, *, is_in_trunk: bool, is_listed: bool
 ) -> None:
     """External networks may have the addresses of the nodes' own, and hide their subnets."""
     given = FLOATING if has == "floating IP" else GIVEN
     site.wire.ports[1]["fixed_ips"][0]["ip_address"] = given
+    if is_in_trunk:  # Neutron names no device then
+        site.wire.ports[1] |= {"device_id": "", "device_owner": "trunk:subport"}
     nodes = [site.nodes[0], node("n2", site.nodes[1].spec.provider_id, given)]
     asked = {} if has == "floating IP" else {INTERNAL: "true"}
     seen, service = context(nodes=nodes), site.service({f"{P}subnet-id": SUBNET, **asked})

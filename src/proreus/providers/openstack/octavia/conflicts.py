@@ -261,8 +261,9 @@ async def has_server(reader: Reader, address: str, nodes: Iterable[KubeObject]) 
         CloudError: Neutron gives no usable answer.
     """
     servers = {machine_of(one.spec.provider_id) for one in _having((address,), nodes)} - {None}
-    for port in await reader.ports("fixed_ips", {f"ip_address={address}"}) if servers else ():
-        if str(port["device_id"]) in servers:
+    asked = {f"ip_address={address}"} if servers else ()
+    for port in await reader.ports("fixed_ips", asked, more=("device_owner",)):
+        if str(port["device_id"]) in servers or port.get("device_owner") == _SUBPORT:
             return f"port {id_of(port)} of a node's server has it"
     return ""
 
