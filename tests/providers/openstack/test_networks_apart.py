@@ -9,7 +9,8 @@ from proreus.kube.objects import IP_MODE_PROXY, Service
 from proreus.testing import objects
 
 from .balancing import INTERNAL, Balancing, P, balancing, known, shown
-from .test_tenants import EXTERNAL
+from .balancing import SUBNET as HOSTS
+from .test_tenants import DNS, EXTERNAL
 from .wire import context, node, started, uuid
 
 NETWORK, SUBNET = uuid(700), uuid(701)
@@ -184,3 +185,51 @@ async def test_an_external_network_with_the_addresses_of_the_nodes_own_is_refuse
         assert not site.octavia.of["loadbalancers"]
         site.octavia.subnets[twin]["cidr"] = "203.0.113.0/24"
         assert isinstance(await site.ensure(provider, service), Ensured)
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize("by", ["subnet-id", "load-balancer-id", "floating-network-id", "past"])
+async def test_no_service_shows_a_machine_s_address_of_a_place_that_a_tenant_has_chosen(
+    site: Balancing, by: str, *, is_listed: bool
+) -> None:
+    """Such as a database's, which nodes reach; another environment has the same networks."""
+    twin, given = uuid(702), GIVEN if by == "subnet-id" else FLOATING
+    site.wire.external[twin] = "another one"
+    site.wire.add(50)
+    site.wire.ports[-1] |= {"device_owner": "compute:nova"}
+    site.wire.ports[-1]["fixed_ips"] = [{"subnet_id": uuid(703), "ip_address": given}]
+    asked = {f"{P}floating-network-id": twin}
+    if by == "subnet-id":
+        asked = {INTERNAL: "true", f"{P}subnet-id": SUBNET}
+    seen, service = context(nodes=site.nodes), site.service(asked)
+    if by in {"load-balancer-id", "past"}:
+        first = service if by == "past" else site.service(asked, name="first", ports=DNS)
+        async with started(site.wire.config(), seen) as provider:
+            await site.ensure(provider, first)
+        service = site.service()  # the annotation is gone
+    if by == "load-balancer-id":
+        service = site.service({f"{P}{by}": site.octavia.only("loadbalancers")["id"]})
+    expected = "port p-50 of a machine in another network has it"
+    await check_refused(site, seen, service, given, expected, is_listed=is_listed)
+
+
+@pytest.mark.parametrize("by", ["nothing", "subnet-id", "cloud-config", "floating IP"])
+async def test_machines_elsewhere_take_no_address_of_places_that_no_tenant_has_chosen(
+    site: Balancing, by: str
+) -> None:
+    """Clusters of one project often have the same CIDR, each in a network of its own."""
+    site.wire.add(50)
+    site.wire.ports[-1] |= {"device_owner": "compute:nova", "network_id": NETWORK}
+    given = FLOATING if by == "floating IP" else GIVEN
+    site.wire.ports[-1]["fixed_ips"] = [{"subnet_id": SUBNET, "ip_address": given}]
+    subnet = SUBNET if by == "cloud-config" else HOSTS
+    sections = f"[LoadBalancer]\nsubnet-id = {subnet}\n" if by == "cloud-config" else ""
+    named = {f"{P}subnet-id": HOSTS} if by == "subnet-id" else {}
+    named |= {} if by == "floating IP" else {INTERNAL: "true"}
+    service = site.service(named)
+    config = site.wire.config(sections=sections)
+    async with started(config, context(nodes=site.nodes)) as provider:
+        first = await site.ensure(provider, service)
+        assert isinstance(first, Ensured), first
+        again = site.service({**named, **first.annotations})
+        assert isinstance(await site.ensure(provider, again), Ensured)

@@ -21,7 +21,7 @@ from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options
-from proreus.providers.openstack.octavia.conflicts import has_server, node_beside
+from proreus.providers.openstack.octavia.conflicts import machines_at, node_beside
 from proreus.providers.openstack.octavia.desired import (
     desired_balancer,
     family_of,
@@ -50,6 +50,7 @@ from proreus.providers.openstack.octavia.plan import (
     deletion,
     plan,
 )
+from proreus.providers.openstack.reading import MOST_IDS
 
 _AT_WORK: Final = frozenset({"PENDING_CREATE", "PENDING_UPDATE"})
 
@@ -236,7 +237,7 @@ class Cases:
         return step, observed
 
     async def check_given(
-        self, lb: LoadBalancer, found: Described, point: LoadBalancerIngress
+        self, lb: LoadBalancer, options: Options, found: Described, point: LoadBalancerIngress
     ) -> None:
         """Refuse to show an address that something else has in a network apart, or inside.
 
@@ -253,8 +254,8 @@ class Cases:
         for address in vip_addresses((point,)):
             if may_show(address, ref, self._tenants):
                 continue
-            problem, nodes = self._has_inside(ref, address), self._networks.nodes.all()
-            problem = problem or await has_server(self._networks.reader, address, nodes)
+            problem = self._has_inside(ref, address)
+            problem = problem or await self._at_machine(lb, options, found, address)
             shown = shown_by_others(address, ref, self._networks.services.all())
             owned = refusal(shown, ref, self._tenants, (address,)) if shown else ""
             if not problem and owned and await self._is_elsewhere(address, found):
@@ -264,6 +265,33 @@ class Cases:
                     f"{address}, which Neutron has given, cannot be had: {problem}: name a network"
                     " with addresses that nothing else of the cluster has"
                 )
+
+    async def _at_machine(
+        self, lb: LoadBalancer, options: Options, found: Described, address: str
+    ) -> str:
+        """Return which machine has an address, too, to which nodes may be led; "" for none.
+
+        Where nodes stand, or the cloud-config says, only nodes' servers matter: many networks have
+        the same addresses.
+        """
+        networks = self._networks
+        project, nodes = await self._octavia.project(), networks.nodes.all()
+        is_vip = address == str(found["vip_address"])
+        here = str(found["vip_network_id"]) if is_vip else ""
+        of_node, elsewhere = await machines_at(networks.reader, address, here, nodes, project)
+        if of_node or not elsewhere:
+            return of_node
+        given = {options.subnet_id, options.network_id, options.floating.network_id}
+        given -= {"", *(id_.lower() for id_ in options.named.values())}
+        if is_vip:
+            given |= {*await networks.of_hosts(lb.hosts[:MOST_IDS], version_of(address))}
+            places = {str(found["vip_subnet_id"]), here}
+        else:
+            external = await networks.external()
+            given |= external.keys() if len(external) == 1 else set()
+            floating = await networks.floating({"floating_ip_address": address})
+            places = {str(one["floating_network_id"]) for one in floating}
+        return "" if given & places else elsewhere
 
     def _has_inside(self, ref: LoadBalancerRef, address: str) -> str:
         """Return why a Service may not show an address of which Neutron cannot know; or ""."""

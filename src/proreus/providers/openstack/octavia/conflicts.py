@@ -21,7 +21,7 @@ from proreus.kube.objects import KubeObject, Node, Service, key
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import answers_for, asks_at, leads_to, same
-from proreus.providers.openstack.names import machine_of, parsed
+from proreus.providers.openstack.names import foreign_project, machine_of, parsed
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
@@ -122,9 +122,8 @@ async def rival(api: Api, reader: Reader, ref: LoadBalancerRef, network: str, ad
     if not network:
         return ""
     for port in await reader.ports("network_id", [network], more=("device_owner",)):
-        is_machines = str(port.get("device_owner") or "").startswith(_OF_MACHINES)
         addresses = (str(one["ip_address"]) for one in port.get("fixed_ips") or ())
-        if is_machines and any(same(one, address) for one in addresses):
+        if _is_machines(port) and any(same(one, address) for one in addresses):
             return f"port {id_of(port)} of a machine has it: give another one"
     query = {"vip_address": plain_address(address)}
     found = await api.listed(
@@ -247,25 +246,35 @@ def node_beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
     return next((f"an address of the node {one.metadata.name}" for one in found), "")
 
 
-async def has_server(reader: Reader, address: str, nodes: Iterable[KubeObject]) -> str:
-    """Return which port of a Node's server has an address that Neutron has given; "" for none.
-
-    In networks apart both have it. Neutron is only asked if a Node says that it has it.
+async def machines_at(
+    reader: Reader, address: str, network: str, nodes: Iterable[KubeObject], project: str
+) -> tuple[str, str]:
+    """Return which node's server has an address, and which machine elsewhere; "" each for none.
 
     Args:
         reader: The reader of ports.
         address: The address.
-        nodes: All Nodes.
+        network: The network in which nobody else can have it; "" where there is none.
+        nodes: All Nodes: who says that it has the address is asked about.
+        project: The project: nodes do not reach all that the role `admin` is shown.
 
     Raises:
         CloudError: Neutron gives no usable answer.
     """
     servers = {machine_of(one.spec.provider_id) for one in _having((address,), nodes)} - {None}
-    asked = {f"ip_address={address}"} if servers else ()
+    of_machine, asked = "", {f"ip_address={address}"}
     for port in await reader.ports("fixed_ips", asked, more=("device_owner",)):
-        if str(port["device_id"]) in servers or port.get("device_owner") == _SUBPORT:
-            return f"port {id_of(port)} of a node's server has it"
-    return ""
+        is_nodes = str(port["device_id"]) in servers or port.get("device_owner") == _SUBPORT
+        if servers and is_nodes:
+            return f"port {id_of(port)} of a node's server has it", ""
+        is_there = str(port.get("network_id")) != network and not foreign_project(port, project)
+        if is_there and _is_machines(port):
+            of_machine = f"port {id_of(port)} of a machine in another network has it"
+    return "", of_machine
+
+
+def _is_machines(port: Described) -> bool:
+    return str(port.get("device_owner") or "").startswith(_OF_MACHINES)
 
 
 def _having(addresses: Collection[str], nodes: Iterable[KubeObject]) -> Iterator[Node]:

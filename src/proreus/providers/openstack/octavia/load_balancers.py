@@ -331,7 +331,7 @@ class OctaviaLoadBalancers:
         address = await self._addresses.ensure(lb, options, placed, turn, record.clear)
         is_ours = is_alone(case.found, observed.others, lb.ref.cluster)
         point = ingress_of(options, self._settings, address, is_ours=is_ours)
-        await self._cases.check_given(lb, case.found, point)
+        await self._cases.check_given(lb, options, case.found, point)
         return _Made(family, case.members, point, {_ID: id_, _ADDRESS: address}, record)
 
     def _record(

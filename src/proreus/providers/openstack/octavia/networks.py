@@ -70,7 +70,7 @@ class Networks:
             )
         if options.port_id or (options.network_id and not options.subnet_id):
             return ""
-        if found := await self._of_hosts(lb.hosts[:MOST_IDS], family):
+        if found := await self.of_hosts(lb.hosts[:MOST_IDS], family):
             most = most_first(found)[0]
             if are_few(found.count(most), lb.hosts, self.nodes.all()):
                 await self.check(lb, {"subnet-id": most})
@@ -81,7 +81,7 @@ class Networks:
             " cloud-config"
         )
 
-    async def _of_hosts(self, hosts: Iterable[Host], family: str) -> list[str]:
+    async def of_hosts(self, hosts: Iterable[Host], family: str) -> list[str]:
         """Return the subnet of each host that has an address there.
 
         Others may have the same one in networks apart: only the ports of its own server tell.
