@@ -212,7 +212,7 @@ async def test_a_service_shows_no_address_that_it_has_left_whoever_else_is_refus
             service(1, {**INNER, **moved, **subnet}, ingress=shown["web-1"]),
             service(2, {**INNER, **subnet, **beside}, ingress=shown["web-2"]),
         ]
-        policy = {"status": 403, "code": "RequestDisallowedByPolicy", "times": -1}
+        policy: Any = {"status": 403, "code": "RequestDisallowedByPolicy", "times": -1}
         azure.faults.append(Fault("PUT", "privateLinkServices", name="pls-", **policy))
         refused = (await answers(provider, nodes, *edited))["web-1"]
         assert isinstance(refused, CloudError)
