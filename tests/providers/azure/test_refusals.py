@@ -218,3 +218,25 @@ async def test_a_service_shows_no_address_that_it_has_left_whoever_else_is_refus
         assert isinstance(refused, CloudError)
         assert shown["web-1"][0] not in str(parts(azure, FRONTENDS, "kubernetes-internal"))
         assert refused.disowns
+
+
+async def test_an_address_that_was_left_since_a_restart_leaves_the_status_too(
+    azure: Emulator,
+) -> None:
+    """Nothing was ensured before: what the load balancer showed first tells what it had."""
+    nodes, config = machines(azure), {"loadBalancerName": "outside"}
+    async with started(azure, **config) as provider:
+        shown = await ensure(provider, nodes, service(1, INNER), service(2, INNER))
+        made = parts(azure, FRONTENDS, "outside-internal")
+    async with started(azure, **config) as provider:
+
+        def fail_outside(method: str, path: str) -> None:
+            if method == "PUT" and path.endswith("/outside"):
+                azure.faults.append(Fault("PUT", "loadBalancers", **REFUSED))
+
+        azure.hooks.append(fail_outside)
+        edited = service(ingress=shown["web-1"])
+        refused = (await answers(provider, nodes, edited))["web-1"]
+        assert isinstance(refused, CloudError)
+        assert len(parts(azure, FRONTENDS, "outside-internal")) == len(made) - 1
+        assert refused.disowns

@@ -88,11 +88,7 @@ def _check_by_hand(job: Job, address: str, state: State, scene: Scene, known: In
 
 def _taken(scene: Scene, known: Index) -> set[str]:
     """Return the addresses that Services of the cluster have by the load balancers."""
-    found: set[str] = set()
-    for base in scene.services:
-        found |= {address for _, _, address in known.frontends.get(base, ())}
-        found |= known.used.get(base, set())
-    return found
+    return set[str]().union(*map(known.reached, scene.services))
 
 
 def named_before(ref: LoadBalancerRef, families: Collection[str] = FAMILIES) -> set[str]:

@@ -69,6 +69,11 @@ class Index(msgspec.Struct, frozen=True):
         every = (address for found in self.frontends.values() for _, _, address in found)
         return frozenset(filter(None, every))
 
+    def reached(self, base: str) -> set[str]:
+        """Return the addresses of a Service's frontends, and of those that its rules use."""
+        own = {address for _, _, address in self.frontends.get(base, ())}
+        return own | self.used.get(base, set())
+
     def addresses_of(self, ref: LoadBalancerRef) -> list[Resource]:
         """Return the public IPs that the official tag or our mark gives to a Service."""
         found = [*self.by_user.get(ref.key, ()), *self.by_owner.get(ref.uid, ())]

@@ -79,6 +79,7 @@ class AzureLoadBalancers:
         self._identities = Identities(arm)
         self._had: dict[str, Had] = {}
         self._left: dict[str, frozenset[str]] = {}
+        self._seen: dict[str, set[str]] = {}
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
         """Return one group for all Services: they share load balancers and the security group."""
@@ -134,6 +135,7 @@ class AzureLoadBalancers:
             error = errors[job.ref.uid]
             is_taken = isinstance(error, Refused) and error.code in _TAKEN
             had = self._had.get(job.ref.uid, Had()).addresses
+            had = had.union(self._seen.get(job.ref.uid, ()))
             if left := left_by(job, state, known, scene, had, is_taken=is_taken):
                 error.disowns = True
                 # What lets clients in to them is still to be closed.
@@ -264,6 +266,11 @@ class AzureLoadBalancers:
         _check_owner(state, jobs[0].ref)
         self._neighbours.check(jobs, state, scene)
         self._presence.check(state, scene, _now())
+        known = index(state)
+        for job in jobs:
+            # What follows may take it away and fail, before anything was ensured since a restart.
+            seen = known.reached(job.ref.name) & job.before
+            self._seen.setdefault(job.ref.uid, set()).update(seen)
         state = await self._converged(jobs, state, scene, work)
         self._neighbours.done(jobs)
         jobs = placed(jobs, state, scene)
@@ -292,8 +299,8 @@ class AzureLoadBalancers:
         await self._converged(jobs, state, scene, work)
         self._neighbours.forget(jobs)
         for job in jobs:
-            self._had.pop(job.ref.uid, None)
-            self._left.pop(job.ref.uid, None)
+            for one in (self._had, self._left, self._seen):
+                one.pop(job.ref.uid, None)
         return {job.ref.uid: Done(found=found[job.ref.uid]) for job in jobs}
 
     async def _converged(

@@ -150,8 +150,7 @@ def left_by(
             be another load balancer, of which a new cloud-config has the name.
         is_taken: Whether Azure has refused the address that the Service names, as somebody else's.
     """
-    frontends = {address for _, _, address in known.frontends.get(job.ref.name, ())}
-    has = frontends | known.used.get(job.ref.name, set())
+    has = known.reached(job.ref.name)
     if "" in has:
         return frozenset()
     names = {one.lower() for one in job.options.names.values()}
