@@ -224,7 +224,8 @@ async def test_an_address_that_was_left_since_a_restart_leaves_the_status_too(
     azure: Emulator,
 ) -> None:
     """Nothing was ensured before: what the load balancer showed first tells what it had."""
-    nodes, config = machines(azure), {"loadBalancerName": "outside"}
+    nodes = machines(azure)
+    config: Any = {"loadBalancerName": "outside"}
     async with started(azure, **config) as provider:
         shown = await ensure(provider, nodes, service(1, INNER), service(2, INNER))
         made = parts(azure, FRONTENDS, "outside-internal")
@@ -240,3 +241,29 @@ async def test_an_address_that_was_left_since_a_restart_leaves_the_status_too(
         assert isinstance(refused, CloudError)
         assert len(parts(azure, FRONTENDS, "outside-internal")) == len(made) - 1
         assert refused.disowns
+
+
+async def test_an_address_that_was_left_leaves_the_status_while_azure_takes_time(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    subnet = {"azure-pls-create": "true", "azure-pls-ip-configuration-subnet": "apps"}
+    async with started(azure) as provider:
+        shown = await ensure(provider, nodes, service(1, INNER), service(2, INNER))
+
+        def hold_up(method: str, path: str) -> None:
+            azure.works = azure.pause = 60 if method == "PUT" and "privateLink" in path else 0
+
+        azure.hooks.append(hold_up)
+        moved = {**INNER, "azure-load-balancer-ipv4": "10.0.0.100", **subnet}
+        edited = [
+            service(1, moved, ingress=shown["web-1"]),
+            service(2, {**INNER, **subnet}, ingress=shown["web-2"]),
+        ]
+        found = await answers(provider, nodes, *edited)
+        left, kept = found["web-1"], found["web-2"]
+        assert isinstance(left, Pending)
+        assert shown["web-1"][0] not in str(parts(azure, FRONTENDS, "kubernetes-internal"))
+        assert left.withdrawn
+        assert isinstance(kept, Pending)
+        assert not kept.withdrawn

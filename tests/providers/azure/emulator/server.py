@@ -80,6 +80,7 @@ class Emulator:
     Attributes:
         page: Resources on a page of a list.
         works: How often an operation says that it goes on; 0: the answer is the end.
+        pause: The seconds after which an operation is to be asked about.
         actions: What the caller has the right to; None for everything.
         readers_of_group_only: Whether the caller has rights to resource groups only.
         unlisted: The ids, in small letters, of resources that lists leave out.
@@ -93,7 +94,7 @@ class Emulator:
         self.identity = Identity()
         self.url = ""
         self.page = 1000
-        self.works = 0
+        self.works = self.pause = 0
         self.delay = 0.0
         self.actions: set[str] | None = None
         self.readers_of_group_only = False
@@ -340,7 +341,7 @@ class Emulator:
         return {
             "Azure-AsyncOperation": f"{base}/{LOCATION}/operations/{id_}?{version}",
             "Location": f"{base}/{LOCATION}/operationResults/{id_}?{version}",
-            "Retry-After": "0",
+            "Retry-After": str(self.pause),
         }
 
     def _is_busy(self, path: str) -> bool:
@@ -357,8 +358,8 @@ class Emulator:
         if found[0]:
             found[0] -= 1
             if is_result:
-                return 202, None, {"Retry-After": "0"}
-            return 200, {"status": "InProgress"}, {"Retry-After": "0"}
+                return 202, None, {"Retry-After": str(self.pause)}
+            return 200, {"status": "InProgress"}, {"Retry-After": str(self.pause)}
         if isinstance(found[1], Fault):
             return 200, {"status": "Failed", "error": found[1].error().body()["error"]}, {}
         if is_result:

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+import msgspec
+
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
@@ -40,7 +42,6 @@ from proreus.providers.azure.balancing.annotations import (
 )
 from proreus.providers.azure.balancing.balancers import spots
 from proreus.providers.azure.balancing.claims import check_given
-from proreus.providers.azure.balancing.desired import is_of
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.identities import Identities
 from proreus.providers.azure.balancing.index import index
@@ -49,7 +50,7 @@ from proreus.providers.azure.balancing.observation import Observer
 from proreus.providers.azure.balancing.parts import Had, Job, Scene, State
 from proreus.providers.azure.balancing.placement import placed
 from proreus.providers.azure.balancing.plan import ingress, plan
-from proreus.providers.azure.balancing.presence import Presence
+from proreus.providers.azure.balancing.presence import Presence, is_there
 from proreus.providers.azure.balancing.scenes import scene_of
 from proreus.providers.azure.balancing.sharing import gained, left_by, points
 from proreus.providers.azure.balancing.work import Work
@@ -107,39 +108,42 @@ class AzureLoadBalancers:
         await self._disown(jobs, found)
         return {**answers, **found}
 
-    async def _disown(self, jobs: Sequence[Job], answers: Mapping[str, EnsureAnswer]) -> None:
-        """Let Services show no address that they have left, though what was to follow has failed.
+    async def _disown(self, jobs: Sequence[Job], answers: dict[str, EnsureAnswer]) -> None:
+        """Let Services show no address that they have left, though what follows fails or lasts.
 
         An error that several share, such as about credentials, is of no single Service.
         """
-        errors = {one.ref.uid: found for one in jobs if (found := _failure(answers, one))}
-        shared = Counter(map(id, errors.values()))
-        failed = [one for one in jobs if shared[id(errors.get(one.ref.uid))] == 1]
-        await self._disown_each(failed, errors)
+        open_ = {uid: one for uid, one in answers.items() if isinstance(one, Pending | CloudError)}
+        shared = Counter(id(one) for one in open_.values() if isinstance(one, CloudError))
+        showing = (one for one in jobs if one.ref.last_ingress and one.ref.uid in open_)
+        left = [one for one in showing if shared[id(open_[one.ref.uid])] <= 1]
+        answers.update(await self._disowned(left, open_))
 
-    async def _disown_each(self, failed: Sequence[Job], errors: Mapping[str, CloudError]) -> None:
-        """Let each of these Services show no address that it has left, whatever the others name."""
-        if not failed:
-            return
-        scene = self._scene(failed[0].ref.cluster, failed)
-        state = await attempt(Observer(self._arm, scene).observe, failed)
-        if isinstance(state, CloudError) and len(failed) > 1 and not is_everyones(state):
-            middle = len(failed) // 2
-            await self._disown_each(failed[:middle], errors)
-            await self._disown_each(failed[middle:], errors)
-            return
+    async def _disowned(
+        self, jobs: Sequence[Job], answers: Mapping[str, Pending | CloudError]
+    ) -> dict[str, EnsureAnswer]:
+        """Return the answers to Services that show what they have left, whatever others name."""
+        if not jobs:
+            return {}
+        scene = self._scene(jobs[0].ref.cluster, jobs)
+        state = await attempt(Observer(self._arm, scene).observe, jobs)
+        if isinstance(state, CloudError) and len(jobs) > 1 and not is_everyones(state):
+            middle = len(jobs) // 2
+            first = await self._disowned(jobs[:middle], answers)
+            return {**first, **await self._disowned(jobs[middle:], answers)}
         if isinstance(state, CloudError) or self._presence.doubted(state, scene, _now()):
-            return
-        known = index(state)
-        for job in failed:
-            error = errors[job.ref.uid]
-            is_taken = isinstance(error, Refused) and error.code in _TAKEN
+            return {}
+        known, found = index(state), {}
+        for job in jobs:
+            answer = answers[job.ref.uid]
+            is_taken = isinstance(answer, Refused) and answer.code in _TAKEN
             had = self._had.get(job.ref.uid, Had()).addresses
             had = had.union(self._seen.get(job.ref.uid, ()))
             if left := left_by(job, state, known, scene, had, is_taken=is_taken):
-                error.disowns = True
+                found[job.ref.uid] = _disowning(answer)
                 # What lets clients in to them is still to be closed.
                 self._left[job.ref.uid] = job.left | left
+        return found
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Make the hosts as desired, just as `ensure` does."""
@@ -295,7 +299,7 @@ class AzureLoadBalancers:
         state = await Observer(self._arm, scene).observe(jobs)
         # In another cluster's load balancer there can be nothing of this one: it is not looked at.
         state = _without_foreign(state, jobs[0].ref)
-        found = {job.ref.uid: _is_there(job, state) for job in jobs}
+        found = {job.ref.uid: is_there(job, state) for job in jobs}
         await self._converged(jobs, state, scene, work)
         self._neighbours.forget(jobs)
         for job in jobs:
@@ -320,10 +324,10 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _failure(answers: Mapping[str, EnsureAnswer], job: Job) -> CloudError | None:
-    """Return the error about a Service that shows an address; None without one."""
-    found = answers.get(job.ref.uid)
-    return found if isinstance(found, CloudError) and job.ref.last_ingress else None
+def _disowning(answer: Pending | CloudError) -> EnsureAnswer:
+    if isinstance(answer, Pending):
+        return msgspec.structs.replace(answer, withdrawn=True)
+    return answer.disowning()
 
 
 class _Foreign(CloudError):
@@ -370,20 +374,6 @@ def _check_owner(state: State, ref: LoadBalancerRef) -> None:
                 f"the load balancer {one['name']} belongs to {marks.owner(one)}: give this cluster"
                 " another --cluster-name, or loadBalancerName in the cloud-config"
             )
-
-
-def _is_there(job: Job, state: State) -> bool:
-    parts = ("frontendIPConfigurations", "loadBalancingRules", "probes")
-    names = (
-        str(one["name"])
-        for balancer in state.balancers.values()
-        for field in parts
-        for one in part(balancer or {}, field) or ()
-    )
-    has_part = any(is_of(name, job.ref) for name in names)
-    return has_part or any(
-        marks.verdict_on(one, job.ref).is_ours for one in state.addresses.values()
-    )
 
 
 def _rejected(lb: LoadBalancer, state: State) -> dict[str, str]:

@@ -14,6 +14,8 @@ from proreus.cloudprovider.load_balancers import Pending
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.azure.absences import Absences
 from proreus.providers.azure.api import Waiting
+from proreus.providers.azure.balancing import marks
+from proreus.providers.azure.balancing.desired import is_of
 from proreus.providers.azure.balancing.documents import named_ids
 from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.balancing.steps import DeleteBalancer, PutBalancer, Step
@@ -141,3 +143,18 @@ def _users(state: State) -> Iterator[str]:
         for configuration in ip_configurations(interface):
             for pool in named_ids(configuration, _POOLS):
                 yield pool.partition("/backendaddresspools/")[0]
+
+
+def is_there(job: Job, state: State) -> bool:
+    """Tell whether anything of a Service is there, by its names and marks."""
+    parts = ("frontendIPConfigurations", "loadBalancingRules", "probes")
+    names = (
+        str(one["name"])
+        for balancer in state.balancers.values()
+        for field in parts
+        for one in part(balancer or {}, field) or ()
+    )
+    has_part = any(is_of(name, job.ref) for name in names)
+    return has_part or any(
+        marks.verdict_on(one, job.ref).is_ours for one in state.addresses.values()
+    )
