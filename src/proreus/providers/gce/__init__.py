@@ -77,7 +77,7 @@ class GCECloud(CloudProvider):
         await credential.get()
         place = await find_place(config.global_, metadata, api)
         reader = Reader(api, place.project)
-        self.instances = GCEInstances(reader, place)
+        self.instances = GCEInstances(reader, place, context.listers["nodes"])
         self.routes = GCERoutes(api, place)
         self.volumes = per_volume(GCEVolumes(api, place).labels)
         self.pod_cidrs = GCEPodCIDRs(

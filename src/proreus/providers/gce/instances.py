@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.lookups import ask_all, foreign_id
-from proreus.kube.objects import Node
+from proreus.kube.objects import KubeObject, Node
 from proreus.providers.gce.machines import Described, instance
 from proreus.providers.gce.names import (
     Machine,
@@ -17,6 +18,7 @@ from proreus.providers.gce.names import (
 )
 from proreus.providers.gce.place import Place
 from proreus.providers.gce.reading import Reader
+from proreus.providers.gce.renamed import Renamed
 
 BATCH: Final = 1000
 """Nodes of one `describe`: two pages, if the project has no other instances."""
@@ -25,9 +27,10 @@ BATCH: Final = 1000
 class GCEInstances:
     """The instances of a project."""
 
-    def __init__(self, reader: Reader, place: Place) -> None:
-        """Keep the reader of instances, and the place of the cluster."""
+    def __init__(self, reader: Reader, place: Place, nodes: Lister[KubeObject]) -> None:
+        """Keep the reader of instances, the place of the cluster, and all nodes."""
         self._reader = reader
+        self._renamed = Renamed(reader, nodes)
         self._place = place
 
     @property
@@ -73,7 +76,8 @@ class GCEInstances:
 
     async def _by_key(self, asked: Collection[str]) -> Mapping[str, Any]:
         found = await self._reader.by_key({Machine(one) for one in asked})
-        return {str(key): one for key, one in found.items()}
+        renamed = await self._renamed.among(found)
+        return {str(key): one for key, one in {**found, **renamed}.items()}
 
     async def _by_name(self, asked: Collection[str]) -> Mapping[str, Any]:
         return await self._reader.by_name(asked, self._place.zones)

@@ -66,6 +66,7 @@ class Described(msgspec.Struct, frozen=True):
 
     name: str
     zone: str
+    id: str = ""
     status: str = ""
     machine_type: str = msgspec.field(default="", name="machineType")
     network_interfaces: tuple[Interface, ...] = msgspec.field(default=(), name="networkInterfaces")

@@ -65,6 +65,18 @@ class Reader:
         found = {key: one for key, one in listed.found.items() if key in keys}
         return {**found, **await self._lacking(set(keys) - found.keys())}
 
+    async def by_id(
+        self, ids: Collection[Machine]
+    ) -> Mapping[Machine, Described | CloudError | None]:
+        """Read instances by zone and id, which finds them under any name; None as in `by_key`."""
+        if len(ids) <= SAMPLE:
+            return await self._singly(ids)
+        listed = await attempt(self._list, whole=True)
+        if isinstance(listed, CloudError):
+            return dict.fromkeys(ids, listed)
+        known = {machine(one.key.zone, one.id): one for one in listed.found.values()}
+        return {key: known.get(key) for key in ids}
+
     async def by_name(
         self, names: Collection[str], zones: Collection[str]
     ) -> Mapping[str, list[Described] | CloudError]:

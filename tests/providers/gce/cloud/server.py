@@ -111,6 +111,15 @@ class Gce:
         with self.world.lock:
             members.remove_instance(self.world, self.machine(name))
 
+    def rename(self, name: str, new: str) -> None:
+        """Give a machine that is stopped another name; it keeps its id."""
+        with self.world.lock:
+            path = self.machine(name)
+            resource = {**self.world.objects[path], "name": new}
+            self.world.drop(path)
+            at = f"{path.rpartition('/')[0]}/{new}"
+            self.world.objects[at] = {**self.world.put(at, resource), "id": resource["id"]}
+
     def machine(self, name: str) -> str:
         """The path of a machine."""
         paths = (path for path, _ in self.world.of("instances"))

@@ -138,8 +138,11 @@ class World:
         self._made.pop(path, None)
 
     def get(self, path: str) -> Resource:
-        """A resource; raises that there is none."""
-        found = self.objects.get(path)
+        """A resource by its name or id; raises that there is none."""
+        prefix, _, last = path.rpartition("/")
+        alike = (one for at, one in self.objects.items() if at.rpartition("/")[0] == prefix)
+        by_id = (one for one in alike if last.isdecimal() and one["id"] == last)
+        found = self.objects.get(path) or next(by_id, None)
         if found is None:
             raise not_found(path)
         return found
