@@ -17,11 +17,16 @@ from .test_instances import described
 
 
 async def renamed(
-    gce: Gce, *others: Node, count: int = 3, deed: str = "rename", lost: Sequence[str] = ("n0",)
+    gce: Gce,
+    *others: Node,
+    count: int = 3,
+    deed: str = "rename",
+    lost: Sequence[str] = ("n0",),
+    has_ids: bool = True,
 ) -> dict[str, InstanceAnswer]:
     """What is said of nodes once some machines have another name, and these are nodes, too."""
     names = [f"n{number}" for number in range(count)]
-    nodes = [node_of(one) for one in names]
+    nodes = [node_of(one) if has_ids else node(one) for one in names]
     gce.run(*names)
     known = Objects(nodes)
     async with started(config_text(gce), context(nodes=known)) as provider:
@@ -36,10 +41,13 @@ async def renamed(
         return await described(provider, *nodes)
 
 
+@pytest.mark.parametrize("has_ids", [True, False])
 @pytest.mark.parametrize("count", [3, 10])
-async def test_an_instance_that_was_renamed_is_not_gone(gce: Gce, count: int) -> None:
+async def test_an_instance_that_was_renamed_is_not_gone(
+    gce: Gce, count: int, *, has_ids: bool
+) -> None:
     """Its kubelet was told its Node's name, and is silent while the machine boots."""
-    found = await renamed(gce, count=count)
+    found = await renamed(gce, count=count, has_ids=has_ids)
     assert isinstance(found["n0"], IdentityConflict)
     assert f"is {ZONES[0]}/new-n0 by now" in str(found["n0"])
     assert all(isinstance(found[f"n{number}"], Instance) for number in range(1, count))
@@ -52,9 +60,11 @@ async def test_many_that_were_renamed_cost_a_list(gce: Gce) -> None:
     assert gce.calls.count("compute.instances.get") <= SAMPLE
 
 
+@pytest.mark.parametrize("has_ids", [True, False])
 @pytest.mark.parametrize("count", [3, 10])
-async def test_one_that_was_deleted_is_gone(gce: Gce, count: int) -> None:
-    assert (await renamed(gce, count=count, deed="delete"))["n0"] == NotFound()
+async def test_one_that_was_deleted_is_gone(gce: Gce, count: int, *, has_ids: bool) -> None:
+    found = await renamed(gce, count=count, deed="delete", has_ids=has_ids)
+    assert found["n0"] == NotFound()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from proreus.providers.gce.names import (
     Machine,
     instance_name,
     is_instance_name,
+    machine,
     ownership,
     parsed,
 )
@@ -80,7 +81,14 @@ class GCEInstances:
         return {str(key): one for key, one in {**found, **renamed}.items()}
 
     async def _by_name(self, asked: Collection[str]) -> Mapping[str, Any]:
-        return await self._reader.by_name(asked, self._place.zones)
+        found = await self._reader.by_name(asked, self._place.zones)
+        keys: dict[Machine, Described | None] = {}
+        for name, some in found.items():
+            if not isinstance(some, CloudError):
+                absent = () if some else (machine(zone, name) for zone in self._place.zones)
+                keys |= {**dict.fromkeys(absent), **{one.key: one for one in some}}
+        renamed = await self._renamed.among(keys)
+        return {**found, **{key.name: one for key, one in renamed.items()}}
 
     def _key(self, node: Node) -> Machine | None:
         """Return the instance that a node's provider id names; None if it has none.

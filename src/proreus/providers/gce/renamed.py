@@ -72,7 +72,7 @@ def problem(
         return None
     return IdentityConflict(
         f"the instance {key} has been renamed and is {found.key} by now: delete the Node object and"
-        " restart its kubelet, which makes it anew"
+        " restart its kubelet, with --provider-id if the Node is to keep its name"
     )
 
 
