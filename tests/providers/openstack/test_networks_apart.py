@@ -187,6 +187,32 @@ async def test_an_external_network_with_the_addresses_of_the_nodes_own_is_refuse
         assert isinstance(await site.ensure(provider, service), Ensured)
 
 
+@pytest.mark.parametrize("owner", ["Octavia", "", "neutron:LOADBALANCERV2"])
+async def test_no_service_shows_a_load_balancer_s_address_of_a_place_that_a_tenant_has_chosen(
+    site: Balancing, owner: str
+) -> None:
+    """Such as one before a database; OVN's driver gives its port no owner."""
+    site.wire.add(50)
+    site.wire.ports[-1] |= {"device_id": "", "device_owner": owner}
+    site.wire.ports[-1]["fixed_ips"] = [{"subnet_id": uuid(703), "ip_address": GIVEN}]
+    service = site.service({INTERNAL: "true", f"{P}subnet-id": SUBNET})
+    expected = "port p-50 in another network has it"
+    seen = context(nodes=site.nodes)
+    await check_refused(site, seen, service, GIVEN, expected, is_listed=False)
+
+
+async def test_a_router_elsewhere_takes_no_address_of_a_place_that_a_tenant_has_chosen(
+    site: Balancing,
+) -> None:
+    """Nor DHCP: most networks have them at equal addresses."""
+    site.wire.add(50)
+    site.wire.ports[-1] |= {"device_id": "r", "device_owner": "network:dhcp"}
+    site.wire.ports[-1]["fixed_ips"] = [{"subnet_id": uuid(703), "ip_address": GIVEN}]
+    service = site.service({INTERNAL: "true", f"{P}subnet-id": SUBNET})
+    async with started(site.wire.config(), context(nodes=site.nodes)) as provider:
+        assert isinstance(await site.ensure(provider, service), Ensured)
+
+
 @pytest.mark.parametrize("is_listed", [True, False])
 @pytest.mark.parametrize("by", ["subnet-id", "load-balancer-id", "floating-network-id", "past"])
 async def test_no_service_shows_a_machine_s_address_of_a_place_that_a_tenant_has_chosen(
@@ -209,7 +235,7 @@ async def test_no_service_shows_a_machine_s_address_of_a_place_that_a_tenant_has
         service = site.service()  # the annotation is gone
     if by == "load-balancer-id":
         service = site.service({f"{P}{by}": site.octavia.only("loadbalancers")["id"]})
-    expected = "port p-50 of a machine in another network has it"
+    expected = "port p-50 in another network has it"
     await check_refused(site, seen, service, given, expected, is_listed=is_listed)
 
 

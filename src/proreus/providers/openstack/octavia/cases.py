@@ -269,7 +269,7 @@ class Cases:
     async def _at_machine(
         self, lb: LoadBalancer, options: Options, found: Described, address: str
     ) -> str:
-        """Return which machine has an address, too, to which nodes may be led; "" for none.
+        """Return which port has an address, too, to which nodes may be led; "" for none.
 
         Where nodes stand, or the cloud-config says, only nodes' servers matter: many networks have
         the same addresses.

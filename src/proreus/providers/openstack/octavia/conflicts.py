@@ -29,6 +29,8 @@ Listers = Mapping[str, Lister[Any]]
 _SUBPORT: Final = "trunk:subport"
 _OF_MACHINES: Final = ("compute:", "baremetal:", _SUBPORT)
 """How Neutron's words begin for what has the port of a machine."""
+_OF_NETWORKS: Final = "network:"
+"""How they begin for routers, DHCP and floating IPs, which networks have at equal addresses."""
 _TAKEN: Final = ("already allocated", "is in use")
 """Neutron's words for an address that something has, since Newton and before."""
 
@@ -249,7 +251,10 @@ def node_beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
 async def machines_at(
     reader: Reader, address: str, network: str, nodes: Iterable[KubeObject], project: str
 ) -> tuple[str, str]:
-    """Return which node's server has an address, and which machine elsewhere; "" each for none.
+    """Return which node's server has an address, and which port elsewhere; "" each for none.
+
+    That is a machine's, or keeps the address for several, or is a load balancer's: of a port that
+    a driver of Octavia has made, such as OVN's, Neutron need not tell what has it.
 
     Args:
         reader: The reader of ports.
@@ -262,15 +267,15 @@ async def machines_at(
         CloudError: Neutron gives no usable answer.
     """
     servers = {machine_of(one.spec.provider_id) for one in _having((address,), nodes)} - {None}
-    of_machine, asked = "", {f"ip_address={address}"}
+    of_other, asked = "", {f"ip_address={address}"}
     for port in await reader.ports("fixed_ips", asked, more=("device_owner",)):
         is_nodes = str(port["device_id"]) in servers or port.get("device_owner") == _SUBPORT
         if servers and is_nodes:
             return f"port {id_of(port)} of a node's server has it", ""
         is_there = str(port.get("network_id")) != network and not foreign_project(port, project)
-        if is_there and _is_machines(port):
-            of_machine = f"port {id_of(port)} of a machine in another network has it"
-    return "", of_machine
+        if is_there and not str(port.get("device_owner") or "").startswith(_OF_NETWORKS):
+            of_other = f"port {id_of(port)} in another network has it"
+    return "", of_other
 
 
 def _is_machines(port: Described) -> bool:
