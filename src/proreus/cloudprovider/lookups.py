@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict
-from proreus.cloudprovider.instances import NotFound, Ownership
+from proreus.cloudprovider.instances import Instances, NotFound, Ownership
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import KubeObject, Node
 
@@ -45,6 +45,11 @@ def ownership_by_id(node: Node, is_ours: Callable[[str], object]) -> Ownership:
     if not node.spec.provider_id:
         return Ownership.UNKNOWN
     return Ownership.YES if is_ours(node.spec.provider_id) else Ownership.NO
+
+
+def ownership(instances: Instances | None, node: Node) -> Ownership:
+    """Tell whether a node is of a cloud with these machines; unknown if it has none to tell."""
+    return Ownership.UNKNOWN if instances is None else instances.owns(node)
 
 
 def foreign_id(provider_id: str, cloud: str, form: str) -> str:

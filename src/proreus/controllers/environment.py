@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from proreus.cloudprovider import CloudProvider, ClusterIdentity, Context, Ownership
+from proreus.cloudprovider.lookups import ownership
 from proreus.containment.inventory import Inventory
 from proreus.controllers.last_ready import LastReady
 from proreus.controllers.settings import Settings
@@ -54,8 +55,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     def owns(self, node: Node) -> Ownership:
         """Tell whether a node is of the cloud; nobody knows if the cloud has no machines."""
-        instances = self.provider.instances
-        return Ownership.UNKNOWN if instances is None else instances.owns(node)
+        return ownership(self.provider.instances, node)
 
     def need(self, part: T | None, capability: str) -> T:
         """Return a part of the provider, or of what stands on it, that a controller cannot lack.

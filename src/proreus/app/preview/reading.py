@@ -30,6 +30,7 @@ from proreus.cloudprovider import (
     Ownership,
     scope_of,
 )
+from proreus.cloudprovider.lookups import ownership
 from proreus.containment.batches import Observation, outage
 from proreus.containment.guarded import GuardedLoadBalancers
 from proreus.containment.inventory import Inventory, Sighting
@@ -77,11 +78,7 @@ class _World(msgspec.Struct, frozen=True, kw_only=True):
 
     def owns(self, node: Node) -> Ownership:
         """Ask the provider whether a node's machine is this cloud's, as the controllers do."""
-        return _owns(self.cloud, node)
-
-
-def _owns(cloud: CloudProvider, node: Node) -> Ownership:
-    return Ownership.UNKNOWN if cloud.instances is None else cloud.instances.owns(node)
+        return ownership(self.cloud.instances, node)
 
 
 async def observe(options: Options, config: ClientConfig) -> Preview:
@@ -310,7 +307,8 @@ async def _routes(world: _World, drafts: Drafts) -> Sequence[Change]:
         return ()
     clusters, _ = cluster_cidrs(world.settings.cluster_cidr)
     listed = await world.cloud.routes.list(world.cluster, (*world.nodes, *world.others))
-    return routes.changes(drafts, listed, clusters, partial(_owns, world.routed), world.now)
+    owns = partial(ownership, world.routed.instances)
+    return routes.changes(drafts, listed, clusters, owns, world.now)
 
 
 async def _volumes(world: _World, client: Client) -> tuple[tuple[Change, ...], tuple[str, ...]]:
