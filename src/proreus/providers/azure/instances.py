@@ -104,17 +104,18 @@ class AzureInstances:
             IdentityConflict: Azure shows the machine elsewhere; names its id.
         """
         moved = await questions.moved(target.id, target.uuids) if target.uuids else ""
-        if moved and target.id is None:
+        if not moved:
+            return
+        if target.id is None:
             raise IdentityConflict(
                 f"no machine in the resource group {target.group} has the name {target.name}, but"
                 f" the Node's kubelet reports the UUID of {moved}: start it with --provider-id, or"
                 f" label the Node {names.LABEL_GROUP} with that one's resource group"
             )
-        if moved and target.id is not None:
-            raise IdentityConflict(
-                f"the machine {target.id.resource} has been moved and is {moved} by now: delete the"
-                " Node object and restart the kubelet, which makes it anew with that id"
-            )
+        raise IdentityConflict(
+            f"the machine {target.id.resource} has been moved and is {moved} by now: delete the"
+            " Node object and restart the kubelet, which makes it anew with that id"
+        )
 
     async def _machine(self, questions: Questions, target: Target) -> Resource | None:
         if target.id is not None:
