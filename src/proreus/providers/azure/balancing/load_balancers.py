@@ -27,7 +27,6 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
     nodes_with_pods,
 )
-from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.steps import converge, preview_plan
@@ -116,33 +115,30 @@ class AzureLoadBalancers:
         open_ = {uid: one for uid, one in answers.items() if isinstance(one, Pending | CloudError)}
         shared = Counter(id(one) for one in open_.values() if isinstance(one, CloudError))
         showing = (one for one in jobs if one.ref.last_ingress and one.ref.uid in open_)
-        left = [one for one in showing if shared[id(open_[one.ref.uid])] <= 1]
-        answers.update(await self._disowned(left, open_))
+        looked = [one for one in showing if shared[id(open_[one.ref.uid])] <= 1]
+        left = await self._all(looked, partial(self._left_by, open_))
+        for job in looked:
+            addresses = left[job.ref.uid]
+            if isinstance(addresses, frozenset) and addresses:
+                answers[job.ref.uid] = _disowning(open_[job.ref.uid])
+                # What lets clients in to them is still to be closed.
+                self._left[job.ref.uid] = job.left | addresses
 
-    async def _disowned(
-        self, jobs: Sequence[Job], answers: Mapping[str, Pending | CloudError]
-    ) -> dict[str, EnsureAnswer]:
-        """Return the answers to Services that show what they have left, whatever others name."""
-        if not jobs:
-            return {}
+    async def _left_by(
+        self, answers: Mapping[str, Pending | CloudError], jobs: Sequence[Job]
+    ) -> dict[str, frozenset[str]]:
+        """Return the addresses that Services show and have left; none while that is in doubt."""
         scene = self._scene(jobs[0].ref.cluster, jobs)
-        state = await attempt(Observer(self._arm, scene).observe, jobs)
-        if isinstance(state, CloudError) and len(jobs) > 1 and not is_everyones(state):
-            middle = len(jobs) // 2
-            first = await self._disowned(jobs[:middle], answers)
-            return {**first, **await self._disowned(jobs[middle:], answers)}
-        if isinstance(state, CloudError) or self._presence.doubted(state, scene, _now()):
-            return {}
+        state = await Observer(self._arm, scene).observe(jobs)
+        if self._presence.doubted(state, scene, _now()):
+            return {job.ref.uid: frozenset() for job in jobs}
         known, found = index(state), {}
         for job in jobs:
             answer = answers[job.ref.uid]
             is_taken = isinstance(answer, Refused) and answer.code in _TAKEN
             had = self._had.get(job.ref.uid, Had()).addresses
             had = had.union(self._seen.get(job.ref.uid, ()))
-            if left := left_by(job, state, known, scene, had, is_taken=is_taken):
-                found[job.ref.uid] = _disowning(answer)
-                # What lets clients in to them is still to be closed.
-                self._left[job.ref.uid] = job.left | left
+            found[job.ref.uid] = left_by(job, state, known, scene, had, is_taken=is_taken)
         return found
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
