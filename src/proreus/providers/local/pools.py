@@ -208,7 +208,7 @@ class _Choice:
 
     def _would_narrow(self, address: Address, other: Taken) -> bool:
         """Tell whether one of two tenants would newly choose for both which nodes announce."""
-        own = [one for one in self._occupied.of(self._request.uid) if parse(one.address) == address]
+        own = self._occupied.at(address, self._request.uid)
         was_narrow = any(one.is_narrow and not one.is_refused for one in own)
         is_known = address in self._current and (was_narrow or not self._request.is_narrow)
         either = self._request.is_narrow or other.is_narrow

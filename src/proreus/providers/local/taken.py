@@ -102,6 +102,10 @@ class Occupied:
         """Return the addresses of a Service."""
         return self._of.get(uid, ())
 
+    def at(self, address: Address, uid: str) -> list[Taken]:
+        """Return what the Service with this uid has of an address."""
+        return [one for one in self.of(uid) if parse(one.address) == address]
+
     def by_others(self, address: Address, uid: str) -> list[Taken]:
         """Return who has an address besides the Service with this uid."""
         return [one for one in self._at.get(address, ()) if one.uid != uid]
@@ -115,7 +119,7 @@ class Occupied:
         ask for that were refused. So does the older one of two that say so, as far as ages are
         known; and of two that were both refused, such as by a gateway that lets no traffic pass.
         """
-        own = [one for one in self.of(uid) if parse(one.address) == address]
+        own = self.at(address, uid)
         keeps = any(
             ports <= one.ports and key == one.sharing_key and is_narrow <= one.is_narrow
             for one in own
