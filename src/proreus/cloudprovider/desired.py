@@ -31,6 +31,7 @@ from proreus.kube.objects import (
     EndpointSlice,
     Node,
     Service,
+    has_local_traffic,
     has_taint,
 )
 
@@ -126,7 +127,7 @@ def desired_load_balancer(
         families=families,
         endpoints=_targets(service, endpoints, policy.endpoints, families),
         affinity_seconds=_affinity_seconds(service),
-        local_traffic=service.spec.external_traffic_policy == "Local",
+        local_traffic=has_local_traffic(service),
         requested_address=service.spec.load_balancer_ip,
     )
 
@@ -212,7 +213,7 @@ def _stated_ranges(service: Service) -> tuple[str, tuple[str, ...]]:
 
 
 def _health_check(service: Service) -> HealthCheck:
-    if service.spec.external_traffic_policy != "Local":
+    if not has_local_traffic(service):
         # kube-proxy answers 503 on a node that is going away (KEP-3836): connections drain.
         return HealthCheck(port=KUBE_PROXY_HEALTH_PORT, path=HEALTH_PATH)
     if service.spec.health_check_node_port:

@@ -11,7 +11,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import LoadBalancerIngress, Service, has_local_traffic
 
 
 class LoadBalancerRef(msgspec.Struct, frozen=True):
@@ -128,8 +128,8 @@ def nodes_with_pods(service: Service, *families: str) -> HostPolicy:
         service: The Service.
         families: The IP families that the cloud has.
     """
-    is_local = service.spec.external_traffic_policy == "Local"
-    return HostPolicy(families=families, endpoints=Endpoints.NODES if is_local else Endpoints.NONE)
+    endpoints = Endpoints.NODES if has_local_traffic(service) else Endpoints.NONE
+    return HostPolicy(families=families, endpoints=endpoints)
 
 
 class Ensured(msgspec.Struct, frozen=True):

@@ -225,6 +225,11 @@ class Service(msgspec.Struct, frozen=True):
     status: ServiceStatus = ServiceStatus()
 
 
+def has_local_traffic(service: Service) -> bool:
+    """Tell whether a node leads a Service's clients to its own pods alone."""
+    return service.spec.external_traffic_policy == "Local"
+
+
 class EndpointConditions(msgspec.Struct, frozen=True, gc=False):
     """Readiness of one endpoint; None counts as ready (EndpointSlice API)."""
 

@@ -9,10 +9,10 @@ import msgspec
 from proreus.cloudprovider.listers import Lister
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.cloudprovider.ports import ports_of
-from proreus.kube.objects import KubeObject, Service
+from proreus.kube.objects import KubeObject, Service, has_local_traffic
 from proreus.providers.local.addresses import Address
 from proreus.providers.local.given import given, is_refused
-from proreus.providers.local.taken import Port, Taken, is_local
+from proreus.providers.local.taken import Port, Taken
 
 ANNOTATION_ADDRESSES: Final = "proreus.io/load-balancer-ips"
 """The addresses that a Service asks for, comma-separated, at most one of each family."""
@@ -101,7 +101,7 @@ def request_for(
         pool=annotation(service, ANNOTATION_POOL),
         sharing_key=annotation(service, ANNOTATION_SHARING_KEY),
         current=tuple(dict.fromkeys((*current, *given(lb, machines)))),
-        is_narrow=by_nodes and is_local(service),
+        is_narrow=by_nodes and has_local_traffic(service),
     )
 
 
@@ -115,7 +115,7 @@ def taken_by(services: Iterable[Service], *, by_nodes: bool = False) -> tuple[Ta
             ports=ports_of(service),
             sharing_key=annotation(service, ANNOTATION_SHARING_KEY),
             is_refused=is_refused(service),
-            is_narrow=by_nodes and is_local(service),
+            is_narrow=by_nodes and has_local_traffic(service),
         )
         for service in services
         for one in service.status.load_balancer.ingress

@@ -30,11 +30,6 @@ def ages_of(services: Iterable[Service], known: Container[str]) -> dict[str, Age
     return {uid: (when, uid) for uid, when in made if when is not None and uid not in known}
 
 
-def is_local(service: Service) -> bool:
-    """Tell whether a node leads a Service's clients to its own pods alone."""
-    return service.spec.external_traffic_policy == "Local"
-
-
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """An address that a Service has; a Service with two addresses has two of these.
 

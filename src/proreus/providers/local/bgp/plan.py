@@ -20,10 +20,10 @@ from proreus.kube.objects import (
     Node,
     Service,
     condition,
+    has_local_traffic,
     vip_addresses,
 )
 from proreus.providers.local.addresses import Address, Pool, contains, family_of, parse
-from proreus.providers.local.taken import is_local
 
 _NETWORK_UNAVAILABLE: Final = "NetworkUnavailable"
 
@@ -92,12 +92,12 @@ def candidates(
 def _candidate(address: Address, services: Sequence[Service], slices: SlicesOf) -> Candidate:
     family = family_of(address)
     serving = [(one, nodes) for one in services if (nodes := _serving(one, slices, family))]
-    everywhere = {one.metadata.namespace for one, _ in serving if not is_local(one)}
+    everywhere = {one.metadata.namespace for one, _ in serving if not has_local_traffic(one)}
     elsewhere: dict[str, frozenset[str]] = {}
     anywhere = []
     for one, nodes in serving:
         # Another namespace's clients reach every node: to keep them from some is no tenant's right.
-        if is_local(one) and everywhere <= {one.metadata.namespace}:
+        if has_local_traffic(one) and everywhere <= {one.metadata.namespace}:
             elsewhere[_name(one)] = frozenset(nodes)
         else:
             anywhere.append(_name(one))
