@@ -21,7 +21,7 @@ from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options
-from proreus.providers.openstack.octavia.conflicts import machines_at, node_beside
+from proreus.providers.openstack.octavia.conflicts import node_beside, ports_at
 from proreus.providers.openstack.octavia.desired import (
     desired_balancer,
     family_of,
@@ -255,7 +255,7 @@ class Cases:
             if may_show(address, ref, self._tenants):
                 continue
             problem = self._has_inside(ref, address)
-            problem = problem or await self._at_machine(lb, options, found, address)
+            problem = problem or await self._at_port(lb, options, found, address)
             shown = shown_by_others(address, ref, self._networks.services.all())
             owned = refusal(shown, ref, self._tenants, (address,)) if shown else ""
             if not problem and owned and await self._is_elsewhere(address, found):
@@ -266,7 +266,7 @@ class Cases:
                     " with addresses that nothing else of the cluster has"
                 )
 
-    async def _at_machine(
+    async def _at_port(
         self, lb: LoadBalancer, options: Options, found: Described, address: str
     ) -> str:
         """Return which port has an address, too, to which nodes may be led; "" for none.
@@ -278,7 +278,7 @@ class Cases:
         project, nodes = await self._octavia.project(), networks.nodes.all()
         is_vip = address == str(found["vip_address"])
         here = str(found["vip_network_id"]) if is_vip else ""
-        of_node, elsewhere = await machines_at(networks.reader, address, here, nodes, project)
+        of_node, elsewhere = await ports_at(networks.reader, address, here, nodes, project)
         if of_node or not elsewhere:
             return of_node
         given = {options.subnet_id, options.network_id, options.floating.network_id}

@@ -248,7 +248,7 @@ def node_beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
     return next((f"an address of the node {one.metadata.name}" for one in found), "")
 
 
-async def machines_at(
+async def ports_at(
     reader: Reader, address: str, network: str, nodes: Iterable[KubeObject], project: str
 ) -> tuple[str, str]:
     """Return which node's server has an address, and which port elsewhere; "" each for none.
