@@ -156,6 +156,27 @@ async def test_no_service_shows_an_address_that_a_node_s_server_has_in_a_network
     await check_refused(site, seen, service, given, expected, is_listed=is_listed)
 
 
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize("by", ["subnet-id", "floating-network-id"])
+@pytest.mark.parametrize("whose", ["a node's", "a machine's"])
+async def test_no_service_shows_a_floating_ip_of_servers_in_a_network_apart(
+    site: Balancing, whose: str, by: str, *, is_listed: bool
+) -> None:
+    """A network apart may have the addresses of an external one, or two external ones the same."""
+    twin, given = uuid(702), GIVEN if by == "subnet-id" else FLOATING
+    site.wire.external[twin] = "another one"
+    site.wire.add(50)
+    port = "p-2" if whose == "a node's" else "p-50"
+    theirs = {"id": "f", "port_id": port, "floating_network_id": EXTERNAL}
+    site.octavia.of["floatingips"]["f"] = {**theirs, "floating_ip_address": given}
+    n2 = node("n2", site.nodes[1].spec.provider_id, "10.0.0.2", *([given] if port == "p-2" else ()))
+    asked = {INTERNAL: "true", f"{P}{by}": SUBNET} if by == "subnet-id" else {f"{P}{by}": twin}
+    seen, service = context(nodes=[site.nodes[0], n2]), site.service(asked)
+    ends = {"a node's": "of a node's server has it", "a machine's": "in another network has it"}
+    why = f"port {port} {ends[whose]}"
+    await check_refused(site, seen, service, given, why, is_listed=is_listed)
+
+
 async def test_an_address_that_only_a_node_says_it_has_is_shown(site: Balancing) -> None:
     """Its server has gone, and Neutron gives the address to others; or a kubelet claims it."""
     nodes = [site.nodes[0], node("n2", site.nodes[1].spec.provider_id, FLOATING)]

@@ -275,10 +275,13 @@ class Cases:
         the same addresses.
         """
         networks = self._networks
-        project, nodes = await self._octavia.project(), networks.nodes.all()
         is_vip = address == str(found["vip_address"])
         here = str(found["vip_network_id"]) if is_vip else ""
-        of_node, elsewhere = await ports_at(networks.reader, address, here, nodes, project)
+        floating = await networks.floating({"floating_ip_address": address})
+        own = [one for one in floating if one.get("port_id") == found["vip_port_id"]]
+        led = {str(one.get("port_id") or "") for one in floating if one not in own} - {""}
+        asked = (networks.reader, address, here, led, networks.nodes.all())
+        of_node, elsewhere = await ports_at(*asked, project=await self._octavia.project())
         if of_node or not elsewhere:
             return of_node
         given = {options.subnet_id, options.network_id, options.floating.network_id}
@@ -289,8 +292,7 @@ class Cases:
         else:
             external = await networks.external()
             given |= external.keys() if len(external) == 1 else set()
-            floating = await networks.floating({"floating_ip_address": address})
-            places = {str(one["floating_network_id"]) for one in floating}
+            places = {str(one["floating_network_id"]) for one in own}
         return "" if given & places else elsewhere
 
     def _has_inside(self, ref: LoadBalancerRef, address: str) -> str:

@@ -249,7 +249,13 @@ def node_beside(addresses: Collection[str], nodes: Iterable[KubeObject]) -> str:
 
 
 async def ports_at(
-    reader: Reader, address: str, network: str, nodes: Iterable[KubeObject], project: str
+    reader: Reader,
+    address: str,
+    network: str,
+    led: Collection[str],
+    nodes: Iterable[KubeObject],
+    *,
+    project: str,
 ) -> tuple[str, str]:
     """Return which node's server has an address, and which port elsewhere; "" each for none.
 
@@ -260,6 +266,7 @@ async def ports_at(
         reader: The reader of ports.
         address: The address.
         network: The network in which nobody else can have it; "" where there is none.
+        led: The ports to which other floating IPs lead that have the address.
         nodes: All Nodes: who says that it has the address is asked about.
         project: The project: nodes do not reach all that the role `admin` is shown.
 
@@ -267,12 +274,15 @@ async def ports_at(
         CloudError: Neutron gives no usable answer.
     """
     servers = {machine_of(one.spec.provider_id) for one in _having((address,), nodes)} - {None}
-    of_other, asked = "", {f"ip_address={address}"}
-    for port in await reader.ports("fixed_ips", asked, more=("device_owner",)):
+    of_other, more = "", ("device_owner",)
+    at_floating = await reader.ports("id", led, more)
+    fixed = await reader.ports("fixed_ips", {f"ip_address={address}"}, more)
+    for port in (*fixed, *at_floating):
         is_nodes = str(port["device_id"]) in servers or port.get("device_owner") == _SUBPORT
         if servers and is_nodes:
             return f"port {id_of(port)} of a node's server has it", ""
-        is_there = str(port.get("network_id")) != network and not foreign_project(port, project)
+        is_there = str(port.get("network_id")) != network or id_of(port) in led
+        is_there = is_there and not foreign_project(port, project)
         if is_there and not str(port.get("device_owner") or "").startswith(_OF_NETWORKS):
             of_other = f"port {id_of(port)} in another network has it"
     return "", of_other
