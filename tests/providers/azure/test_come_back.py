@@ -99,14 +99,20 @@ async def test_an_address_that_another_namespace_s_service_has_got_is_shown_no_m
 
 
 @pytest.mark.parametrize("group", ["nsg", None])
+@pytest.mark.parametrize(
+    ("net", "beside"),
+    [("10.0", "10.1.2.3"), ("10.0", "10.0.0.77"), ("11.0", "10.1.2.3")],
+    ids=["wrong", "named beside", "in a network of public addresses"],
+)
 @pytest.mark.parametrize("is_taken", [False, True])
 async def test_an_inner_address_that_a_machine_has_by_now_is_shown_no_more(
-    azure: Emulator, group: str | None, *, is_taken: bool
+    azure: Emulator, group: str | None, net: str, beside: str, *, is_taken: bool
 ) -> None:
     """Also while the Service is refused before Azure would refuse it the address."""
-    nodes, address = machines(azure), "10.0.0.77"
+    azure.store.of[seed.SUBNET.lower()]["properties"]["addressPrefixes"] = [f"{net}.0.0/16"]
+    nodes, address = machines(azure), f"{net}.0.77"
     inner = {**INSIDE, "azure-load-balancer-ipv4": address}
-    wrong = service(1, {**inner, ADDITIONAL: "10.1.2.3"}, ingress=[address])
+    wrong = service(1, {**inner, ADDITIONAL: beside}, ingress=[address])
     services = Objects()
     known_ = context(nodes=nodes, services=services)
     async with started(azure, known_, securityGroupName=group) as provider:

@@ -13,6 +13,7 @@ from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource
 from proreus.providers.azure.balancing.addresses import user_elsewhere
 from proreus.providers.azure.balancing.balancers import listed
+from proreus.providers.azure.balancing.claims import shown_beside
 from proreus.providers.azure.balancing.documents import named_id
 from proreus.providers.azure.balancing.parts import Job, Scene, State
 from proreus.providers.azure.config import PoolType
@@ -132,15 +133,19 @@ class Observer:
         there |= {part(one, "privateIPAddress") for one in frontends}
         former = set[str]()
         for job in jobs:
-            named = job.options.additional
-            former |= job.left.union(named) if job.lb is None else job.before.difference(named)
+            named = set(job.options.additional)
+            if job.lb is None:
+                former |= job.left | named
+            else:
+                # One that was its load balancer's is that still, though the Service names it.
+                former |= job.before - (named & shown_beside(job.ref.last_ingress, job.lb.families))
         former -= {"", *there}
         public = {ip for ip in former if ip_address(ip).is_global}
-        outside, answers = await asyncio.gather(
-            self._public_elsewhere(public), self._asked(former - public)
-        )
-        inside = frozenset(ip for ip, answer in answers.items() if _may_be_taken(answer))
-        return outside | inside, frozenset(ip for ip in inside if _is_taken(answers[ip]))
+        # A network may have addresses that are others' on the Internet.
+        outside, answers = await asyncio.gather(self._public_elsewhere(public), self._asked(former))
+        taken = frozenset(ip for ip in former if _is_taken(answers[ip]))
+        unsure = frozenset(ip for ip in former - public if _may_be_taken(answers[ip]))
+        return outside | unsure | taken, taken
 
     async def _asked(self, addresses: set[str]) -> dict[str, Resource | CloudError]:
         """Return what the network says of addresses: whether something has them."""
