@@ -113,6 +113,32 @@ async def test_no_service_puts_a_link_in_front_of_a_rule_by_hand(azure: Emulator
             await ensure(provider, nodes, service(2, named, HTTPS))
 
 
+@pytest.mark.parametrize(
+    ("had", "wrong"),
+    [
+        ({"azure-pip-name": "api"}, {"azure-pip-name": "nowhere"}),
+        ({"azure-pip-name": "api"}, {ADDITIONAL: "10.1.2.3"}),
+        ({ADDITIONAL: "20.50.0.1"}, {}),
+    ],
+    ids=["refused an address", "refused another one", "beside its own"],
+)
+async def test_no_service_shows_an_address_with_the_port_of_a_rule_by_hand(
+    azure: Emulator, had: dict[str, str], wrong: dict[str, str]
+) -> None:
+    """Whatever it is refused for: nodes go by its status, which is from before the rule."""
+    nodes, address = machines(azure), public_ip(azure, "api")
+    async with started(azure, known(nodes, [])) as provider:
+        shown = await ensure(provider, nodes, service(1, had), service(9, namespace="bank"))
+        assert address in shown["web-1"]
+        by_hand(azure, "loadBalancingRules", API)
+        edited = {**had, **wrong}
+        for port in (80, 6443) if wrong else (6443,):
+            thief = service(1, edited, asking(port), ingress=shown["web-1"])
+            refused = (await answers(provider, nodes, thief))["web-1"]
+            assert isinstance(refused, InvalidRequest), refused
+            assert refused.disowns is (port == 6443)
+
+
 @pytest.mark.parametrize("is_shown", [False, True])
 async def test_no_service_opens_another_namespace_s_port_by_sctp(
     azure: Emulator, *, is_shown: bool

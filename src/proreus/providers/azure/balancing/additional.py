@@ -76,14 +76,25 @@ def _check_by_hand(job: Job, address: str, state: State, scene: Scene, known: In
     Raises:
         InvalidRequest: The Service asks for such a port; names it.
     """
+    if port := port_led_away(job, address, state, scene, known):
+        raise InvalidRequest(
+            f"annotation {ANNOTATION_ADDITIONAL}: {address}: its port {port} is that of a"
+            " rule that is no Service's, and leads to none of the nodes: leave it out"
+        )
+
+
+def port_led_away(job: Job, address: str, state: State, scene: Scene, known: Index) -> int:
+    """Return a port that a Service may not have at an address beside its own; 0 for none."""
+    if scene.place.config.tenants.lists(job.ref.namespace, (address,)):
+        return 0
     rules = [one for one in by_hand_at(address, known, scene) if leads_away(one, state, scene)]
-    for one in asked_ports(job):
-        is_listed = scene.place.config.tenants.lists(job.ref.namespace, (address,))
-        if any(rule.has(*one) for rule in rules) and not is_listed:
-            raise InvalidRequest(
-                f"annotation {ANNOTATION_ADDITIONAL}: {address}: its port {one[1]} is that of a"
-                " rule that is no Service's, and leads to none of the nodes: leave it out"
-            )
+    return port_in(rules, job)
+
+
+def port_in(rules: Sequence[Opened], job: Job) -> int:
+    """Return a port that a Service asks for and that rules have; 0 for none."""
+    ports = asked_ports(job)
+    return next((one[1] for one in ports if any(rule.has(*one) for rule in rules)), 0)
 
 
 def _taken(scene: Scene, known: Index) -> set[str]:

@@ -6,9 +6,15 @@ import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.ownership import Tenants, refusal
-from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress
+from proreus.kube.objects import IP_MODE_PROXY, LoadBalancerIngress, vip_addresses
 from proreus.providers.azure.balancing import guard, marks
-from proreus.providers.azure.balancing.additional import by_hand_at, leads_away, named_before
+from proreus.providers.azure.balancing.additional import (
+    by_hand_at,
+    leads_away,
+    named_before,
+    port_in,
+    port_led_away,
+)
 from proreus.providers.azure.balancing.addresses import owners_of, user_elsewhere
 from proreus.providers.azure.balancing.claims import DENIES, Port, asked_ports, is_open_with
 from proreus.providers.azure.balancing.desired import each_port
@@ -140,6 +146,8 @@ def left_by(
     Azure gives them to whoever comes next, also to machines; what is to follow may fail for as long
     as the Service likes. Public IPs that are there keep their addresses, if nothing else has them,
     and an internal one that the Service names nobody else may name as long as its status shows it.
+    With them go those at which a rule by hand has a port that the Service asks for, whatever this
+    is refused for: nodes would lead what comes for the API server, for one, to the Service.
 
     Args:
         job: The Service.
@@ -150,9 +158,9 @@ def left_by(
             be another load balancer, of which a new cloud-config has the name.
         is_taken: Whether Azure has refused the address that the Service names, as somebody else's.
     """
-    has = known.reached(job.ref.name)
+    has, by_hand = known.reached(job.ref.name), _by_hand(job, state, known, scene)
     if "" in has:
-        return frozenset()
+        return by_hand
     names = {one.lower() for one in job.options.names.values()}
     kept = {
         str(part(one, "ipAddress") or "")
@@ -163,7 +171,21 @@ def left_by(
         named = set(job.options.addresses.values()) - state.taken
         kept |= {one for one in named if not _is_shown_beside(one, job, scene)}
     shown = _shown(job)
-    return frozenset((shown if has else shown & had) - has - kept)
+    return by_hand.union((shown if has else shown & had) - has - kept)
+
+
+def _by_hand(job: Job, state: State, known: Index, scene: Scene) -> frozenset[str]:
+    """Return the addresses nodes go by at which a rule by hand has a port that a Service asks for.
+
+    At those that it names beside its own only rules count that lead elsewhere.
+    """
+    own = _shown(job)
+    return frozenset(
+        ip
+        for ip in vip_addresses(job.ref.last_ingress)
+        if (ip in own and port_in(by_hand_at(ip, known, scene), job))
+        or (ip not in own and port_led_away(job, ip, state, scene, known))
+    )
 
 
 def _is_others(address: Resource, job: Job, scene: Scene) -> bool:
