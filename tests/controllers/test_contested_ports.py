@@ -108,9 +108,9 @@ class WithMachines(Cloud):
 class Stage:
     """The Services of two tenants, who share an address."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Store] = Store) -> None:
         loop = asyncio.get_running_loop()
-        self.store = Store(lambda: EPOCH + timedelta(seconds=loop.time()))
+        self.store = kind(lambda: EPOCH + timedelta(seconds=loop.time()))
         self.balancers = OneAddress()
         self.west = OneAddress()
         for namespace, port in (("shop", 80), ("bank", 443)):
@@ -161,6 +161,14 @@ class Stage:
 
     def delete(self, namespace: str) -> None:
         self.store.delete(SERVICES, self.store.get(SERVICES, namespace, "web"), {})
+
+    def delete_held(self, namespace: str) -> None:
+        """Delete a Service that has a finalizer of its owner beside ours."""
+        found = self.store.get(SERVICES, namespace, "web")
+        kept = [*found.metadata["finalizers"], f"{namespace}.example/hold"]
+        meta = {**found.metadata, "finalizers": kept}
+        self.store.update(SERVICES, found, {**found.body, "metadata": meta})
+        self.delete(namespace)
 
     def delete_alone(self, namespace: str, port: int, annotations: Mapping[str, str]) -> None:
         """Delete a Service of which its owner keeps no finalizer but one of his own."""

@@ -226,6 +226,15 @@ def service_status(
     return _strategic(identity, metadata, "status", body)
 
 
+def addresses_alone(status: Patch) -> Patch | None:
+    """Return what a patch for services/status says of addresses, if anything, for any version."""
+    found = status.body.get("status", {}).get("loadBalancer")
+    if found is None:
+        return None
+    identity = {"uid": status.body["metadata"]["uid"]}
+    return _strategic(identity, {}, "status", {"loadBalancer": found})
+
+
 def _strategic(
     identity: Mapping[str, str], metadata: Mapping[str, Any], part: str, values: Mapping[str, Any]
 ) -> Patch:

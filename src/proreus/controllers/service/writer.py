@@ -11,6 +11,7 @@ from proreus.kube.client import Written
 from proreus.kube.errors import Conflict, NotFound
 from proreus.kube.objects import Service
 from proreus.kube.objects import key as key_of
+from proreus.kube.patch import addresses_alone
 from proreus.kube.requests import SERVICES
 from proreus.runtime import klog
 from proreus.runtime.controller import CONFLICT_DELAY, Outcome, contained
@@ -65,10 +66,24 @@ class ServiceWriter:
             if not isinstance(outcome.error, Conflict) or service is None:
                 break
             await asyncio.sleep(CONFLICT_DELAY * 2**attempt)
-        if not isinstance(outcome.error, Conflict):
-            # Not the newest object: once the finalizer is gone there may be none any more.
-            self.record(service, change)
+        if isinstance(outcome.error, Conflict):
+            return await self._with_address(service, change, outcome)
+        # Not the newest object: once the finalizer is gone there may be none any more.
+        self.record(service, change)
         return outcome
+
+    async def _with_address(
+        self, service: Service | None, change: Change, outcome: Outcome
+    ) -> Outcome:
+        """Write the address by itself, in whatever version the Service is; the rest has to wait.
+
+        Whoever edits a Service all the time would keep an address by that which is another's.
+        """
+        address = addresses_alone(change.status) if change.status else None
+        if not address or outcome.written is not None:
+            return outcome
+        written = (await self._patch(service, Change(status=address))).written
+        return Outcome(written=written, error=outcome.error)
 
     async def _patch(self, service: Service | None, change: Change) -> Outcome:
         written: Written | None = None
