@@ -36,12 +36,9 @@ class Machines:
             name: self.machine(name) for name in ("a", "b", "c")
         }
 
-    def machine(self, name: str, **more: Any) -> Instance:
-        return Instance(
-            provider_id=f"cloud://{name}",
-            name=name,
-            **{"addresses": (NodeAddress("InternalIP", "192.0.2.1"),), **more},
-        )
+    def machine(self, name: str, /, **more: Any) -> Instance:
+        known = {"name": name, "addresses": (NodeAddress("InternalIP", "192.0.2.1"),)}
+        return Instance(provider_id=f"cloud://{name}", **{**known, **more})
 
     def owns(self, node: Node) -> Ownership:
         return Ownership.YES
@@ -58,7 +55,7 @@ class Machines:
         self.described.update(names)
         return {name: self.machines.get(name, NotFound()) for name in names}
 
-    def change(self, name: str, **to: Any) -> None:
+    def change(self, name: str, /, **to: Any) -> None:
         self.machines[name] = self.machine(name, **to)
 
 

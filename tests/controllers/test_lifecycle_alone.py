@@ -1,7 +1,7 @@
 """The lifecycle controller alone in its process: nobody else there asks about all nodes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proreus.cloudprovider import NotFound
-from proreus.cloudprovider.instances import Ownership
+from proreus.cloudprovider.instances import Instance, InstanceAnswer, Ownership
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
@@ -85,6 +85,15 @@ class ByName(OneScope):
     def owns(self, node: Node) -> Ownership:
         return Ownership.YES if node.spec.provider_id else Ownership.UNKNOWN
 
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """Find what has no provider id by the names that machines have."""
+        found = dict(await super().describe(nodes))
+        for node in nodes:
+            name, one = node.metadata.name, found[node.metadata.name]
+            if not node.spec.provider_id and isinstance(one, Instance) and one.name != name:
+                found[name] = NotFound()
+        return found
+
 
 @asynccontextmanager
 async def by_name(*others: str) -> AsyncIterator[tuple[Cluster, partial[Any]]]:
@@ -157,5 +166,20 @@ async def test_a_node_without_a_provider_id_goes_after_its_machine_was_shown() -
         assert ANNOTATION_UNKNOWN not in (await made.nodes())["d"].metadata.annotations
         made.machines.machines["d"] = NotFound()
         await made.silence("d")
+        await asyncio.sleep(HOUR)
+        assert "d" not in await made.nodes()
+
+
+@virtual_time
+async def test_a_node_without_a_provider_id_whose_machine_was_renamed_is_not_deleted() -> None:
+    """Such as one of CloudStack, which has to be stopped for that; its kubelet keeps the name."""
+    async with by_name() as (made, lead), lead(NODE, LIFECYCLE):
+        made.machines.change("d")
+        await asyncio.sleep(HOUR)
+        made.machines.change("d", name="renamed")
+        await made.silence("d")
+        await asyncio.sleep(HOUR)
+        assert "d" in await made.nodes()
+        made.machines.machines["d"] = NotFound()
         await asyncio.sleep(HOUR)
         assert "d" not in await made.nodes()

@@ -27,6 +27,7 @@ from proreus.cloudprovider.errors import (
 )
 from proreus.cloudprovider.instances import InstanceAnswer, Instances, scope_of
 from proreus.containment.faults import Fault, Kind, Unanswered
+from proreus.containment.renames import Renames
 from proreus.kube.objects import Node
 
 SEARCH_CALLS: Final = 64
@@ -106,6 +107,7 @@ class Batches:
     ) -> None:
         """Ask `instances`; a batch with all its calls may take `deadline` seconds."""
         self._instances = instances
+        self._renames = Renames(instances)
         self._clock = clock
         self._deadline = deadline
         self._on_error = on_error
@@ -146,6 +148,7 @@ class Batches:
 
     def forget(self, uid: str) -> None:
         """Drop all records of the Node with that uid."""
+        self._renames.forget(uid)
         for known in [known for known in self._suspects if known[0] == uid]:
             del self._suspects[known]
 
@@ -238,7 +241,7 @@ class Batches:
         search.refused = False
         try:
             async with asyncio.timeout_at(search.end):
-                return await self._instances.describe(nodes)
+                return await self._renames.describe(nodes)
         except CloudError as error:
             search.refused = not isinstance(error, Fault)
             return error
