@@ -163,13 +163,22 @@ async def test_of_two_services_with_one_address_one_keeps_it() -> None:
         assert await ensure(balancers, *both) == [["192.0.2.2"], ["192.0.2.3"]]
 
 
-async def test_a_service_that_asks_for_another_address_frees_the_one_it_had() -> None:
-    had = service("a", "192.0.2.2")
-    async with leader(Cache(had)) as balancers:
-        assert await ensure(balancers, service("a", "192.0.2.2", asks="192.0.2.3")) == [
-            ["192.0.2.3"]
-        ]
-        assert await ensure(balancers, service("b", asks="192.0.2.2")) == [["192.0.2.2"]]
+@pytest.mark.parametrize("is_together", [False, True])
+async def test_a_service_that_asks_for_another_address_frees_the_one_it_had_once_that_is_told(
+    *, is_together: bool
+) -> None:
+    """Whoever gets it before shares it with one whose status, by which nodes go, still shows it."""
+    had, moved = "192.0.2.2", service("a", "192.0.2.2", asks="192.0.2.3")
+    shown, new = Cache(moved), service("b", asks=had, namespace="bank")
+    async with leader(shown) as balancers:
+        if is_together:
+            given, refused = await ensure(balancers, moved, new)
+        else:
+            (given,), (refused,) = await ensure(balancers, moved), await ensure(balancers, new)
+        assert given == ["192.0.2.3"]
+        assert "belongs to the Service default/a: ask for another one" in str(refused)
+        shown.objects = [service("a", "192.0.2.3", asks="192.0.2.3")]
+        assert await ensure(balancers, new) == [[had]]
 
 
 async def test_services_with_a_key_share_an_address_on_different_ports() -> None:

@@ -384,6 +384,20 @@ def test_the_size_of_a_pool_is_how_many_it_gives(first: int, more: int) -> None:
     assert all(contains(one, address) for address in given)
 
 
+def test_what_a_service_leaves_nobody_begins_to_have_while_its_status_shows_it() -> None:
+    occupied = Occupied([taken("192.0.2.1", "a"), taken("192.0.2.2", "b")])
+    occupied.move("a", [taken("192.0.2.2", "a")])
+    assert assign(request(), occupied, [FIRST]) == Assigned(("192.0.2.3",))
+    refused = assign(request(requested=("192.0.2.1",)), occupied, [FIRST])
+    assert isinstance(refused, Refused)
+    assert refused.may_pass
+    one = request(uid="a", requested=("192.0.2.1",))
+    assert assign(one, occupied, [FIRST]) == Assigned(("192.0.2.1",)), "it may come back"
+    both = Occupied([taken("192.0.2.1", "a"), taken("192.0.2.1", "me")])
+    both.move("a", [taken("192.0.2.2", "a")])
+    assert assign(request(current=("192.0.2.1",)), both, [FIRST]) == Assigned(("192.0.2.1",))
+
+
 @UNHURRIED
 @given(before=OTHERS, changes=st.lists(st.tuples(st.sampled_from("abcde"), OTHERS), max_size=4))
 def test_what_services_are_given_takes_the_place_of_what_they_had(

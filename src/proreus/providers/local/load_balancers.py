@@ -270,7 +270,7 @@ class LocalLoadBalancers:
             sharing_key=request.sharing_key,
             leave=self._now() + self._draining if self._draining else 0.0,
         )
-        occupied.give(request.uid, taken_of(state, request.uid, lb.ref.cluster.uid))
+        occupied.move(request.uid, taken_of(state, request.uid, lb.ref.cluster.uid))
         return state, Ensured(assigned.ingress, rejected)
 
     def _occupied(self, state: State, routed: Iterable[str] = ()) -> Occupied:

@@ -81,6 +81,7 @@ class Occupied:
         self.machines = frozenset(map(parse, machines))
         self._of: dict[str, tuple[Taken, ...]] = {}
         self._at: dict[Address | None, list[Taken]] = {}
+        self._left: dict[Address | None, list[Taken]] = {}
         self._searches: dict[tuple[str, str], _Search] = {}
         for one in taken:
             self._add(one)
@@ -92,6 +93,18 @@ class Occupied:
             self._searches.clear()
         for one in taken:
             self._add(one)
+
+    def move(self, uid: str, taken: Iterable[Taken]) -> None:
+        """Do as `give`, but let nobody else begin to have what the Service leaves by that.
+
+        Nodes go by its status, which shows that until it is written.
+        """
+        before = self.of(uid)
+        self.give(uid, taken)
+        present = {parse(one.address) for one in self.of(uid)}
+        for one in before:
+            if (address := parse(one.address)) not in present:
+                self._left.setdefault(address, []).append(one)
 
     def of(self, uid: str) -> tuple[Taken, ...]:
         """Return the addresses of a Service."""
@@ -120,9 +133,10 @@ class Occupied:
             for one in own
         )
         is_refused = any(one.is_refused for one in own)
+        left = () if own else self._left.get(address, ())
         return [
             one
-            for one in self.by_others(address, uid)
+            for one in (*self.by_others(address, uid), *(one for one in left if one.uid != uid))
             if not keeps
             or (is_refused, self.is_younger(uid, one.uid))
             >= (one.is_refused, self.is_younger(one.uid, uid))
@@ -141,7 +155,7 @@ class Occupied:
         key = (pool.name, family)
         if (search := self._searches.get(key)) is None:
             search = self._searches[key] = _Search(addresses(pool, family))
-        while search.head is not None and (self._at.get(search.head) or search.head in self.in_use):
+        while search.head is not None and self._is_taken(search.head):
             search.advance()
         return search.head
 
@@ -151,6 +165,9 @@ class Occupied:
             users = self.by_others(address, uid) if address is not None else []
             if address is not None and users and all(one.sharing_key == key for one in users):
                 yield address
+
+    def _is_taken(self, address: Address) -> bool:
+        return bool(self._at.get(address)) or address in self.in_use or address in self._left
 
     def _add(self, one: Taken) -> None:
         self._of[one.uid] = (*self.of(one.uid), one)

@@ -146,7 +146,7 @@ class AnnouncedLoadBalancers:
             if occupied.of(uid) != granted and _addresses(occupied.of(uid)) == _addresses(granted):
                 occupied.give(uid, granted)  # whatever it asks for that was refused
         for uid, assigned in self._assigned.items():
-            occupied.give(uid, assigned)
+            occupied.move(uid, assigned)
         return occupied
 
     def _assign(self, lb: LoadBalancer, occupied: Occupied) -> pools.Assigned | pools.Refused:
@@ -162,7 +162,7 @@ class AnnouncedLoadBalancers:
         request = request_for(lb, current, namespaces, machines, by_nodes=True)
         found = pools.assign(request, occupied, self._pools)
         if isinstance(found, pools.Assigned):
-            occupied.give(lb.ref.uid, taken_for(request, lb.ref.key, found.addresses))
+            occupied.move(lb.ref.uid, taken_for(request, lb.ref.key, found.addresses))
         return found
 
     def _forget(self) -> None:
