@@ -257,6 +257,50 @@ async def test_a_gateway_that_leads_again_gives_nobody_the_address_of_a_service_
         await again.close()
 
 
+@pytest.mark.parametrize("asks", ["", "10.9.255.0"])
+@pytest.mark.parametrize("wrong", ["key", "port"])
+async def test_nobody_loses_an_address_to_one_that_has_left_it_and_does_not_show_that_yet(
+    wrong: str, asks: str
+) -> None:
+    """Its status may be written late, or not at once; it says what the Service asks for by now."""
+    keys = {one: {ANNOTATION_SHARING_KEY: one} for one in ("k", "z")}
+    named = {**keys["k"], **({ANNOTATION_ADDRESSES: asks} if asks else {})}
+    dns, web_port = (ServicePort(53, node_port=30053),), (ServicePort(80, node_port=30080),)
+    of = balancers(CLUSTER)
+    shop = web(of, CLUSTER, "shop", annotations=named, ports=web_port, namespace="shop")
+    bank = web(of, CLUSTER, "bank", annotations=keys["k"], ports=dns, namespace="bank")
+    before = balancers(CLUSTER, config=SHARED)
+    await before.start()
+    try:
+        for answer in (await before.ensure([shop, bank])).values():
+            assert isinstance(answer, Ensured)
+            assert answer.ingress[0].ip == "10.9.255.0"
+    finally:
+        await before.close()
+    has = "10.9.255.0"
+    shop = web(of, CLUSTER, "shop", has, annotations=named, ports=web_port, namespace="shop")
+    changed = {
+        "key": {"annotations": keys["z"], "ports": dns},
+        "port": {"annotations": keys["k"], "ports": web_port},
+    }[wrong]
+    moved = web(of, CLUSTER, "bank", has, namespace="bank", **changed)
+    gateway = balancers(CLUSTER, services=[shop.service, moved.service], config=SHARED)
+    await gateway.start()
+    try:
+        answer = (await gateway.ensure([moved]))[moved.ref.uid]
+        assert isinstance(answer, Ensured)
+        assert answer.ingress[0].ip == "10.9.255.1"
+        kept = (await gateway.ensure([shop]))[shop.ref.uid]
+        assert isinstance(kept, Ensured)
+        assert kept.ingress[0].ip == has
+        more = (ServicePort(80, "web", node_port=30080), ServicePort(53, "dns", node_port=30053))
+        greedy = web(of, CLUSTER, "shop", has, annotations=named, ports=more, namespace="shop")
+        given = (await gateway.ensure([greedy]))[shop.ref.uid]
+        assert (wrong == "port") is (isinstance(given, Ensured) and given.ingress[0].ip == has)
+    finally:
+        await gateway.close()
+
+
 @pytest.mark.parametrize("is_first", [False, True])
 async def test_a_gateway_that_knows_nobody_moves_no_service_for_the_port_of_a_younger_one(
     *, is_first: bool

@@ -81,7 +81,13 @@ def failed(error: CloudError, lb: LoadBalancer, occupied: Occupied) -> CloudErro
 
 def _shows_port_of_others(lb: LoadBalancer, occupied: Occupied) -> bool:
     shown, ports = (parse(point.ip) for point in lb.ref.last_ingress), ports_of(lb.service)
-    every = (one for at in shown if at is not None for one in occupied.by_others(at, lb.ref.uid))
+    every = (
+        one
+        for at in shown
+        if at is not None
+        for one in occupied.by_others(at, lb.ref.uid)
+        if not occupied.is_past(one, at, lb.ref.uid, ports)
+    )
     others = (one for one in every if not occupied.is_younger(one.uid, lb.ref.uid))
     # One that was refused asks for a port in vain; but where both were, it may have had that.
     was_refused = any(one.is_refused for one in occupied.of(lb.ref.uid))

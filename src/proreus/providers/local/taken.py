@@ -4,7 +4,7 @@ It is made once for a batch of Services, and changes with each that gets address
 of them anew for each one would take a minute for some thousands.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -36,7 +36,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     `service` is namespace/name, for messages. One's own is left out of account by its uid.
     `is_foreign` is whether the Service is another cluster's, which shares nothing with ours;
     `is_refused` whether ports and key are those of its spec, and it was not given what that says;
-    `is_narrow` whether only the nodes that run its pods announce it, to all who share it.
+    `is_narrow` whether only the nodes that run its pods announce it, to all who share it;
+    `is_left` whether only its status shows it, and the kernel has another one for the Service.
     """
 
     address: str
@@ -47,6 +48,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     is_foreign: bool = False
     is_refused: bool = False
     is_narrow: bool = False
+    is_left: bool = False
 
 
 class _Search:
@@ -74,9 +76,14 @@ class Occupied:
         in_use: Mapping[str, str] = MappingProxyType({}),
         machines: Iterable[str] = (),
         ages: Mapping[str, Age] = MappingProxyType({}),
+        told: Collection[tuple[str, Address | None]] = (),
     ) -> None:
-        """Keep what Services have, what nobody may get, and the ages of Services by their UIDs."""
+        """Keep what Services have, what nobody may get, and the ages of Services by their UIDs.
+
+        What they have by kernel and status alike is `told`, by their UIDs.
+        """
         self._ages = ages
+        self._told = told
         self.in_use = {parse(address): who for address, who in in_use.items()}
         self.machines = frozenset(map(parse, machines))
         self._of: dict[str, tuple[Taken, ...]] = {}
@@ -137,10 +144,24 @@ class Occupied:
         return [
             one
             for one in (*self.by_others(address, uid), *(one for one in left if one.uid != uid))
-            if not keeps
-            or (is_refused, self.is_younger(uid, one.uid))
-            >= (one.is_refused, self.is_younger(one.uid, uid))
+            if not self.is_past(one, address, uid, ports)
+            and (
+                not keeps
+                or (is_refused, self.is_younger(uid, one.uid))
+                >= (one.is_refused, self.is_younger(one.uid, uid))
+            )
         ]
+
+    def is_past(self, one: Taken, address: Address, uid: str, ports: frozenset[Port]) -> bool:
+        """Tell whether another one has left an address to the Service with this uid.
+
+        That one's status is late, and says what it asks for by now: it takes nothing from who has
+        the address by kernel and status alike, but no new port of those goes to that one.
+        """
+        if not one.is_left or (uid, address) not in self._told:
+            return False
+        new = ports.difference(*(own.ports for own in self.at(address, uid)))
+        return new.isdisjoint(one.ports)
 
     def is_younger(self, uid: str, other: str) -> bool:
         """Tell whether a Service is known to be younger than another one."""

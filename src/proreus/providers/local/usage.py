@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
 from prometheus_client import Gauge
 
 from proreus.cloudprovider import Lister
@@ -107,7 +108,8 @@ def occupied(
     """Return the addresses in the kernel, and those in statuses that it lacks.
 
     A kernel may be out of date, as on a gateway where another one has led for a while: whoever has
-    moved then shows an address that it does not know. Of Services that it does not know at all, as
+    moved then shows an address that it does not know. Or a status is late: then its Service takes
+    nothing from those who have the address by both. Of Services that it does not know at all, as
     after a boot, nobody can tell which ports they had: the older one counts.
 
     Args:
@@ -120,8 +122,15 @@ def occupied(
     known = tuple(taken(state, cluster))
     had = {(one.uid, parse(one.address)) for one in known}
     every = [one for one in services if isinstance(one, Service)]
-    others = (one for one in taken_by(every) if (one.uid, parse(one.address)) not in had)
-    return Occupied((*known, *others), used, machines, ages_of(every, state.balancers))
+    told, others = set(), []
+    for one in taken_by(every):
+        if (at := (one.uid, parse(one.address))) in had:
+            told.add(at)
+        else:
+            is_left = one.uid in state.balancers
+            others.append(msgspec.structs.replace(one, is_left=is_left))
+    ages = ages_of(every, state.balancers)
+    return Occupied((*known, *others), used, machines, ages, told)
 
 
 def of_machines(
