@@ -148,7 +148,7 @@ class Regional(Machines):
         self._region = region
         self.machines = {}
 
-    def machine(self, name: str, **more: Any) -> Instance:
+    def machine(self, name: str, /, **more: Any) -> Instance:
         return replace(super().machine(name, **more), provider_id=f"openstack:///{UUIDS[name]}")
 
     def owns(self, node: Node) -> Ownership:
