@@ -177,6 +177,34 @@ async def test_no_service_shows_a_floating_ip_of_servers_in_a_network_apart(
     await check_refused(site, seen, service, given, why, is_listed=is_listed)
 
 
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize("by", ["Neutron", "spec.loadBalancerIP"])
+@pytest.mark.parametrize("of", ["name server", "virtual address"])
+async def test_no_service_shows_an_address_elsewhere_by_which_nodes_mean_others(
+    site: Balancing, of: str, by: str, *, is_listed: bool
+) -> None:
+    """They ask there for names, or answer for it; a name server need be no machine of Neutron's."""
+    site.octavia.subnets[SUBNET]["cidr"] = "10.0.0.192/26"
+    if of == "name server":
+        site.octavia.subnets[HOSTS]["dns_nameservers"] = [GIVEN]
+        why = f"it is that of a name server of subnet {HOSTS}, where nodes are"
+    else:
+        site.wire.ports[0]["allowed_address_pairs"] = [{"ip_address": GIVEN}]
+        why = "port p-1 of a node's server has it among its allowed address pairs"
+    ip = GIVEN if by == "spec.loadBalancerIP" else ""
+    service = site.service({INTERNAL: "true", f"{P}subnet-id": SUBNET}, load_balancer_ip=ip)
+    if ip and not is_listed:
+        async with started(site.wire.config(), context(nodes=site.nodes)) as provider:
+            answer = await site.ensure(provider, service)
+            assert isinstance(answer, InvalidRequest), answer
+            assert f"{by}: {GIVEN}: {why}" in str(answer)
+            assert not site.octavia.of["loadbalancers"]
+            assert isinstance(await site.ensure(provider, known(service, GIVEN)), Ensured)
+        return
+    seen = context(nodes=site.nodes)
+    await check_refused(site, seen, service, GIVEN, why, is_listed=is_listed)
+
+
 async def test_an_address_that_only_a_node_says_it_has_is_shown(site: Balancing) -> None:
     """Its server has gone, and Neutron gives the address to others; or a kubelet claims it."""
     nodes = [site.nodes[0], node("n2", site.nodes[1].spec.provider_id, FLOATING)]
@@ -232,6 +260,20 @@ async def test_a_router_elsewhere_takes_no_address_of_a_place_that_a_tenant_has_
     service = site.service({INTERNAL: "true", f"{P}subnet-id": SUBNET})
     async with started(site.wire.config(), context(nodes=site.nodes)) as provider:
         assert isinstance(await site.ensure(provider, service), Ensured)
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_dhcp_where_nodes_are_takes_an_address_of_places_elsewhere(
+    site: Balancing, *, is_listed: bool
+) -> None:
+    """Nodes ask there for names where their subnet names no server."""
+    site.octavia.subnets[SUBNET]["cidr"] = "10.0.0.192/26"
+    site.wire.add(50)
+    site.wire.ports[-1] |= {"device_id": "r", "device_owner": "network:dhcp"}
+    site.wire.ports[-1]["fixed_ips"] = [{"subnet_id": HOSTS, "ip_address": GIVEN}]
+    service = site.service({INTERNAL: "true", f"{P}subnet-id": SUBNET})
+    expected, seen = "port p-50 in a subnet of the nodes has it", context(nodes=site.nodes)
+    await check_refused(site, seen, service, GIVEN, expected, is_listed=is_listed)
 
 
 @pytest.mark.parametrize("is_listed", [True, False])

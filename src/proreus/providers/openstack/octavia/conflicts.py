@@ -20,7 +20,7 @@ from proreus.cloudprovider.routes import node_of_pods, pods_by_cidr
 from proreus.kube.objects import KubeObject, Node, Service, key
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.api import Api
-from proreus.providers.openstack.hops import answers_for, asks_at, leads_to, same
+from proreus.providers.openstack.hops import answers_for, asks_at, leads_to, same, subnets_of
 from proreus.providers.openstack.names import foreign_project, machine_of, parsed
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.reading import MOST_IDS, Reader
@@ -90,8 +90,11 @@ async def held(
     if not network:
         return ""
     new = set(addresses).difference(shown)
-    if others := _beside(new, nodes):
-        return f"it is {others}: give another one"
+    why = f"it is {others}" if (others := _beside(new, nodes)) else ""
+    if new and not why:
+        why = _known_to_nodes(*await _homes(reader, nodes), new)
+    if why:
+        return f"{why}: give another one"
     subnets = await reader.subnets("network_id", [network])
     for port in await reader.ports("network_id", [network]):
         if answers_for(port, addresses) or answers_for(port, new, subnets):
@@ -274,6 +277,10 @@ async def ports_at(
         CloudError: Neutron gives no usable answer.
     """
     servers = {machine_of(one.spec.provider_id) for one in _having((address,), nodes)} - {None}
+    ports, subnets = await _homes(reader, nodes) if network else ((), ())
+    if why := _known_to_nodes(ports, subnets, (address,)):
+        return why, ""
+    homes = set(map(id_of, subnets))
     of_other, more = "", ("device_owner",)
     at_floating = await reader.ports("id", led, more)
     fixed = await reader.ports("fixed_ips", {f"ip_address={address}"}, more)
@@ -282,10 +289,41 @@ async def ports_at(
         if servers and is_nodes:
             return f"port {id_of(port)} of a node's server has it", ""
         is_there = str(port.get("network_id")) != network or id_of(port) in led
+        if is_there and not homes.isdisjoint(subnets_of((port,))):
+            return f"port {id_of(port)} in a subnet of the nodes has it", ""
         is_there = is_there and not foreign_project(port, project)
         if is_there and not str(port.get("device_owner") or "").startswith(_OF_NETWORKS):
             of_other = f"port {id_of(port)} in another network has it"
     return "", of_other
+
+
+async def _homes(
+    reader: Reader, nodes: Iterable[KubeObject]
+) -> tuple[Sequence[Described], Sequence[Described]]:
+    """Return the ports of nodes' servers, or of some by chance, and the subnets of these."""
+    servers = {machine_of(one.spec.provider_id) for one in nodes if isinstance(one, Node)} - {None}
+    wires = (await reader.wires(some_of(sorted(map(str, servers)), MOST_IDS))).values()
+    ports = [port for one in wires for port in (*one.ports, *(port for _, port in one.trunked))]
+    return ports, await reader.subnets("id", subnets_of(ports))
+
+
+def _known_to_nodes(
+    ports: Iterable[Described], subnets: Iterable[Described], addresses: Collection[str]
+) -> str:
+    """Return why nodes mean others by one of these addresses, wherever something has it; or "".
+
+    Args:
+        ports: The ports of nodes' servers.
+        subnets: The subnets in which these are.
+        addresses: The addresses.
+    """
+    for port in ports:
+        if answers_for(port, addresses):
+            return f"port {id_of(port)} of a node's server has it among its allowed address pairs"
+    for subnet in subnets:
+        if asks_at(subnet, addresses):
+            return f"it is that of a name server of subnet {id_of(subnet)}, where nodes are"
+    return ""
 
 
 def _is_machines(port: Described) -> bool:
