@@ -322,3 +322,30 @@ async def test_machines_elsewhere_take_no_address_of_places_that_no_tenant_has_c
         assert isinstance(first, Ensured), first
         again = site.service({**named, **first.annotations})
         assert isinstance(await site.ensure(provider, again), Ensured)
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize("proxy", [True, False])
+@pytest.mark.parametrize("cluster", ["test", "other"])
+async def test_a_virtual_address_proves_nothing_of_a_floating_ip(
+    site: Balancing, cluster: str, *, proxy: bool, is_listed: bool
+) -> None:
+    """A network apart has the addresses of the external one: the status shows both alike."""
+    text = f"Floating IP for Kubernetes external service bank/api from cluster {cluster}"
+    theirs = {"id": "f", "port_id": None, "floating_network_id": EXTERNAL, "description": text}
+    site.octavia.of["floatingips"]["f"] = {**theirs, "floating_ip_address": GIVEN}
+    asked = {INTERNAL: "true", f"{P}subnet-id": SUBNET}
+    first = site.service({**asked, **({f"{P}proxy-protocol": "true"} if proxy else {})})
+    sections = f"[Tenants]\nallow = shop={GIVEN}\n" if is_listed else ""
+    config, seen = site.wire.config(sections=sections), context(nodes=site.nodes)
+    async with started(config, seen) as provider:
+        answer = await site.ensure(provider, first)
+        assert [one.ip for one in answer.ingress] == [GIVEN]
+        service = shown(site.service(load_balancer_ip=GIVEN), answer.ingress)
+        answer = await site.ensure(provider, service)
+    if is_listed:
+        assert isinstance(answer, Ensured), answer
+        return
+    assert isinstance(answer, InvalidRequest), answer
+    assert f"spec.loadBalancerIP: {GIVEN}: it belongs to the Service bank/api" in str(answer)
+    assert site.octavia.only("floatingips")["port_id"] is None

@@ -85,8 +85,8 @@ class Addresses:
             case "give" if (network := await self._network(lb, options, at)) is not None:
                 await before()
                 with turn.change(id_of(found)):
-                    port = str(found["vip_port_id"])
-                    floating = await self._networks.give(lb, options, network, port)
+                    port, asking = str(found["vip_port_id"]), _apart(lb, found)
+                    floating = await self._networks.give(asking, options, network, port)
             case "mark" if floating is not None:
                 await before()
                 await self._networks.describe(floating, lb.ref, kept=options.keep)
@@ -199,9 +199,10 @@ class Addresses:
         part = "floating IP" if floating is None else f"floating IP {_address_of(floating)}"
         match _decide(lb, options, at, floating):
             case "give" if (network := await self._network(lb, options, at)) is not None:
-                loose = await self._networks.loose(lb)
+                asking = _apart(lb, at.described)
+                loose = await self._networks.loose(asking)
                 if not loose:
-                    await self._networks.sources(lb, options, network)
+                    await self._networks.sources(asking, options, network)
                 detail = _address_of(loose[0]) if loose else lb.requested_address
                 return (PartChange("create", part, detail or f"of network {network}"),)
             case "mark" if floating is not None:
@@ -269,6 +270,17 @@ class Addresses:
         for balancer_id, one in found.values():
             with turn.change(balancer_id):
                 await self._networks.take_away(one)
+
+
+def _apart(lb: LoadBalancer, found: Described | None) -> LoadBalancer:
+    """Return a Service as if its status did not show the virtual address of its load balancer.
+
+    In a network apart that may be the address of another one's floating IP, too.
+    """
+    virtual = str(found["vip_address"]) if found is not None else ""
+    points = (one for one in lb.ref.last_ingress if one.ip != virtual or not one.ip)
+    ref = msgspec.structs.replace(lb.ref, last_ingress=tuple(points))
+    return msgspec.structs.replace(lb, ref=ref)
 
 
 def _may_be_used(floating: Described, ref: LoadBalancerRef, ports: Collection[str]) -> bool:
