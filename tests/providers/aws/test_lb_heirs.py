@@ -60,6 +60,12 @@ def described(site: LBSite) -> str:
     return str(found)
 
 
+def networks(site: LBSite) -> list[str]:
+    """The addresses of the subnets of load balancers."""
+    found = site.ec2.describe_subnets(SubnetIds=site.network.subnets)["Subnets"]
+    return [one["CidrBlock"] for one in found]
+
+
 async def test_the_rule_that_two_clusters_need_goes_with_the_last_load_balancer(
     aws: StrictAWS,
 ) -> None:
@@ -73,6 +79,23 @@ async def test_the_rule_that_two_clusters_need_goes_with_the_last_load_balancer(
         await site.deleted(first)
         assert site.rules() == before
         assert described(site).endswith(f"={THEIRS}")
+        await other.deleted(second)
+        assert site.rules() == set()
+
+
+async def test_so_does_one_for_clients_of_a_subnet_from_which_health_checks_come(
+    aws: StrictAWS,
+) -> None:
+    """To AWS it is one rule for both; it was described as that of the health checks."""
+    async with placed(aws) as site, another_cluster(site) as other:
+        sources = ranges(*networks(site)[:1])
+        first = site.desired(site.machines(2), **sources)
+        second = other.desired(theirs(site, site.group), uid=UID, **sources)
+        await site.made(first)
+        await other.made(second)
+        before = site.rules()
+        await site.deleted(first)
+        assert site.rules() == before
         await other.deleted(second)
         assert site.rules() == set()
 

@@ -127,6 +127,15 @@ NETWORK: dict[str, tuple[tuple[PortMapping, ...], tuple[str, ...], set[Rule]]] =
             *(tcp(30080, subnet, HEALTH) for subnet in SUBNETS),
         },
     ),
+    "clients of a subnet, where a port and a source make one rule": (
+        (mapping(),),
+        (SUBNETS[0],),
+        {
+            tcp(30080, SUBNETS[0], CLIENT),
+            Rule("icmp", 3, 4, SUBNETS[0], MTU_RULE),
+            *(tcp(30080, subnet, HEALTH) for subnet in SUBNETS[1:]),
+        },
+    ),
     "no clients": ((mapping(),), (), {tcp(30080, subnet, HEALTH) for subnet in SUBNETS}),
     "another port for health checks": (
         (mapping(health=NODES),),

@@ -202,6 +202,8 @@ def of_network(
             Rule("tcp", port, port, source, f"{HEALTH_RULE}={name}")
             for port in checked
             for source in subnets
+            # To AWS a port and a source make one rule: that of clients is handed over.
+            if source not in ranges or port not in open_ports
         }
     return frozenset(found)
 
