@@ -99,6 +99,35 @@ async def test_a_machine_that_is_another_nodes_by_now_keeps_none_of_its_former_n
     assert await asked(renames, node("a")) == {"a": NotFound()}
 
 
+@pytest.mark.parametrize("order", [("a", "web"), ("web", "a")])
+async def test_of_two_nodes_of_one_machine_neither_is_gone_when_both_names_are(
+    order: tuple[str, str],
+) -> None:
+    """As CloudStack finds a machine for `web` and `web.example.com`: one is of a former name."""
+    cloud = Cloud(i1="a")
+    renames, nodes = Renames(cloud), [node(name) for name in order]
+    await asked(renames, node("a"))
+    cloud.machines["i1"] = "web"
+    await asked(renames, node("web"))
+    cloud.machines["i1"] = "a"
+    await asked(renames, *nodes)
+    cloud.machines["i1"] = "renamed"
+    found = await asked(renames, *nodes)
+    assert isinstance(found["a"], IdentityConflict)
+    assert isinstance(found["web"], IdentityConflict)
+
+
+async def test_a_machine_is_a_nodes_again_when_the_other_ones_node_is_deleted() -> None:
+    cloud = Cloud(i1="a")
+    renames = Renames(cloud)
+    await asked(renames, node("a"))
+    cloud.machines["i1"] = "b"
+    await asked(renames, node("b"))
+    assert await asked(renames, node("a")) == {"a": NotFound()}
+    renames.forget(node("b").metadata.uid)
+    assert isinstance((await asked(renames, node("a")))["a"], IdentityConflict)
+
+
 async def test_what_another_machine_of_the_name_was_counts_no_more() -> None:
     cloud = Cloud(i1="a")
     renames = Renames(cloud)

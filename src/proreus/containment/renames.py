@@ -23,7 +23,7 @@ class Renames:
         self._instances = instances
         self._ids: dict[str, str] = {}
         self._holders: dict[str, str] = {}
-        """By provider id: the uid of the Node for which the machine was shown last."""
+        """By provider id: the uid of the Node for which the machine was shown, until it is not."""
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Look nodes up, and once more by their ids those that are found by their names no more.
@@ -50,12 +50,13 @@ class Renames:
 
     def forget(self, uid: str) -> None:
         """Drop all records of the Node with that uid."""
-        id_ = self._ids.pop(uid, "")
-        if self._holders.get(id_) == uid:
-            del self._holders[id_]
+        self._let_go(uid)
+        self._ids.pop(uid, None)
 
     def _note(self, uid: str, answer: object) -> None:
-        if isinstance(answer, Instance) and answer.provider_id:
+        if isinstance(answer, NotFound):  # so another Node of the machine may have it again
+            self._let_go(uid)
+        elif isinstance(answer, Instance) and answer.provider_id:
             self.forget(uid)
             self._ids[uid] = answer.provider_id
             self._holders[answer.provider_id] = uid
@@ -63,7 +64,12 @@ class Renames:
     def _id_of(self, uid: str) -> str:
         """Return the id of the machine that was a Node's last; "" if it is another Node's now."""
         id_ = self._ids.get(uid, "")
-        return id_ if self._holders.get(id_) == uid else ""
+        return id_ if self._holders.get(id_, uid) == uid else ""
+
+    def _let_go(self, uid: str) -> None:
+        id_ = self._ids.get(uid, "")
+        if self._holders.get(id_) == uid:
+            del self._holders[id_]
 
 
 def _settled(node: Node, found: Mapping[str, InstanceAnswer]) -> InstanceAnswer:
