@@ -365,12 +365,36 @@ async def test_nor_is_one_that_somebody_has_bound_to_another_load_balancer(
 async def test_one_that_is_bound_to_what_the_official_manager_may_have_made_stays() -> None:
     """Of a load balancer with a name that an annotation gave, only an annotation tells that."""
     async with served() as emulator, lb_site(emulator) as site:
-        made = emulator.world.add_balancer(site.subnet, "shop")
+        made = emulator.world.add_balancer(site.subnet, "shop", OFFICIAL)
         ip = emulator.world.add_eip("mine", made)
         asked = {"load-balancer-cce-add-id": made}
         kept = await site.settled(site.desired(asked=asked, load_balancer_ip=ip, shown=ip))
         assert isinstance(kept, InvalidRequest)
         assert not kept.disowns
+
+
+@pytest.mark.parametrize(
+    "text", ["the API server's", f"{OFFICIAL} ({OTHER_UID} {CLUSTER.uid})", f"{OFFICIAL}-other"]
+)
+@virtual_time
+async def test_the_annotation_keeps_no_address_that_has_gone_to_what_others_have_made(
+    text: str,
+) -> None:
+    """An operator deletes the Service's load balancer, and binds the address to another one."""
+    async with served() as emulator, lb_site(emulator) as site:
+        mine = emulator.world.add_eip("mine")
+        await site.made(site.desired(load_balancer_ip=mine))
+        emulator.world.let_go(mine)
+        emulator.world.balancers.clear()
+        theirs = emulator.world.add_balancer(site.subnet, "api", text)
+        emulator.world.hold(mine, theirs)
+        asked = {"load-balancer-cce-add-id": theirs}
+        *waits, left = await site.answers(
+            site.desired(asked=asked, load_balancer_ip=mine, shown=mine)
+        )
+        assert not any(one.withdrawn for one in waits)
+        assert isinstance(left, InvalidRequest)
+        assert left.disowns
 
 
 @pytest.mark.parametrize("verb", ["made", "deleted"])

@@ -210,6 +210,12 @@ def has_official_name(eip: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: 
     return any((one.key, one.cluster) == (ref.key, ref.cluster.name) for one in named_owners)
 
 
+def may_be_official(described: Mapping[str, Any], cluster_id: str) -> bool:
+    """Tell whether the official manager may have made a load balancer, under whatever name."""
+    # With our mark behind it, the description ends otherwise.
+    return str(described.get("desc") or "").endswith(balancer_text(cluster_id))
+
+
 def is_officially_bought(
     described: Mapping[str, Any], eip: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: str
 ) -> bool:

@@ -112,7 +112,11 @@ class Reader:
             elsewhere = {str(one["blbId"]) for one in listed if one not in about}
             if not ours and ref.service is not None:
                 # The official manager may have made this one, under another name.
-                elsewhere.discard(ref.service.metadata.annotations.get(ADDED_ID, "").strip())
+                meant = ref.service.metadata.annotations.get(ADDED_ID, "").strip()
+                named = (one for one in listed if one["blbId"] == meant)
+                elsewhere -= {
+                    meant for one in named if owners.may_be_official(one, self._config.cluster_id)
+                }
             self._check_address(ref, wish.address, addresses, own, elsewhere)
         spare = [one for one in ours if one is not kept]
         observed = Observed(
