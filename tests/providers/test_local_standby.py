@@ -302,6 +302,40 @@ async def test_nobody_loses_an_address_to_one_that_has_left_it_and_does_not_show
 
 
 @pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("wrong", ["key", "port"])
+async def test_nobody_loses_an_address_to_one_that_a_gateway_has_left_out_while_it_stood_by(
+    wrong: str, *, is_first: bool
+) -> None:
+    """The leader has ended before it could take the address from that one's status."""
+    keys = {one: {ANNOTATION_SHARING_KEY: one} for one in ("k", "z")}
+    dns, web_port = (ServicePort(53, node_port=30053),), (ServicePort(80, node_port=30080),)
+    asked = {
+        "key": {"annotations": keys["z"], "ports": dns},
+        "port": {"annotations": keys["k"], "ports": web_port},
+    }[wrong]
+    has, of = "10.9.255.0", balancers(CLUSTER)
+    made = {
+        one: datetime(year, 1, 1, tzinfo=UTC) for one, year in (("thief", 2025), ("shop", 2026))
+    }
+    given: dict[str, Any] = {"annotations": keys["k"], "ports": web_port}
+    shop, thief = (
+        web(of, CLUSTER, one, has, namespace=one, creation_timestamp=made[one], **fields)
+        for one, fields in (("shop", given), ("thief", asked))
+    )
+    gateway = balancers(CLUSTER, services=[shop.service, thief.service], config=SHARED)
+    await gateway.start()
+    try:
+        await gateway.mirror([shop], [])
+        await gateway.mirror([shop, thief], [])
+        assert [one.service_uid for one in await gateway.list_owned(CLUSTER)] == [shop.ref.uid]
+        answers = await gateway.ensure([shop, thief] if is_first else [thief, shop])
+        shown = {uid: one.ingress[0].ip for uid, one in answers.items() if isinstance(one, Ensured)}
+        assert shown == {shop.ref.uid: has, thief.ref.uid: "10.9.255.1"}
+    finally:
+        await gateway.close()
+
+
+@pytest.mark.parametrize("is_first", [False, True])
 async def test_a_gateway_that_knows_nobody_moves_no_service_for_the_port_of_a_younger_one(
     *, is_first: bool
 ) -> None:

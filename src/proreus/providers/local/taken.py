@@ -37,7 +37,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     `is_foreign` is whether the Service is another cluster's, which shares nothing with ours;
     `is_refused` whether ports and key are those of its spec, and it was not given what that says;
     `is_narrow` whether only the nodes that run its pods announce it, to all who share it;
-    `is_left` whether only its status shows it, and the kernel has another one for the Service.
+    `is_left` whether only its status shows it, and not the kernel.
     """
 
     address: str
@@ -155,8 +155,8 @@ class Occupied:
     def is_past(self, one: Taken, address: Address, uid: str, ports: frozenset[Port]) -> bool:
         """Tell whether another one has left an address to the Service with this uid.
 
-        That one's status is late, and says what it asks for by now: it takes nothing from who has
-        the address by kernel and status alike, but no new port of those goes to that one.
+        That one's status is late, or was left out here for what it asks for: it takes nothing from
+        who has the address by kernel and status alike, but no new port of those goes to that one.
         """
         if not one.is_left or (uid, address) not in self._told:
             return False

@@ -108,9 +108,10 @@ def occupied(
     """Return the addresses in the kernel, and those in statuses that it lacks.
 
     A kernel may be out of date, as on a gateway where another one has led for a while: whoever has
-    moved then shows an address that it does not know. Or a status is late: then its Service takes
-    nothing from those who have the address by both. Of Services that it does not know at all, as
-    after a boot, nobody can tell which ports they had: the older one counts.
+    moved then shows an address that it does not know. Or a status is late, or its Service was left
+    out here since it asked for what another one has: then that takes nothing from those who have
+    the address by both. Where the kernel knows nobody, as after a boot, nobody can tell which ports
+    they had: the older one counts.
 
     Args:
         state: The state in the kernel.
@@ -127,8 +128,7 @@ def occupied(
         if (at := (one.uid, parse(one.address))) in had:
             told.add(at)
         else:
-            is_left = one.uid in state.balancers
-            others.append(msgspec.structs.replace(one, is_left=is_left))
+            others.append(msgspec.structs.replace(one, is_left=True))
     ages = ages_of(every, state.balancers)
     return Occupied((*known, *others), used, machines, ages, told)
 
