@@ -632,6 +632,16 @@ def test_implemented_elsewhere_is_success_without_a_status() -> None:
     assert answered(told, ImplementedElsewhere("x"), "n1") == Change()
 
 
+def test_an_address_that_others_have_by_now_leaves_the_status_also_then() -> None:
+    shows = service(said=PROVISIONING, ingress=ADDRESS)
+    lost = ImplementedElsewhere("x").disowning()
+    assert "loadBalancer" not in body(answered(shows, ImplementedElsewhere("x"), "n1"))["status"]
+    assert body(answered(shows, lost, "n1"))["status"]["loadBalancer"] == {"ingress": []}
+    verb = Ensure(desired(shows, "n1"))
+    memory = after(before_call(None, verb), verb, lost)
+    assert (memory.withdrawn, memory.ref.last_ingress) == (True, ())
+
+
 FAILURES = [
     (Throttled("x"), "Throttled", True),
     (Unauthenticated("x"), "Unauthenticated", True),

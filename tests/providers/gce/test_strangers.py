@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.errors import CloudError, ImplementedElsewhere, InvalidRequest
 from proreus.cloudprovider.load_balancers import Done, Ensured, LoadBalancer, Pending
 from proreus.kube.objects import (
     LoadBalancerIngress,
@@ -13,8 +13,8 @@ from proreus.kube.objects import (
     Service,
     ServiceStatus,
 )
+from proreus.providers.gce.balancing.annotations import RBS, TIER, TYPE
 from proreus.providers.gce.balancing.annotations import SUBNET as SUBNET_OF
-from proreus.providers.gce.balancing.annotations import TIER, TYPE
 from proreus.providers.gce.balancing.naming import described
 from proreus.testing import objects
 
@@ -334,6 +334,32 @@ async def test_a_reserved_address_that_somebody_has_given_to_others_is_shown_no_
     assert isinstance(taken, InvalidRequest)
     assert "theirs has it" in str(taken)
     assert taken.disowns
+
+
+@pytest.mark.parametrize("theirs", ["theirs", NAME, "k8s2-tcp-6vqfkwpz-shop-web-d4ma7wbx"])
+async def test_nor_by_who_leaves_the_service_to_another_controller(
+    lbs: Balancing, theirs: str
+) -> None:
+    """An annotation suffices for that, whether there is such a controller or not."""
+    address = "34.10.200.200"
+    await made_with_reserved(lbs, address)
+    away = {"annotations": {RBS: "enabled"}, "load_balancer_ip": address}
+    left = lbs.desired(shown(lbs.service(**away), address))  # type: ignore[arg-type]
+    for rule in (NAME, ""):
+        answer = await lbs.answer(left)
+        assert isinstance(answer, ImplementedElsewhere)
+        assert not answer.disowns
+        with lbs.gce.world.lock:
+            if rule:
+                lbs.gce.world.drop(RULE)
+    rule_of_others = {
+        "name": theirs, "loadBalancingScheme": "EXTERNAL", "IPProtocol": "TCP", "IPAddress": address,
+    }  # fmt: skip
+    with lbs.gce.world.lock:
+        lbs.gce.world.put(RULE.replace(NAME, theirs), rule_of_others)
+    answer = await lbs.answer(left)
+    assert isinstance(answer, ImplementedElsewhere)
+    assert answer.disowns is (theirs == "theirs")
 
 
 async def test_an_address_that_is_not_reserved_any_more_is_shown_no_more_by_who_names_it(

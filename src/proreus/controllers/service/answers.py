@@ -290,7 +290,7 @@ def _failed(
     has_ingress = bool(service.status.load_balancer.ingress)
     if isinstance(error, ImplementedElsewhere):
         condition = condition_to_write(service, ELSEWHERE, now)
-        ingress = () if has_ingress and contested(service) else None
+        ingress = () if has_ingress and (error.disowns or contested(service)) else None
         return Change(status=status_patch(service, condition=condition, ingress=ingress))
     reason = sync_failure(error)
     name, doing = (

@@ -240,8 +240,9 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
     it may be another's, and is no proof of what is to be deleted.
     """
     if isinstance(answer, ImplementedElsewhere):
+        kept = withdrawn(memory) if answer.disowns else memory
         return msgspec.structs.replace(
-            memory, last=fingerprint(verb.desired), written={}, condition=ELSEWHERE
+            kept, last=fingerprint(verb.desired), written={}, condition=ELSEWHERE
         )
     if not isinstance(answer, Ensured):
         if isinstance(answer, Pending) and answer.ingress:

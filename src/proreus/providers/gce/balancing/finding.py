@@ -7,14 +7,24 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, ImplementedElsewhere
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.mark_forms import LABELS, owned_object, owner_of
 from proreus.cloudprovider.ownership import are_marks_of, verdict
+from proreus.kube.objects import vip_addresses
 from proreus.providers.gce.api import Api
 from proreus.providers.gce.balancing.annotations import Options, handled_elsewhere
 from proreus.providers.gce.balancing.observe import Observer
-from proreus.providers.gce.balancing.parts import Form, Kind, Rule
+from proreus.providers.gce.balancing.parts import (
+    INTERNAL,
+    SUBSET_PREFIX,
+    Address,
+    Form,
+    Kind,
+    Rule,
+)
 from proreus.providers.gce.balancing.subsets.names import described, names_of
 from proreus.providers.gce.config import ILB_SUBSETS, GCEConfig
+from proreus.providers.gce.names import last_part
 
 
 class Finder:
@@ -53,7 +63,8 @@ class Finder:
         if rule is not None and rule.form is Form.EXTERNAL and (rule.is_elsewhere or not makes):
             why = "its forwarding rule leads to a backend service, which another controller makes"
         if why:
-            raise ImplementedElsewhere(why)
+            error, is_lost = ImplementedElsewhere(why), await attempt(self._is_given_away, lb.ref)
+            raise error.disowning() if is_lost is True else error
         if rule is None and (self._settings.subsetting or lb.ref.last_ingress):
             rule = await self._of_subset(lb.ref)
         if rule is not None and not is_ours(rule, lb.ref):
@@ -71,6 +82,21 @@ class Finder:
             # Without the setting only what was made here before is ours to look after.
             rules = [one for one in rules if is_marked(one, ref)]
         return rules[0] if rules else None
+
+    async def _is_given_away(self, ref: LoadBalancerRef) -> bool:
+        """Tell whether others alone have a reserved address outside that a Service shows.
+
+        Whoever makes the Service's load balancer gives it names of these forms.
+        """
+        path, own = self._observer.path(Kind.ADDRESS), (ref.name, SUBSET_PREFIX)
+        for ip in vip_addresses(ref.last_ingress):
+            query = {"filter": f"address={ip}"}
+            for one in await self._api.listed("addresses.list", path, Address, query):
+                users = [last_part(of) for of in one.users]
+                is_it = one.address == ip and one.address_type != INTERNAL
+                if is_it and users and not any(of.startswith(own) for of in users):
+                    return True
+        return False
 
     async def owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List the forwarding rules with the cluster's label.
