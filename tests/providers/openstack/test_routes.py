@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import Done
 from proreus.cloudprovider.routes import Route, Routes
-from proreus.kube.objects import Node
+from proreus.kube.objects import Node, NodeAddress
 from proreus.providers.openstack.hops import changed_pairs, hop
 from proreus.testing import objects
 
@@ -36,6 +37,13 @@ def to(of: Node, cidr: str) -> Route:
 
 def desired_routes(nodes: Sequence[Node]) -> list[Route]:
     return [to(one, f"10.244.{i}.0/24") for i, one in enumerate(nodes, 1)]
+
+
+def having(of: Node, address: str) -> Node:
+    """Return a node with 10.244.1.0/24 for pods, as it is when it shows only this address."""
+    spec = replace(of.spec, pod_cidr="10.244.1.0/24", pod_cidrs=("10.244.1.0/24",))
+    status = replace(of.status, addresses=(NodeAddress("InternalIP", address),))
+    return replace(of, spec=spec, status=status)
 
 
 def extra(destination: str, nexthop: str) -> dict[str, str]:
@@ -239,3 +247,38 @@ def test_pairs_of_others_stay_and_nothing_changes_twice() -> None:
     of["allowed_address_pairs"] = [others, mine]
     assert changed_pairs(of, ["10.244.1.0/24"], ()) is None
     assert changed_pairs(of, (), ["10.244.1.0/24"]) == [others]
+
+
+@pytest.mark.parametrize("is_atomic", [True, False])
+async def test_a_node_keeps_pair_and_route_when_it_shows_another_address_of_its_port(
+    wire: Wire, *, is_atomic: bool
+) -> None:
+    wire.is_atomic = is_atomic
+    (one,) = nodes_of(wire, 1)
+    fixed = wire.port("p-1")["fixed_ips"]
+    fixed.append({**fixed[0], "ip_address": "10.0.0.200"})
+    route = to(one, "10.244.1.0/24")
+    async with routed(wire) as routes:
+        await routes.apply(CLUSTER, [having(one, "10.0.0.2")], [route], [])
+        # The kubelet gets --node-ip=10.0.0.200.
+        moved = [having(one, "10.0.0.200")]
+        (old,) = await routes.list(CLUSTER, moved)
+        answers = await routes.apply(CLUSTER, moved, [route], [old])
+    assert answers == {route: Done(), old: Done()}
+    assert wire.router["routes"] == [extra("10.244.1.0/24", "10.0.0.200")]
+    assert wire.pairs("p-1") == ["10.244.1.0/24"]
+
+
+async def test_a_route_over_an_address_that_the_node_does_not_show_stays(wire: Wire) -> None:
+    """As with --node-ip in a network that the router does not reach."""
+    (one,) = nodes_of(wire, 1)
+    nodes = [having(one, "192.0.2.7")]
+    route = to(one, "10.244.1.0/24")
+    async with routed(wire) as routes:
+        await routes.apply(CLUSTER, nodes, [route], [])
+        (listed,) = await routes.list(CLUSTER, nodes)
+        former = Route("r", route.destination, "10.0.0.2")
+        await routes.apply(CLUSTER, nodes, [route], [former])
+    assert wire.router["routes"] == [extra("10.244.1.0/24", "10.0.0.2")]
+    assert wire.pairs("p-1") == ["10.244.1.0/24"]
+    assert listed.target == one.spec.provider_id

@@ -1,12 +1,13 @@
 """Decide where a route to a node's pods leads, and what its port must let through. Pure."""
 
 import ipaddress
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from proreus.kube.objects import Node
+from proreus.cloudprovider.routes import network_of as cidr_of
+from proreus.kube.objects import Node, by_age
 from proreus.providers.nova.machines import Described, id_of
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -76,6 +77,15 @@ def addresses_of(node: Node | None, ports: Iterable[Described]) -> frozenset[str
         str(fixed_ip["ip_address"]) for port in ports for fixed_ip in port.get("fixed_ips") or ()
     }
     return frozenset(own | fixed)
+
+
+def owners_of(nodes: Iterable[Node]) -> dict[Hashable, Node]:
+    """Return the oldest node that has each pod CIDR, as the framework routes it."""
+    found: dict[Hashable, Node] = {}
+    for node in sorted(nodes, key=by_age):
+        for cidr in node.spec.pod_cidrs or (node.spec.pod_cidr,):
+            found.setdefault(cidr_of(cidr), node)
+    return found
 
 
 def leading_to(

@@ -11,12 +11,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.routes import Holders, Route
+from proreus.cloudprovider.routes import network_of as cidr_of
 from proreus.kube.objects import Node
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.api import Api
@@ -29,6 +31,7 @@ from proreus.providers.openstack.hops import (
     holder,
     hop,
     leading_to,
+    owners_of,
     revision_of,
     same,
     subnets_of,
@@ -77,14 +80,35 @@ class OpenStackRoutes:
         self._lock = asyncio.Lock()
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """List the router's extra routes by one request."""
-        del cluster, nodes
-        return [
+        """List the router's extra routes by one request.
+
+        A Node may not show the address to which its route leads, as with `--node-ip` in another
+        network: then one request more tells that its server has it.
+        """
+        del cluster
+        routes = [
             Route(
                 name=route["destination"], destination=route["destination"], target=route["nexthop"]
             )
             for route in (await self._read())["routes"]
         ]
+        owners, servers = owners_of(nodes), dict[Route, str]()
+        for route in routes:
+            node = owners.get(cidr_of(route.destination))
+            found = parsed(node.spec.provider_id) if node is not None else None
+            if found is not None and route.target not in addresses_of(node, ()):
+                servers[route] = found[1]
+        if not servers:
+            return routes
+        ports = await self._reader.ports("device_id", {self._router, *servers.values()})
+        devices = by_device(ports)
+        subnets = subnets_of(devices.get(self._router, ()))
+        for at, route in enumerate(routes):
+            node, own = owners.get(cidr_of(route.destination)), devices.get(servers.get(route, ""))
+            to = hop(node, own, subnets, route.destination) if node and own else None
+            if node and to and same(to.address, str(route.target)):
+                routes[at] = replace(route, target=node.spec.provider_id)
+        return routes
 
     async def apply(
         self,
@@ -201,19 +225,28 @@ class OpenStackRoutes:
 
     async def _delete(self, delete: Sequence[Route], work: _Work) -> None:
         extras = await self._leading(delete, work)
-        answers = await self._together(extras, add=False)
-        for route, answer in answers.items():
-            nexthop = extras[route]["nexthop"]
-            port = holder(nexthop, work.ports, work.subnets)
-            is_needed = any(
-                isinstance(to, Hop)
-                and same(to.address, nexthop)
-                and same(made.destination, route.destination)
+        new = {
+            route: [
+                to
                 for made, to in work.hops.items()
-            )
+                if isinstance(to, Hop) and same(made.destination, route.destination)
+            ]
+            for route in extras
+        }
+        stay = {
+            route: Done()
+            for route, extra in extras.items()
+            if any(same(to.address, extra["nexthop"]) for to in new[route])
+        }
+        gone = {route: extra for route, extra in extras.items() if route not in stay}
+        answers = await self._together(gone, add=False)
+        for route, answer in answers.items():
+            port = holder(extras[route]["nexthop"], work.ports, work.subnets)
+            is_needed = port is not None and any(id_of(to.port) == id_of(port) for to in new[route])
             is_ours = port is not None and id_of(port) not in work.strange
             if isinstance(answer, Done) and port is not None and is_ours and not is_needed:
                 answers[route] = await self._forbid(port, route.destination)
+        answers |= stay
         work.answers.update(answers)
 
     async def _leading(self, delete: Sequence[Route], work: _Work) -> dict[Route, Extra]:
