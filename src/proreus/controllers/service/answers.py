@@ -288,9 +288,10 @@ def _failed(
     service: Service, error: CloudError, now: datetime, contested: Contested, *, is_update: bool
 ) -> Change:
     has_ingress = bool(service.status.load_balancer.ingress)
+    is_contested = has_ingress and (error.disowns or contested(service))
+    ingress = () if is_contested else None
     if isinstance(error, ImplementedElsewhere):
         condition = condition_to_write(service, ELSEWHERE, now)
-        ingress = () if has_ingress and (error.disowns or contested(service)) else None
         return Change(status=status_patch(service, condition=condition, ingress=ingress))
     reason = sync_failure(error)
     name, doing = (
@@ -301,12 +302,11 @@ def _failed(
     text = scrub(f"{doing}: {error}")
     is_final = isinstance(error, InvalidRequest | NotSupported)
     is_shown = is_final and current_reason(service) == reason
-    is_contested = has_ingress and (error.disowns or contested(service))
     return Change(
         status=status_patch(
             service,
             condition=condition_to_write(service, ConditionState("False", reason, text), now),
-            ingress=() if is_contested else None,
+            ingress=ingress,
         ),
         events=() if is_shown else (PlannedEvent("Warning", name, text),),
         after=_ASKED_AGAIN if is_final and is_contested is None else _requested_delay(error),

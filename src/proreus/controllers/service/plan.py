@@ -240,7 +240,7 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
     it may be another's, and is no proof of what is to be deleted.
     """
     if isinstance(answer, ImplementedElsewhere):
-        kept = withdrawn(memory) if answer.disowns else memory
+        kept = withdrawn(memory) if withdraws(answer) else memory
         return msgspec.structs.replace(
             kept, last=fingerprint(verb.desired), written={}, condition=ELSEWHERE
         )
