@@ -17,7 +17,6 @@ from proreus.providers.gce.balancing.observe import Observer
 from proreus.providers.gce.balancing.parts import (
     INTERNAL,
     SUBSET_PREFIX,
-    Address,
     Form,
     Kind,
     Rule,
@@ -88,13 +87,12 @@ class Finder:
 
         Whoever makes the Service's load balancer gives it names of these forms.
         """
-        path, own = self._observer.path(Kind.ADDRESS), (ref.name, SUBSET_PREFIX)
+        own = ref.name, SUBSET_PREFIX
         for ip in vip_addresses(ref.last_ingress):
-            query = {"filter": f"address={ip}"}
-            for one in await self._api.listed("addresses.list", path, Address, query):
+            for one in await self._observer.reserved_at(ip):
                 users = [last_part(of) for of in one.users]
-                is_it = one.address == ip and one.address_type != INTERNAL
-                if is_it and users and not any(of.startswith(own) for of in users):
+                is_outside = one.address_type != INTERNAL
+                if is_outside and users and not any(of.startswith(own) for of in users):
                     return True
         return False
 

@@ -1,7 +1,7 @@
 """Read the parts of load balancers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -284,20 +284,27 @@ class Observer:
             asked = rules[0].ip
         if not asked:
             return None
-        path, query = self.path(Kind.ADDRESS), {"filter": f"address={asked}"}
-        found = await self._api.listed("addresses.list", path, Address, query)
         reserved = next(
             (
                 one
-                for one in found
-                if one.address == asked
-                and (Kind.ADDRESS, one.name) not in observed.parts
+                for one in await self.reserved_at(asked)
+                if (Kind.ADDRESS, one.name) not in observed.parts
                 and is_within_reach(desired, family, one)
             ),
             None,
         )
         is_asked = bool(requested) or bool(rules)
         return reserved if is_asked or is_still_free(desired, reserved) else None
+
+    async def reserved_at(self, address: str) -> Sequence[Address]:
+        """Read who has reserved an address: several may have the same in networks apart.
+
+        Raises:
+            CloudError: Google gives no usable answer.
+        """
+        path, query = self.path(Kind.ADDRESS), {"filter": f"address={address}"}
+        found = await self._api.listed("addresses.list", path, Address, query)
+        return [one for one in found if one.address == address]
 
 
 def _zones_with(listing: Listing, name: str) -> list[str]:
