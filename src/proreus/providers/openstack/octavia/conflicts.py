@@ -21,7 +21,7 @@ from proreus.kube.objects import KubeObject, Node, Service, key
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import answers_for, asks_at, leads_to, same, subnets_of
-from proreus.providers.openstack.names import foreign_project, machine_of, parsed
+from proreus.providers.openstack.names import foreign_project, machine_of, nodes_by_server, parsed
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
@@ -301,8 +301,7 @@ async def _homes(
     reader: Reader, nodes: Iterable[KubeObject]
 ) -> tuple[Sequence[Described], Sequence[Described]]:
     """Return the ports of nodes' servers, or of some by chance, and the subnets of these."""
-    servers = {machine_of(one.spec.provider_id) for one in nodes if isinstance(one, Node)} - {None}
-    wires = (await reader.wires(some_of(sorted(map(str, servers)), MOST_IDS))).values()
+    wires = (await reader.wires(some_of(sorted(nodes_by_server(nodes)), MOST_IDS))).values()
     ports = [port for one in wires for port in (*one.ports, *(port for _, port in one.trunked))]
     return ports, await reader.subnets("id", subnets_of(ports))
 
