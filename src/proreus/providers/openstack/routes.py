@@ -36,7 +36,7 @@ from proreus.providers.openstack.hops import (
     same,
     subnets_of,
 )
-from proreus.providers.openstack.names import parsed
+from proreus.providers.openstack.names import machine_of, parsed
 from proreus.providers.openstack.reading import Reader
 
 ATOMIC: Final = "extraroute-atomic"
@@ -92,23 +92,23 @@ class OpenStackRoutes:
             )
             for route in (await self._read())["routes"]
         ]
-        owners, servers = owners_of(nodes), dict[Route, str]()
+        owners, unseen = owners_of(nodes), dict[Route, tuple[Node, str]]()
         for route in routes:
             node = owners.get(cidr_of(route.destination))
-            found = parsed(node.spec.provider_id) if node is not None else None
-            if found is not None and route.target not in addresses_of(node, ()):
-                servers[route] = found[1]
-        if not servers:
+            server = machine_of(node.spec.provider_id) if node is not None else None
+            if node and server and route.target not in addresses_of(node, ()):
+                unseen[route] = node, server
+        if not unseen:
             return routes
-        ports = await self._reader.ports("device_id", {self._router, *servers.values()})
-        devices = by_device(ports)
+        servers = {server for _, server in unseen.values()}
+        devices = by_device(await self._reader.ports("device_id", {self._router, *servers}))
         subnets = subnets_of(devices.get(self._router, ()))
-        for at, route in enumerate(routes):
-            node, own = owners.get(cidr_of(route.destination)), devices.get(servers.get(route, ""))
-            to = hop(node, own, subnets, route.destination) if node and own else None
-            if node and to and same(to.address, str(route.target)):
-                routes[at] = replace(route, target=node.spec.provider_id)
-        return routes
+        named: dict[Route, str] = {}
+        for route, (node, server) in unseen.items():
+            to = hop(node, devices.get(server, ()), subnets, route.destination)
+            if to is not None and same(to.address, str(route.target)):
+                named[route] = node.spec.provider_id
+        return [replace(route, target=named.get(route, route.target)) for route in routes]
 
     async def apply(
         self,
